@@ -12,9 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from reput.client.consumed_queue import PullLimits
     from reput.client.message_client_ext import MessageClientExt
+    from reput.client.message_handler import ConsumeStatus
     from reput.client.producer import Producer
     from reput.client.pull_consumer import PullConsumer
+    from reput.client.push_consumer import PushConsumer
     from reput.client.send_result import SendResult, SendStatus
     from reput.client.subscriptions import MessageSelector
     from reput.errors import MQBrokerError, MQClientError
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from reput.remoting.queue_tables import QueueKey as MessageQueue
 
 __all__ = [
+    "ConsumeStatus",
     "MQBrokerError",
     "MQClientError",
     "Message",
@@ -30,11 +34,14 @@ __all__ = [
     "MessageSelector",
     "Producer",
     "PullConsumer",
+    "PullLimits",
+    "PushConsumer",
     "SendResult",
     "SendStatus",
 ]
 
 _PLACE_OF = {
+    "ConsumeStatus": ("reput.client.message_handler", "ConsumeStatus"),
     "MQBrokerError": ("reput.errors", "MQBrokerError"),
     "MQClientError": ("reput.errors", "MQClientError"),
     "Message": ("reput.formats.message", "Message"),
@@ -43,6 +50,8 @@ _PLACE_OF = {
     "Producer": ("reput.client.producer", "Producer"),
     "MessageSelector": ("reput.client.subscriptions", "MessageSelector"),
     "PullConsumer": ("reput.client.pull_consumer", "PullConsumer"),
+    "PullLimits": ("reput.client.consumed_queue", "PullLimits"),
+    "PushConsumer": ("reput.client.push_consumer", "PushConsumer"),
     "SendResult": ("reput.client.send_result", "SendResult"),
     "SendStatus": ("reput.client.send_result", "SendStatus"),
 }

@@ -38,6 +38,7 @@ class ClientInstance:
 
     Attributes:
         client_id: "host@process#number".
+        is_open: Between `start` and `close`.
         versions: The version of each broker that a heartbeat reached, by its address (`MQVersion`).
     """
 
@@ -61,22 +62,22 @@ class ClientInstance:
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
         self._process = os.getpid()
-        self._is_open = False
+        self.is_open = False
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to refresh routes and to send heartbeats."""
-        if self._is_open:
+        if self.is_open:
             raise MQClientError("this client is started already")
-        self._is_open = True
+        self.is_open = True
         self.spawn(self._keep_fresh())
 
     def check_open(self) -> None:
         """Raises MQClientError unless it is started, and is not closed, and this is the process that made it."""
         if os.getpid() != self._process:
             raise MQClientError("this client was made before the process forked: make another one in this process")
-        if not self._is_open:
+        if not self.is_open:
             raise MQClientError("this client is not started, or closed: use it inside of `async with`")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -93,9 +94,9 @@ class ClientInstance:
 
     async def close(self, leave: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         """End what runs in the background, leave each broker (`leave(address)`), and close the connections."""
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()

@@ -11,9 +11,10 @@ from itertools import groupby
 
 from reput.client.allocate_message_queue import allocate_averagely
 from reput.client.client_instance import ClientInstance
-from reput.client.consumer_api import ConsumerAPI
+from reput.client.consumer_api import ConsumerAPI, PullResult
 from reput.client.heartbeat import ConsumerRegistration, encode_heartbeat
 from reput.client.subscriptions import ConsumeFrom, consume_from_where
+from reput.client.topic_route import MASTER_ID
 from reput.errors import MQClientError, RemotingError, ReputError
 from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
@@ -21,13 +22,14 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
-from reput.service.subscription_data import SubscriptionData
+from reput.service.subscription_data import SubscriptionData, build_subscription_data
 from reput.transport.connection import Connection
+from reput.transport.requests import Handler
 
 logger = logging.getLogger("reput.client")
 
-#: Seconds between two looks at the group, and where a topic is missing yet, or a look has failed.
-_REBALANCE_S, _SOON_S = 20.0, 1.0
+#: Seconds between two looks at the group; where a topic is missing yet, or a look has failed, they begin shorter.
+_REBALANCE_S, _SOON_S = 20.0, 0.5
 
 
 class ConsumerGroup:
@@ -65,13 +67,15 @@ class ConsumerGroup:
         self._registration = ConsumerRegistration(
             group, consume_type, message_model, where, tuple(self.subscriptions.values())
         )
-        self.handlers = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
+        self.handlers: dict[int, Handler] = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
         self.client = ClientInstance(namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True)
         self.client.on_route_change = self.rebalance_soon
         self.api = ConsumerAPI(self.client.api)
         self._assigned = assigned
+        self._suggested: dict[QueueKey, int] = {}
         self._shares: dict[str, set[QueueKey]] = {}
         self._wake = asyncio.Event()
+        self._rebalancing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Join the group, and take the first share of its queues; raises MQClientError where no name server answers."""
@@ -80,7 +84,7 @@ class ConsumerGroup:
             await self.client.routes.subscribe_queues(topic)
         if self.subscriptions:
             await self.client.heartbeat()
-            self.client.spawn(self._rebalance_service())
+            self._rebalancing = self.client.spawn(self._rebalance_service())
 
     async def close(self) -> None:
         """Leave the group, and close the client."""
@@ -102,14 +106,23 @@ class ConsumerGroup:
         """Look at the group again at once."""
         self._wake.set()
 
+    def stop_rebalance(self) -> None:
+        """Keep the share as it is."""
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
+
     async def _rebalance_service(self) -> None:
+        pause = _SOON_S
         while True:
             is_settled = await self.rebalance()
+            pause = _REBALANCE_S if is_settled else min(2 * pause, _REBALANCE_S)
             try:
-                async with asyncio.timeout(_REBALANCE_S if is_settled else _SOON_S):
+                async with asyncio.timeout(pause):
                     await self._wake.wait()
             except TimeoutError:
                 pass
+            else:
+                pause = _SOON_S
             self._wake.clear()
 
     async def rebalance(self) -> bool:
@@ -130,7 +143,7 @@ class ConsumerGroup:
         if not queues:
             self._shares[topic] = set()
             await routes.renew(topic)
-            return topic.startswith(RETRY_TOPIC_PREFIX)
+            return False
         if self.is_broadcasting:
             self._shares[topic] = set(queues)
             return True
@@ -150,8 +163,24 @@ class ConsumerGroup:
         """The address of a queue's master; raises RemotingError where it is not there."""
         address = self.client.routes.address(queue.broker_name)
         if address is None:
-            raise RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
+            raise _not_registered(queue)
         return address
+
+    async def pull(self, queue: QueueKey, offset: int, *, count: int, commit_offset: int | None = None) -> PullResult:
+        """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`."""
+        address = self.client.routes.address(queue.broker_name, self._suggested.get(queue, MASTER_ID))
+        if address is None:
+            raise _not_registered(queue)
+        subscription = self.subscription(queue.topic)
+        result = await self.api.pull(
+            address, self.name, queue, offset, subscription, count=count, commit_offset=commit_offset
+        )
+        self._suggested[queue] = result.suggested_broker_id
+        return result
+
+    def subscription(self, topic: str) -> SubscriptionData:
+        """What is wanted of a topic; everything of one that was not subscribed."""
+        return self.subscriptions.get(topic) or build_subscription_data(topic, None)
 
     async def begin_offset(self, queue: QueueKey) -> int:
         """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`."""
@@ -185,3 +214,7 @@ class ConsumerGroup:
             found = MQClientError(f"group {self.name}: offsets are not committed: {'; '.join(reasons)}")
             found.retriable = True
             raise found
+
+
+def _not_registered(queue: QueueKey) -> RemotingError:
+    return RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")

@@ -16,7 +16,7 @@ from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subsc
 from reput.errors import MQClientError
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
-from reput.service.subscription_data import SubscriptionData, build_subscription_data
+from reput.service.subscription_data import SubscriptionData
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,10 +114,7 @@ class PullConsumer:
             self._queues.pop(queue).stop()
         for queue in queues - self._queues.keys():
             assert self._group is not None
-            self._queues[queue] = PulledQueue(self._group, queue, self._subscription(queue), self._arrived.set)
-
-    def _subscription(self, queue: QueueKey) -> SubscriptionData:
-        return self._subscriptions.get(queue.topic) or build_subscription_data(queue.topic, None)
+            self._queues[queue] = PulledQueue(self._group, queue, self._arrived.set)
 
     def _pulled(self, queue: QueueKey) -> PulledQueue:
         self._open_group()
@@ -238,4 +235,7 @@ class PullConsumer:
         return taken
 
     def _take_bodies(self) -> list[tuple[SubscriptionData, Any]]:
-        return [(self._subscription(queue), body) for queue, one in self._queues.items() for body in one.take_bodies()]
+        group = self._open_group()
+        return [
+            (group.subscription(queue.topic), body) for queue, one in self._queues.items() for body in one.take_bodies()
+        ]

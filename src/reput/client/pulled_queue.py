@@ -13,7 +13,6 @@ from reput.client.message_client_ext import MessageClientExt, decode_messages
 from reput.errors import MQBrokerError, ReputError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
-from reput.service.subscription_data import SubscriptionData
 
 logger = logging.getLogger("reput.client")
 
@@ -29,7 +28,6 @@ class PulledQueue:
     Args:
         group: Asks the broker.
         queue: The queue.
-        subscription: What is wanted of it.
         arrived: Called when there is something to take.
 
     Attributes:
@@ -38,16 +36,13 @@ class PulledQueue:
         error: Why the last pull failed, where a broker refused it.
     """
 
-    def __init__(
-        self, group: ConsumerGroup, queue: QueueKey, subscription: SubscriptionData, arrived: Callable[[], None]
-    ) -> None:
+    def __init__(self, group: ConsumerGroup, queue: QueueKey, arrived: Callable[[], None]) -> None:
         self.queue = queue
         self.position: int | None = None
         self.committed: int | None = None
         self.error: MQBrokerError | None = None
         self.is_paused = False
         self._group = group
-        self._subscription = subscription
         self._arrived = arrived
         self._pulled: deque[PullResult] = deque()
         self._messages: deque[MessageClientExt] = deque()
@@ -79,10 +74,7 @@ class PulledQueue:
                 if self.position is None:
                     self.position = offset
                 await self._wanted.wait()
-                group = self._group
-                result = await group.api.pull(
-                    group.master(self.queue), group.name, self.queue, offset, self._subscription, count=_PULL_COUNT
-                )
+                result = await self._group.pull(self.queue, offset, count=_PULL_COUNT)
             except ReputError as error:
                 await self._failed(error)
                 continue
@@ -121,7 +113,9 @@ class PulledQueue:
         while len(taken) < count and (self._messages or self._pulled) and not self.is_paused:
             if not self._messages:
                 result = self._next_pulled()
-                self._messages.extend(decode_messages(result.body, self.queue, self._subscription))
+                self._messages.extend(
+                    decode_messages(result.body, self.queue, self._group.subscription(self.queue.topic))
+                )
                 self._after_messages = result.next_begin_offset
             while self._messages and len(taken) < count:
                 taken.append(self._messages.popleft())

@@ -62,9 +62,10 @@ class RemotingClient:
         loop = asyncio.get_running_loop()
         try:
             context = None if self._tls is None else await asyncio.to_thread(self._tls.context)
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(lambda: Connection(self), host.strip("[]"), int(port), ssl=context), _CONNECT_S
-            )
+            async with asyncio.timeout(_CONNECT_S):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self), host.strip("[]"), int(port), ssl=context
+                )
         except TimeoutError:
             raise RemotingError(f"{address}: no connection in {_CONNECT_S:g} s") from None
         except ConfigError as error:

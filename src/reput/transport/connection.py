@@ -209,10 +209,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_open:
             raise RemotingError(f"{self.remote}: the connection is closed")
         command.opaque = opaque = self._next_opaque()
-        answer = self._calls[opaque] = self._loop.create_future()
+        answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._calls[opaque] = answer
         try:
             self.send(command)
-            return await asyncio.wait_for(answer, timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for of Python 3.11 may swallow a cancellation
+                return await answer
         except TimeoutError:
             raise RemotingTimeoutError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
         finally:

@@ -198,7 +198,7 @@ def test_a_network_that_is_cut_loses_no_message(tmp_path: Path) -> None:
             ):
                 (queue,) = await consumer.queues("orders")
                 group = consumer._open_group()
-                group.master = lambda queue: proxy.address  # type: ignore[method-assign]
+                group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
                 consumer.assign([queue])
                 consumer.seek(queue, 0)
                 assert await polled(consumer, 4) == [0, 1, 2, 3]

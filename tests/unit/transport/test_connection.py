@@ -10,6 +10,7 @@ import pytest
 from reput.errors import RemotingDecodeError, RemotingError, WouldWaitError
 from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
 from reput.transport import connection as module
+from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from tests.support.sockets import run, serving
 
@@ -232,5 +233,22 @@ def test_a_connection_that_is_held_does_not_go_on_when_its_peer_reads_again() ->
             assert not connection.is_paused
             peer.send(RemotingCommand(ECHO, 7))
             assert (await peer.receive()).opaque == 7
+
+    run(ask())
+
+
+def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled() -> None:
+    async def ask() -> None:
+        async with serving({ECHO: echo}) as here:
+            client = RemotingClient()
+            connection = await client.connection(here.address)
+            call = asyncio.create_task(connection.call(RemotingCommand(ECHO), 60.0))
+            await asyncio.sleep(0)
+            (answer,) = connection._calls.values()
+            answer.set_result(RemotingCommand(0))
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            client.close()
 
     run(ask())

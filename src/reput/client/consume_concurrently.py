@@ -1,0 +1,105 @@
+"""ConsumeConcurrently: handles messages of all queues at the same time (`ConsumeMessageConcurrentlyService`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from reput.client.consumed_queue import ConsumedQueue
+from reput.client.consumer_group import ConsumerGroup
+from reput.client.message_client_ext import MessageClientExt
+from reput.client.message_handler import MessageHandler
+from reput.client.offset_store import OffsetStore
+from reput.errors import ReputError
+from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
+from reput.remoting.send_headers import ConsumerSendMsgBackRequestHeader
+
+logger = logging.getLogger("reput.client")
+
+#: A message that its broker did not take back is handled here again after so many seconds.
+_AGAIN_S = 5.0
+
+
+class ConsumeConcurrently:
+    """Workers that handle messages, and give those that failed back to their broker, which delivers them later.
+
+    Args:
+        group: Asks brokers.
+        offsets: Keeps how far the group is.
+        handler: Handles a message.
+        concurrency: How many messages are handled at once.
+        max_reconsume_times: How often a message comes again, before it is a dead letter.
+    """
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        offsets: OffsetStore,
+        handler: MessageHandler,
+        concurrency: int,
+        max_reconsume_times: int,
+    ) -> None:
+        self._group = group
+        self._offsets = offsets
+        self._handler = handler
+        self._max_reconsume_times = max_reconsume_times
+        self._waiting: asyncio.Queue[tuple[ConsumedQueue, MessageClientExt] | None] = asyncio.Queue()
+        self._workers = [group.client.spawn(self._work()) for _ in range(concurrency)]
+
+    async def begin(self, queue: QueueKey) -> int:
+        """Where the group is in a queue; raises RemotingError where its broker does not tell."""
+        return await self._offsets.begin(queue)
+
+    def take(self, consumed: ConsumedQueue, messages: list[MessageClientExt]) -> None:
+        """Handle messages soon."""
+        for message in messages:
+            self._waiting.put_nowait((consumed, message))
+
+    async def stop(self, timeout_s: float) -> None:
+        """Handle no more messages, and wait for the handlers that run, at most so long."""
+        while not self._waiting.empty():
+            self._waiting.get_nowait()
+        for _ in self._workers:
+            self._waiting.put_nowait(None)
+        _, running = await asyncio.wait(self._workers, timeout=timeout_s)
+        if running:
+            logger.warning(Event("handlers were cancelled: they took too long", handlers=len(running)))
+
+    async def leave(self, consumed: ConsumedQueue) -> None:
+        """Nothing to wait for: another member may have the queue while a handler still works on a message of it."""
+
+    async def unlock(self, queue: QueueKey) -> None:
+        """Nothing is locked."""
+
+    async def unlock_all(self) -> None:
+        """Nothing is locked."""
+
+    async def _work(self) -> None:
+        while (waiting := await self._waiting.get()) is not None:
+            consumed, message = waiting
+            if not consumed.process_queue.is_dropped:
+                await self._consume(consumed, message)
+
+    async def _consume(self, consumed: ConsumedQueue, message: MessageClientExt) -> None:
+        is_done = await self._handler.handle(message)
+        if consumed.process_queue.is_dropped:
+            return
+        if not is_done and not self._group.is_broadcasting:
+            try:
+                await self._send_back(message)
+            except ReputError as error:
+                logger.warning(Event("a message is kept for a retry: no broker took it back", error=error))
+                message.reconsume_times += 1
+                loop = asyncio.get_running_loop()
+                loop.call_later(_AGAIN_S, self._waiting.put_nowait, (consumed, message))
+                return
+        consumed.done(message)
+
+    async def _send_back(self, message: MessageClientExt) -> None:
+        """Let the broker deliver a message again, later each time; after the last time it is a dead letter."""
+        header = ConsumerSendMsgBackRequestHeader(
+            message.commit_log_offset, self._group.name, 0, message.message_id, message.topic,
+            unit_mode=False, max_reconsume_times=self._max_reconsume_times,
+        )  # fmt: skip
+        await self._group.api.send_back(self._group.master(message.queue), header)

@@ -1,0 +1,143 @@
+"""ConsumedQueue: pulls one queue of a push consumer, as fast as its messages are handled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from reput.client.consumer_group import ConsumerGroup
+from reput.client.message_client_ext import MessageClientExt, decode_messages
+from reput.client.offset_store import OffsetStore
+from reput.client.process_queue import ProcessQueue
+from reput.errors import ReputError
+from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
+
+logger = logging.getLogger("reput.client")
+
+#: A pull that failed is tried again after so many seconds (`pullTimeDelayMillsWhenException`).
+_AGAIN_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """When a queue is not pulled further, until messages of it are handled (`DefaultMQPushConsumer`).
+
+    Attributes:
+        count: Messages of a queue that wait or are handled.
+        bytes: Size of them.
+        span: How far a slow message may be behind the last one; none for orderly consumers.
+        batch: Messages of one pull.
+    """
+
+    count: int = 1000
+    bytes: int = 100 << 20
+    span: int | None = 2000
+    batch: int = 32
+
+
+class ConsumedQueue:
+    """One queue of this member.
+
+    Args:
+        group: Asks the broker.
+        queue: The queue.
+        offsets: Keeps how far the group is.
+        begin: Tells where the group is in a queue, when this member may handle it.
+        limits: Of what is pulled ahead.
+        arrived: Takes new messages.
+        moved: Called with the offset to go on at, where the broker says that it is another one.
+
+    Attributes:
+        process_queue: Messages that are not handled yet.
+    """
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        queue: QueueKey,
+        offsets: OffsetStore,
+        begin: Callable[[QueueKey], Awaitable[int]],
+        limits: PullLimits,
+        arrived: Callable[[ConsumedQueue, list[MessageClientExt]], None],
+        moved: Callable[[QueueKey, int], None],
+    ) -> None:
+        self.queue = queue
+        self.process_queue = ProcessQueue()
+        self._group = group
+        self._offsets = offsets
+        self._begin = begin
+        self._limits = limits
+        self._arrived = arrived
+        self._moved = moved
+        self._room = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, offset: int | None = None) -> None:
+        """Begin to pull, at an offset, or where the group is."""
+        self._task = self._group.client.spawn(self._pull_all(offset))
+
+    def stop(self) -> None:
+        """Pull no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def drop(self) -> None:
+        """The queue is another member's: pull no more, and let handlers that run change no offset."""
+        self.process_queue.is_dropped = True
+        self.stop()
+
+    def done(self, message: MessageClientExt) -> None:
+        """A message is handled, or will come again as another one."""
+        process_queue = self.process_queue
+        process_queue.remove(message)
+        if not process_queue.is_dropped:
+            self.keep_offset()
+        self._room.set()
+
+    def keep_offset(self) -> None:
+        """Count what is handled by now."""
+        offset = self.process_queue.commit_offset
+        if offset is not None:
+            self._offsets.update(self.queue, offset)
+
+    async def _pull_all(self, offset: int | None) -> None:
+        while True:
+            try:
+                if offset is None:
+                    offset = await self._begin(self.queue)
+                await self._wait_for_room()
+                result = await self._group.pull(
+                    self.queue, offset, count=self._limits.batch, commit_offset=self._commit_offset()
+                )
+            except ReputError as error:
+                logger.warning(Event("a pull failed", queue=self.queue, group=self._group.name, error=error))
+                await self._group.client.routes.renew(self.queue.topic)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            if result.is_moved:
+                logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=result.next_begin_offset))
+                self._moved(self.queue, result.next_begin_offset)
+                return
+            messages = decode_messages(result.body, self.queue, self._group.subscription(self.queue.topic))
+            offset = result.next_begin_offset
+            self.process_queue.put(messages, offset)
+            self.keep_offset()
+            if messages:
+                self._arrived(self, messages)
+
+    def _commit_offset(self) -> int | None:
+        """The offset that a pull tells the broker by the way."""
+        return None if self._group.is_broadcasting else self._offsets.read(self.queue)
+
+    async def _wait_for_room(self) -> None:
+        while self._is_full():
+            self._room.clear()
+            await self._room.wait()
+
+    def _is_full(self) -> bool:
+        waiting, limits = self.process_queue, self._limits
+        is_long = limits.span is not None and waiting.span > limits.span
+        return len(waiting) >= limits.count or waiting.bytes >= limits.bytes or is_long

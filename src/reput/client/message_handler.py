@@ -1,0 +1,62 @@
+"""MessageHandler: calls a program's function for each message, in the loop or in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from typing import Any
+
+from reput.client.message_client_ext import MessageClientExt
+from reput.events import Event
+
+logger = logging.getLogger("reput.client")
+
+
+class ConsumeStatus(Enum):
+    """What became of a message."""
+
+    SUCCESS = "SUCCESS"
+    #: It comes again later: what a handler's error means, too.
+    RECONSUME_LATER = "RECONSUME_LATER"
+
+
+#: Takes a message; what it returns counts only where it is `ConsumeStatus.RECONSUME_LATER`.
+OnMessage = Callable[[MessageClientExt], Awaitable[Any] | Any]
+
+
+class MessageHandler:
+    """Runs a handler: a coroutine function in the loop, any other function in threads of its own.
+
+    Args:
+        on_message: The handler.
+        threads: How many messages a plain function is given at once.
+    """
+
+    def __init__(self, on_message: OnMessage, threads: int) -> None:
+        self._on_message = on_message
+        is_async = inspect.iscoroutinefunction(on_message) or inspect.iscoroutinefunction(
+            getattr(on_message, "__call__", None)  # noqa: B004, an object with a method is called, too
+        )
+        self._threads = None if is_async else ThreadPoolExecutor(threads, thread_name_prefix="reput-consume")
+
+    async def handle(self, message: MessageClientExt) -> bool:
+        """Whether a message is done; an error of the handler is logged, and means that it is not."""
+        try:
+            if self._threads is None:
+                result = await self._on_message(message)
+            else:
+                result = await asyncio.get_running_loop().run_in_executor(self._threads, self._on_message, message)
+        except Exception as error:
+            fields = {"topic": message.topic, "id": message.message_id, "reconsume_times": message.reconsume_times}
+            logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
+            return False
+        return result is not ConsumeStatus.RECONSUME_LATER
+
+    def close(self) -> None:
+        """Give the threads back; those that a handler still keeps end with it."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)

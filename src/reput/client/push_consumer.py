@@ -1,0 +1,210 @@
+"""PushConsumer: calls a handler for each message (`DefaultMQPushConsumer`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Self
+
+from reput.client.consume_concurrently import ConsumeConcurrently
+from reput.client.consume_orderly import ConsumeOrderly
+from reput.client.consumed_queue import ConsumedQueue, PullLimits
+from reput.client.consumer_group import ConsumerGroup
+from reput.client.message_handler import MessageHandler, OnMessage
+from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
+from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
+from reput.errors import MQClientError, ReputError
+from reput.events import Event
+from reput.formats.consumers import ConsumeType, MessageModel
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.queue_tables import QueueKey, decode_queue_table
+from reput.transport.connection import Connection
+
+logger = logging.getLogger("reput.client")
+
+_PERSIST_S = 5.0
+_RECONSUME_TIMES = 16
+
+
+class PushConsumer:
+    """Calls a handler for each message of its share of the queues.
+
+        async def handle(message: MessageClientExt) -> None: ...
+
+        async with PushConsumer("127.0.0.1:9876", group="c", topics={"orders": "*"}, on_message=handle):
+            await asyncio.Event().wait()
+
+    A message is done when its handler returns. Where the handler raises, or returns ConsumeStatus.RECONSUME_LATER, the
+    message comes again: after 10 s, 30 s, 1 min and so on, as the broker's delay levels are; after the last time it is
+    in the topic `%DLQ%group`. A message may come twice; it is lost only where a broker loses it.
+
+    Args:
+        namesrv: "host:port" of the name servers, separated by `;`.
+        group: The group; its members, also Java's, share the queues.
+        topics: Tags by topic, `paid || shipped` or `*`, or a MessageSelector.
+        on_message: Called for each message: a coroutine function in the loop, another one in threads.
+        orderly: Messages of one queue are handled one after the other, by one member. One that fails is handled again
+            after a second, and those behind it wait.
+        broadcasting: Every member gets all messages. Its offsets are in a file, and what fails does not come again.
+        consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
+        concurrency: How many messages are handled at once.
+        max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
+        limits: When a queue is not pulled further.
+        offsets_path: The file for offsets of a broadcasting consumer.
+        close_timeout: Seconds that handlers have to end when the consumer is closed; then they are cancelled.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | MessageSelector],
+        on_message: OnMessage,
+        orderly: bool = False,
+        broadcasting: bool = False,
+        consume_from: ConsumeFrom = "last",
+        concurrency: int = 20,
+        max_reconsume_times: int | None = None,
+        limits: PullLimits | None = None,
+        offsets_path: str | None = None,
+        close_timeout: float = 30.0,
+    ) -> None:
+        self._namesrv = namesrv
+        self._name = group
+        self._topics = dict(topics)
+        build_subscriptions(self._topics, 0)  # refuses what is none
+        self._on_message = on_message
+        self._orderly = orderly
+        self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
+        self._consume_from = consume_from
+        self._concurrency = concurrency
+        self._max_reconsume_times = max_reconsume_times
+        self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
+        self._offsets_path = offsets_path or local_offsets_path(group)
+        self._close_timeout = close_timeout
+        self._queues: dict[QueueKey, ConsumedQueue] = {}
+        self._group: ConsumerGroup | None = None
+        self._offsets: OffsetStore
+        self._handler: MessageHandler
+        self._service: ConsumeConcurrently | ConsumeOrderly
+
+    async def start(self) -> None:
+        """Join the group; handlers are called from now on. Raises MQClientError where no name server answers."""
+        if self._group is not None:
+            raise MQClientError("this consumer is started already")
+        topics = dict(self._topics)
+        if self._model is MessageModel.CLUSTERING:
+            topics[RETRY_TOPIC_PREFIX + self._name] = "*"
+        group = ConsumerGroup(
+            self._namesrv, self._name, build_subscriptions(topics, time.time_ns() // 1_000_000),
+            consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=self._model, consume_from=self._consume_from,
+            assigned=self._assigned,
+        )  # fmt: skip
+        group.handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset
+        if group.is_broadcasting:
+            self._offsets = local = LocalFileOffsetStore(group, self._offsets_path)
+            await local.load()
+        else:
+            self._offsets = RemoteBrokerOffsetStore(group)
+        self._group = group
+        self._handler = MessageHandler(self._on_message, self._concurrency)
+        try:
+            await group.start()
+        except BaseException:
+            self._handler.close()
+            await group.close()
+            raise
+        times, more = self._max_reconsume_times, (group, self._offsets, self._handler, self._concurrency)
+        if self._orderly:
+            self._service = ConsumeOrderly(*more, times)
+        else:
+            self._service = ConsumeConcurrently(*more, _RECONSUME_TIMES if times is None else times)
+        group.client.spawn(self._persist_service())
+
+    async def close(self) -> None:
+        """Wait for handlers that run, commit, and leave the group. Closing again does nothing."""
+        group = self._group
+        if group is None or not group.client.is_open:
+            return
+        try:
+            group.stop_rebalance()
+            for one in self._queues.values():
+                one.stop()
+            await self._service.stop(self._close_timeout)
+            await self._persist()
+            await self._service.unlock_all()
+        finally:
+            self._handler.close()
+            await group.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def assignment(self) -> set[QueueKey]:
+        """The queues that this consumer has now."""
+        return set(self._queues)
+
+    # -- queues
+
+    def _assigned(self, queues: set[QueueKey]) -> None:
+        for queue in self._queues.keys() - queues:
+            self._give_up(queue)
+        for queue in queues - self._queues.keys():
+            self._begin(queue, None)
+
+    def _begin(self, queue: QueueKey, offset: int | None) -> None:
+        assert self._group is not None
+        consumed = ConsumedQueue(
+            self._group, queue, self._offsets, self._service.begin, self._limits, self._service.take, self._moved
+        )
+        self._queues[queue] = consumed
+        consumed.start(offset)
+
+    def _give_up(self, queue: QueueKey) -> None:
+        assert self._group is not None
+        consumed = self._queues.pop(queue)
+        consumed.drop()
+        self._group.client.spawn(self._leave(consumed))
+
+    async def _leave(self, consumed: ConsumedQueue) -> None:
+        """Commit what was handled of a queue, and let another member have it."""
+        await self._service.leave(consumed)
+        await self._persist()
+        if consumed.queue not in self._queues:
+            self._offsets.remove(consumed.queue)
+            await self._service.unlock(consumed.queue)
+
+    def _moved(self, queue: QueueKey, offset: int) -> None:
+        """Go on in a queue at an offset that the broker gave, or an operator."""
+        consumed = self._queues.pop(queue, None)
+        if consumed is not None:
+            consumed.drop()
+            self._offsets.update(queue, offset)
+            self._begin(queue, offset)
+
+    def _reset(self, connection: Connection, command: RemotingCommand) -> None:
+        """Take RESET_CONSUMER_CLIENT_OFFSET, as brokers of RocketMQ 4 send it."""
+        for queue, offset in decode_queue_table(command.body, "offsetTable").items():
+            if isinstance(offset, int):
+                self._moved(queue, offset)
+
+    async def _persist_service(self) -> None:
+        while True:
+            await asyncio.sleep(_PERSIST_S)
+            await self._persist()
+
+    async def _persist(self) -> None:
+        try:
+            await self._offsets.persist()
+        except ReputError as error:
+            logger.warning(Event("offsets were not kept", group=self._name, error=error))

@@ -1,0 +1,77 @@
+"""QueueLocks: queues that this member alone may handle, locked at their brokers (`RebalanceImpl.lockAll`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from itertools import groupby
+
+from reput.client.consumer_group import ConsumerGroup
+from reput.errors import ReputError
+from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
+
+logger = logging.getLogger("reput.client")
+
+#: A broker keeps a lock for 60 s; it is renewed in time, and trusted for half of that.
+_RENEW_S, _TRUSTED_S = 20.0, 30.0
+#: A queue that another member has still locked is asked for again after so many seconds.
+_AGAIN_S = 1.0
+
+
+class QueueLocks:
+    """Locks, and their renewal in the background."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        self._group = group
+        self._locked_at: dict[QueueKey, float] = {}
+        group.client.spawn(self._renew_service())
+
+    def is_held(self, queue: QueueKey) -> bool:
+        """Whether this member may handle messages of a queue now."""
+        locked_at = self._locked_at.get(queue)
+        return locked_at is not None and locked_at + _TRUSTED_S > asyncio.get_running_loop().time()
+
+    async def lock(self, queue: QueueKey) -> None:
+        """Return when a queue is this member's; raises RemotingError where its broker does not tell."""
+        while True:
+            await self._lock([queue])
+            if self.is_held(queue):
+                return
+            await asyncio.sleep(_AGAIN_S)
+
+    async def unlock(self, queues: Iterable[QueueKey]) -> None:
+        """Give locks back; one that a broker does not take back ends by itself."""
+        held = sorted(queue for queue in queues if self._locked_at.pop(queue, None) is not None)
+        group = self._group
+        for broker_name, of_broker in groupby(held, lambda queue: queue.broker_name):
+            try:
+                locked = list(of_broker)
+                await group.api.unlock(group.master(locked[0]), group.name, group.client.client_id, locked)
+            except ReputError as error:
+                logger.warning(Event("locks were not given back", broker=broker_name, error=error))
+
+    async def unlock_all(self) -> None:
+        """Give all locks back."""
+        await self.unlock(list(self._locked_at))
+
+    async def _lock(self, queues: list[QueueKey]) -> None:
+        """Lock queues of one broker."""
+        begun = asyncio.get_running_loop().time()
+        group = self._group
+        locked = await group.api.lock(group.master(queues[0]), group.name, group.client.client_id, queues)
+        for queue in queues:
+            if queue in locked:
+                self._locked_at[queue] = begun
+            else:
+                self._locked_at.pop(queue, None)
+
+    async def _renew_service(self) -> None:
+        while True:
+            await asyncio.sleep(_RENEW_S)
+            for broker_name, queues in groupby(sorted(self._locked_at), lambda queue: queue.broker_name):
+                try:
+                    await self._lock(list(queues))
+                except ReputError as error:
+                    logger.warning(Event("locks were not renewed", broker=broker_name, error=error))

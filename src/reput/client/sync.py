@@ -1,0 +1,229 @@
+"""The client without asyncio: the same names and arguments, no `await`, no event loop to manage.
+
+    from reput.client.sync import Producer
+
+    with Producer("127.0.0.1:9876", group="shop") as producer:
+        producer.send(Message("orders", b"..."))
+
+Each object has an event loop of its own in a thread, and may be used from many threads at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+import reput.client.producer as _producer
+import reput.client.pull_consumer as _pull_consumer
+import reput.client.push_consumer as _push_consumer
+from reput.client.message_client_ext import MessageClientExt
+from reput.client.send_result import SendResult
+from reput.errors import MQClientError
+from reput.formats.message import Message
+from reput.remoting.queue_tables import QueueKey
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Producer", "PullConsumer", "PushConsumer"]
+
+_T = TypeVar("_T")
+
+
+class _Client(Protocol):
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class _Face:
+    """A client of asyncio, in a thread of its own between `start` and `close`."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        self._process = 0
+
+    def start(self) -> None:
+        """As that of asyncio."""
+        if self._loop is not None:
+            raise MQClientError("this client is started already")
+        self._process = os.getpid()
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=loop.run_forever, name="reput-client", daemon=True)
+        self._thread.start()
+        try:
+            self._run(self._client.start())
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """As that of asyncio. Closing again does nothing; in a process that was forked from its own, neither."""
+        if self._loop is None or self._process != os.getpid():
+            return
+        try:
+            self._run(self._client.close())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        loop, self._loop = self._loop, None
+        assert loop is not None
+        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        if self._thread is not None:
+            self._thread.join()
+        loop.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """The result of a coroutine in the client's loop; it is cancelled where the caller is interrupted."""
+        loop = self._loop
+        if loop is None or self._process != os.getpid():
+            work.close()
+            if loop is None:
+                raise MQClientError("this client is not started, or closed: use it inside of `with`")
+            raise MQClientError("this client was made before the process forked: make another one in this process")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """The result of a plain function that must run in the client's loop."""
+
+        async def called() -> _T:
+            return function(*arguments)
+
+        return self._run(called())
+
+
+class Producer(_Face):
+    """Sends messages; see `reput.client.Producer`, whose arguments it takes."""
+
+    _client: _producer.Producer
+
+    def __init__(self, namesrv: str, *, group: str, **options: Any) -> None:
+        super().__init__(_producer.Producer(namesrv, group=group, **options))
+
+    def send(
+        self,
+        message: Message,
+        *,
+        sharding_key: str | None = None,
+        queue: QueueKey | None = None,
+        delay_ms: int | None = None,
+        delay_level: int | None = None,
+    ) -> SendResult:
+        """Send a message, and return where it was stored."""
+        return self._run(
+            self._client.send(
+                message, sharding_key=sharding_key, queue=queue, delay_ms=delay_ms, delay_level=delay_level
+            )
+        )
+
+    def send_batch(self, messages: Sequence[Message], *, queue: QueueKey | None = None) -> list[SendResult]:
+        """Send messages of one topic in one request, or in a few."""
+        return self._run(self._client.send_batch(messages, queue=queue))
+
+    def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
+        """Send a message that no broker answers: it may be lost."""
+        self._run(self._client.send_oneway(message, sharding_key=sharding_key))
+
+    def queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """The queues of a topic that take messages."""
+        return self._run(self._client.queues(topic))
+
+
+class PushConsumer(_Face):
+    """Calls a handler for each message, in threads; see `reput.client.PushConsumer`, whose arguments it takes."""
+
+    _client: _push_consumer.PushConsumer
+
+    def __init__(self, namesrv: str, **options: Any) -> None:
+        super().__init__(_push_consumer.PushConsumer(namesrv, **options))
+
+    @property
+    def assignment(self) -> set[QueueKey]:
+        """The queues that this consumer has now."""
+        return self._call(lambda: self._client.assignment)
+
+
+class PullConsumer(_Face):
+    """Gives messages when it is asked for them; see `reput.client.PullConsumer`, whose arguments it takes."""
+
+    _client: _pull_consumer.PullConsumer
+
+    def __init__(self, namesrv: str, *, group: str, **options: Any) -> None:
+        super().__init__(_pull_consumer.PullConsumer(namesrv, group=group, **options))
+
+    def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
+        """Messages that have come; none where none comes in time."""
+        return self._run(self._client.poll(max_messages, timeout))
+
+    def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
+        """All messages that have come as one Arrow table."""
+        return self._run(self._client.poll_arrow(timeout, columns=columns))
+
+    def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
+        """Keep offsets at the brokers: those given, else those behind all that was polled."""
+        self._run(self._client.commit(offsets))
+
+    def committed(self, queue: QueueKey) -> int | None:
+        """The group's offset in a queue; None for none."""
+        return self._run(self._client.committed(queue))
+
+    def position(self, queue: QueueKey) -> int | None:
+        """The offset of the next message that `poll` gives; None before it is known."""
+        return self._call(self._client.position, queue)
+
+    @property
+    def assignment(self) -> set[QueueKey]:
+        """The queues that this consumer has now."""
+        return self._call(lambda: self._client.assignment)
+
+    def queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """All queues of a topic, to assign some."""
+        return self._run(self._client.queues(topic))
+
+    def assign(self, queues: Iterable[QueueKey]) -> None:
+        """Take these queues and no others."""
+        self._call(self._client.assign, queues)
+
+    def pause(self, *queues: QueueKey) -> None:
+        """Poll nothing of these queues until `resume`."""
+        self._call(self._client.pause, *queues)
+
+    def resume(self, *queues: QueueKey) -> None:
+        """Poll these queues again."""
+        self._call(self._client.resume, *queues)
+
+    def seek(self, queue: QueueKey, offset: int) -> None:
+        """Go on at an offset of a queue."""
+        self._call(self._client.seek, queue, offset)
+
+    def seek_to_begin(self, queue: QueueKey) -> None:
+        """Go on at the first message of a queue."""
+        self._run(self._client.seek_to_begin(queue))
+
+    def seek_to_end(self, queue: QueueKey) -> None:
+        """Go on behind the last message of a queue."""
+        self._run(self._client.seek_to_end(queue))
+
+    def offset_of_time(self, queue: QueueKey, moment: datetime) -> int:
+        """The offset of the first message that was stored then or later."""
+        return self._run(self._client.offset_of_time(queue, moment))

@@ -1,0 +1,415 @@
+"""Push consumers against brokers in the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput.client import (
+    ConsumeStatus,
+    Message,
+    MessageClientExt,
+    MessageQueue,
+    MQClientError,
+    Producer,
+    PullConsumer,
+    PullLimits,
+    PushConsumer,
+)
+from reput.errors import ConfigError
+from reput.remoting.codes import RequestCode
+from tests.support.broker import Served, with_topic
+from tests.support.clients import cluster, run_clean
+from tests.support.proxy import proxy_to
+
+#: Every retry comes a second after its failure.
+QUICK = {"message_delay_level": " ".join(["1s"] * 18)}
+
+
+async def send(namesrv: str, *bodies: bytes, queue_id: int = 0, name: str = "broker-a") -> None:
+    async with Producer(namesrv, group="filler") as producer:
+        queue = MessageQueue("orders", name, queue_id)
+        await producer.send_batch([Message("orders", body, tags=body.decode()[:1]) for body in bodies], queue=queue)
+
+
+async def topic(broker: Served, queues: int = 1) -> None:
+    await with_topic(await broker.client(), "orders", queues)
+
+
+class Seen:
+    """A handler that keeps what it was given."""
+
+    def __init__(self, fails: Callable[[MessageClientExt], bool] = lambda message: False) -> None:
+        self.messages: list[MessageClientExt] = []
+        self._fails = fails
+        self._more = asyncio.Event()
+
+    async def __call__(self, message: MessageClientExt) -> None:
+        self.messages.append(message)
+        self._more.set()
+        if self._fails(message):
+            raise ValueError("no")
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [one.body for one in self.messages]
+
+    async def wait(self, count: int) -> None:
+        """Return when so many messages have come."""
+        while len(self.messages) < count:
+            self._more.clear()
+            await self._more.wait()
+
+
+def consumer(namesrv: str, on_message: Any, **more: Any) -> PushConsumer:
+    given = {"group": "c", "topics": {"orders": "*"}, "consume_from": "first"} | more
+    return PushConsumer(namesrv, on_message=on_message, **given)
+
+
+async def committed(broker: Served, group: str = "c", queue_id: int = 0) -> str:
+    client = await broker.client()
+    answer = await client.ask(
+        RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group, topic="orders", queueId=queue_id,
+        setZeroIfNotFound=False,
+    )  # fmt: skip
+    return (answer.ext_fields or {}).get("offset", "none")
+
+
+def test_each_message_is_handled_and_counts_when_the_consumer_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"1", b"2")
+            seen = Seen()
+            async with consumer(namesrv.address, seen) as running:
+                await seen.wait(2)
+                await send(namesrv.address, b"3")
+                await seen.wait(3)
+                while {queue.topic for queue in running.assignment} != {"orders", "%RETRY%c"}:
+                    await asyncio.sleep(0.01)
+            assert seen.bodies == [b"1", b"2", b"3"]
+            assert await committed(brokers["broker-a"]) == "3"
+            again = Seen()
+            async with consumer(namesrv.address, again):
+                await send(namesrv.address, b"4")
+                await again.wait(1)
+            assert again.bodies == [b"4"]
+
+    run_clean(scenario())
+
+
+def test_a_plain_function_runs_in_threads(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"1", b"2")
+            both = threading.Barrier(3)
+            names: set[str] = set()
+
+            def handle(message: MessageClientExt) -> None:
+                names.add(threading.current_thread().name)
+                both.wait(30)
+
+            async with consumer(namesrv.address, handle):
+                await asyncio.to_thread(both.wait, 30)
+            assert len(names) == 2
+            assert all(name.startswith("reput-consume") for name in names)
+            assert await committed(brokers["broker-a"]) == "2"
+
+    run_clean(scenario())
+
+
+@pytest.mark.parametrize("how", ["raises", "returns"])
+def test_a_message_that_failed_comes_again_with_its_topic_and_then_is_done(tmp_path: Path, how: str) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"bad", b"good")
+            seen = Seen()
+
+            async def handle(message: MessageClientExt) -> ConsumeStatus | None:
+                await seen(message)
+                if message.body == b"bad" and message.reconsume_times < 2:
+                    if how == "raises":
+                        raise ValueError("no")
+                    return ConsumeStatus.RECONSUME_LATER
+                return None
+
+            async with consumer(namesrv.address, handle):
+                await seen.wait(4)
+            bad = [one for one in seen.messages if one.body == b"bad"]
+            assert [one.reconsume_times for one in bad] == [0, 1, 2]
+            assert {one.topic for one in bad} == {"orders"}
+            assert len({one.message_id for one in bad}) == 1
+            assert await committed(brokers["broker-a"]) == "2"
+
+    run_clean(scenario())
+
+
+def test_a_message_that_failed_too_often_is_a_dead_letter(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"bad")
+            seen = Seen(lambda message: True)
+            async with consumer(namesrv.address, seen, max_reconsume_times=1):
+                await seen.wait(2)
+                async with PullConsumer(
+                    namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first"
+                ) as letters:
+                    (letter,) = await letters.poll(timeout=30)
+                    assert (letter.body, letter.properties["RETRY_TOPIC"]) == (b"bad", "orders")
+            assert len(seen.messages) == 2
+
+    run_clean(scenario())
+
+
+def test_members_share_queues_and_one_that_leaves_hands_its_own_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"], 4)
+            first, second = Seen(), Seen()
+            async with consumer(namesrv.address, first) as one:
+                async with consumer(namesrv.address, second) as other:
+                    while [len(orders(each)) for each in (one, other)] != [2, 2]:
+                        await asyncio.sleep(0.01)
+                    for queue_id in range(4):
+                        await send(namesrv.address, b"%d" % queue_id, queue_id=queue_id)
+                    await asyncio.gather(first.wait(2), second.wait(2))
+                while len(orders(one)) != 4:
+                    await asyncio.sleep(0.01)
+                for queue_id in range(4):
+                    await send(namesrv.address, b"again", queue_id=queue_id)
+                await first.wait(6)
+            assert sorted(first.bodies[:2] + second.bodies) == [b"0", b"1", b"2", b"3"]
+            assert first.bodies[2:] == [b"again"] * 4
+
+    run_clean(scenario())
+
+
+def orders(one: PushConsumer) -> set[MessageQueue]:
+    return {queue for queue in one.assignment if queue.topic == "orders"}
+
+
+def test_no_more_is_pulled_than_the_limits_say_until_messages_are_handled(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, *(b"%d" % number for number in range(100)))
+            gate = asyncio.Event()
+            seen = Seen()
+
+            async def handle(message: MessageClientExt) -> None:
+                await seen(message)
+                await gate.wait()
+
+            limits = PullLimits(count=20, batch=10)
+            async with consumer(namesrv.address, handle, limits=limits, concurrency=5) as running:
+                await seen.wait(5)
+                (queue,) = orders(running)
+                consumed = running._queues[queue]
+                while consumed._room.is_set() or len(consumed.process_queue) < 20:
+                    await asyncio.sleep(0.01)
+                assert (len(seen.messages), len(consumed.process_queue)) == (5, 20)
+                gate.set()
+                await seen.wait(100)
+            assert await committed(brokers["broker-a"]) == "100"
+
+    run_clean(scenario())
+
+
+@pytest.mark.parametrize("limits", [PullLimits(bytes=1, batch=1), PullLimits(span=1, batch=2)])
+def test_bytes_and_a_slow_message_limit_a_queue_too(tmp_path: Path, limits: PullLimits) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, *(b"%d" % number for number in range(10)))
+            seen = Seen()
+            async with consumer(namesrv.address, seen, limits=limits):
+                await seen.wait(10)
+            assert sorted(seen.bodies) == [b"%d" % number for number in range(10)]
+
+    run_clean(scenario())
+
+
+def test_messages_of_a_queue_are_handled_in_order_and_one_that_fails_holds_up_the_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"], 2)
+            await send(namesrv.address, b"a1", b"a2", b"a3", queue_id=0)
+            await send(namesrv.address, b"b1", b"b2", queue_id=1)
+            seen = Seen(lambda message: message.body == b"a2" and message.reconsume_times < 1)
+            async with consumer(namesrv.address, seen, orderly=True):
+                await seen.wait(6)
+            assert [body for body in seen.bodies if body[:1] == b"a"] == [b"a1", b"a2", b"a2", b"a3"]
+            assert [body for body in seen.bodies if body[:1] == b"b"] == [b"b1", b"b2"]
+            assert await committed(brokers["broker-a"]) == "3"
+
+    run_clean(scenario())
+
+
+def test_an_orderly_message_that_fails_too_often_is_a_dead_letter_and_the_next_one_comes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"bad", b"good")
+            seen = Seen(lambda message: message.body == b"bad")
+            async with consumer(namesrv.address, seen, orderly=True, max_reconsume_times=0):
+                await seen.wait(2)
+            assert seen.bodies == [b"bad", b"good"]
+            async with PullConsumer(
+                namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first"
+            ) as letters:
+                assert [one.body for one in await letters.poll(timeout=30)] == [b"bad"]
+
+    run_clean(scenario())
+
+
+def test_a_queue_is_handled_by_one_orderly_member_at_a_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"], 2)
+            await send(namesrv.address, b"1", b"2", queue_id=1)
+            gate, begun = asyncio.Event(), asyncio.Event()
+            ended: list[bytes] = []
+
+            async def slow(message: MessageClientExt) -> None:
+                begun.set()
+                await gate.wait()
+                ended.append(message.body)
+
+            second = Seen()
+            async with consumer(namesrv.address, slow, orderly=True) as one:
+                await begun.wait()
+                async with consumer(namesrv.address, second, orderly=True) as other:
+                    while [len(orders(each)) for each in (one, other)] != [1, 1]:
+                        await asyncio.sleep(0.01)
+                    moved = MessageQueue("orders", "broker-a", 1) in orders(other)
+                    assert second.bodies == []
+                    gate.set()
+                    if moved:
+                        await second.wait(1)
+                        assert ended == [b"1"]
+                        assert second.bodies == [b"2"]
+
+    run_clean(scenario())
+
+
+def test_every_broadcasting_member_gets_all_messages_and_goes_on_by_its_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"], 2)
+            paths = [str(tmp_path / name / "offsets.json") for name in "ab"]
+            both = [Seen(lambda message: True), Seen()]
+            async with (
+                consumer(namesrv.address, both[0], broadcasting=True, offsets_path=paths[0]),
+                consumer(namesrv.address, both[1], broadcasting=True, offsets_path=paths[1]),
+            ):
+                await send(namesrv.address, b"1", queue_id=0)
+                await send(namesrv.address, b"2", queue_id=1)
+                await asyncio.gather(*(each.wait(2) for each in both))
+            assert [sorted(each.bodies) for each in both] == [[b"1", b"2"]] * 2
+            again = Seen()
+            async with consumer(namesrv.address, again, broadcasting=True, offsets_path=paths[0]):
+                await send(namesrv.address, b"3", queue_id=0)
+                await again.wait(1)
+            assert again.bodies == [b"3"]
+            assert await committed(brokers["broker-a"]) == "none"
+
+    run_clean(scenario())
+
+
+def test_a_file_that_holds_no_offsets_is_refused_and_stays(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "offsets.json"
+        path.write_text('{"offsetTable":7}')
+        with pytest.raises(ConfigError, match="no offsets of a consumer"):
+            await consumer("127.0.0.1:9", Seen(), broadcasting=True, offsets_path=str(path)).start()
+        assert path.read_text() == '{"offsetTable":7}'
+
+    run_clean(scenario())
+
+
+def test_a_handler_that_does_not_end_is_cancelled_and_its_message_comes_again(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"1")
+            begun, cancelled = asyncio.Event(), asyncio.Event()
+
+            async def endless(message: MessageClientExt) -> None:
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    cancelled.set()
+
+            async with consumer(namesrv.address, endless, close_timeout=0.01):
+                await begun.wait()
+            assert cancelled.is_set()
+            seen = Seen()
+            async with consumer(namesrv.address, seen):
+                await seen.wait(1)
+
+    run_clean(scenario())
+
+
+def test_an_operator_who_resets_an_offset_moves_a_consumer_that_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", use_server_side_reset_offset=False) as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"1", b"2")
+            seen = Seen()
+            async with consumer(namesrv.address, seen):
+                await seen.wait(2)
+                client = await brokers["broker-a"].client()
+                answer = await client.ask(
+                    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="orders", group="c", timestamp=0, isForce=True
+                )
+                assert answer.code == 0, answer
+                await seen.wait(4)
+            assert seen.bodies == [b"1", b"2", b"1", b"2"]
+
+    run_clean(scenario())
+
+
+def test_a_consumer_goes_on_after_its_network_was_cut(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            async with proxy_to(brokers["broker-a"].controller.address) as proxy:
+                seen = Seen()
+                running = consumer(namesrv.address, seen)
+                async with running:
+                    group = running._group
+                    assert group is not None
+                    group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
+                    await send(namesrv.address, b"1")
+                    await seen.wait(1)
+                    proxy.cut()
+                    await send(namesrv.address, b"2")
+                    await seen.wait(2)
+                assert set(seen.bodies) == {b"1", b"2"}
+
+    run_clean(scenario())
+
+
+def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with pytest.raises(ConfigError, match="no topic"):
+            consumer("127.0.0.1:9", Seen(), topics={})
+        with pytest.raises(MQClientError, match="no name server answers"):
+            await consumer("127.0.0.1:9", Seen()).start()
+        async with cluster(tmp_path, "broker-a") as (namesrv, _):
+            running = consumer(namesrv.address, Seen())
+            async with running:
+                with pytest.raises(MQClientError, match="started already"):
+                    await running.start()
+            await running.close()
+
+    run_clean(scenario())

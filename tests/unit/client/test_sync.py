@@ -1,0 +1,127 @@
+"""The client without asyncio, against a broker in a thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reput import Broker
+from reput.client import Message, MessageClientExt, MQClientError
+from reput.client.sync import Producer, PullConsumer, PushConsumer
+from tests.support.broker import SMALL, make_topic
+
+HERE = {**SMALL, "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
+
+
+@pytest.fixture
+def namesrv(tmp_path: Path) -> Iterator[str]:
+    with Broker.start(tmp_path / "store", **HERE) as broker:
+        make_topic(broker.address, "orders", 2)
+        yield broker.namesrv
+
+
+def test_messages_are_sent_pulled_and_handled_without_a_loop(namesrv: str) -> None:
+    handled: list[bytes] = []
+    done = threading.Event()
+
+    def handle(message: MessageClientExt) -> None:
+        handled.append(message.body)
+        if len(handled) == 5:
+            done.set()
+
+    with Producer(namesrv, group="g") as producer:
+        result = producer.send(Message("orders", b"1"))
+        assert result.queue_offset == 0
+        assert len(producer.queues("orders")) == 2
+        producer.send_oneway(Message("orders", b"2"), sharding_key="k")
+        producer.send_batch([Message("orders", b"3"), Message("orders", b"4")])
+        producer.send(Message("orders", b"5"), sharding_key="k")
+        with PushConsumer(
+            namesrv, group="c", topics={"orders": "*"}, on_message=handle, consume_from="first"
+        ) as consumer:
+            assert done.wait(30)
+            assert {queue.topic for queue in consumer.assignment} >= {"orders"}
+    assert sorted(handled) == [b"1", b"2", b"3", b"4", b"5"]
+    with PullConsumer(namesrv, group="p") as pull:
+        queues = pull.queues("orders")
+        pull.assign(queues)
+        for queue in queues:
+            pull.seek_to_begin(queue)
+        found: list[bytes] = []
+        while len(found) < 5:
+            found += [one.body for one in pull.poll(timeout=30)]
+        pull.commit()
+        assert sum(pull.committed(queue) or 0 for queue in queues) == 5
+        assert sum(pull.position(queue) or 0 for queue in queues) == 5
+        pull.pause(*queues)
+        pull.resume(*queues)
+        pull.seek(queues[0], 0)
+        pull.seek_to_end(queues[1])
+        table = pull.poll_arrow(timeout=30, columns=["queue_id"])
+        assert set(table["queue_id"].to_pylist()) == {queues[0].queue_id}
+        assert pull.assignment == set(queues)
+    assert sorted(found) == sorted(handled)
+
+
+def test_many_threads_use_one_producer(namesrv: str) -> None:
+    with Producer(namesrv, group="g") as producer:
+        results: list[tuple[int, int]] = []
+
+        def send() -> None:
+            for _ in range(20):
+                result = producer.send(Message("orders", b"x"))
+                results.append((result.queue_id, result.queue_offset))
+
+        threads = [threading.Thread(target=send) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(set(results)) == 100
+
+
+def test_a_client_that_ends_leaves_no_thread_behind(namesrv: str) -> None:
+    with (
+        Producer(namesrv, group="g") as producer,
+        PushConsumer(namesrv, group="c", topics={"orders": "*"}, on_message=lambda message: None),
+    ):
+        producer.send(Message("orders", b"x"))
+    producer.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith(("reput-client", "reput-consume")):
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def test_a_client_that_is_not_open_or_cannot_start_says_so(namesrv: str) -> None:
+    producer = Producer(namesrv, group="g")
+    with pytest.raises(MQClientError, match="not started"):
+        producer.send(Message("orders", b"x"))
+    with producer, pytest.raises(MQClientError, match="started already"):
+        producer.start()
+    with pytest.raises(MQClientError, match="closed"):
+        producer.send(Message("orders", b"x"))
+    consumer = PullConsumer("127.0.0.1:9", group="p", topics={"orders": "*"})
+    with pytest.raises(MQClientError, match="no name server answers"):
+        consumer.start()
+
+
+def test_a_forked_process_is_told_to_make_a_client_of_its_own(namesrv: str) -> None:
+    with Producer(namesrv, group="g") as producer:
+        producer.send(Message("orders", b"x"))
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                producer.send(Message("orders", b"child"))
+            except MQClientError as error:
+                code = 0 if "before the process forked" in str(error) else 2
+                producer.close()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert producer.send(Message("orders", b"y")).queue_offset >= 0

@@ -1,0 +1,54 @@
+"""The fixture for tests of users, in a run of pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEST = """
+from reput.client import Message
+from reput.client.sync import Producer, PullConsumer
+
+
+def test_orders(reput_broker):
+    with Producer(reput_broker.namesrv, group="g") as producer:
+        producer.send(Message("orders", b"paid"))
+    with PullConsumer(reput_broker.namesrv, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+        assert [message.body for message in consumer.poll(timeout=30)] == [b"paid"]
+
+
+def test_another_test_has_a_broker_of_its_own(reput_broker):
+    with PullConsumer(reput_broker.namesrv, group="p") as consumer:
+        assert consumer.queues("orders") == ()
+"""
+
+
+def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text(TEST)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "reput.pytest_plugin",
+        "--basetemp",
+        str(tmp_path / "t"),
+        ".",
+    ]
+    env = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_pytest_finds_the_plugin_and_it_loads_nothing_heavy() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"reput": "reput.pytest_plugin"}
+    program = "import sys, reput.pytest_plugin; print({'numpy', 'asyncio'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
