@@ -108,7 +108,9 @@ def dispatched(path: Path, stream: Sequence[Put | Pass], rules: str, *, small: b
                     for key, end, codes in zip(arrivals.queues, arrivals.max_offsets, arrivals.tags_codes, strict=True):
                         queues[key] = end, queues.get(key, (0, set()))[1] | codes
             brought.append(queues)
-        counts = {topic: (one.put_messages, one.put_bytes) for topic, one in parts.queues.counts.items()}
+        counts = {
+            topic: (one.put_messages, one.put_bytes, *one.put_sizes) for topic, one in parts.queues.counts.items()
+        }
         offsets = {
             (queue.topic, queue.queue_id): (queue.max_offset, queue.max_physical_offset)
             for queue in parts.queues.queues()

@@ -215,7 +215,9 @@ class BrokerController:
             SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self._ended),
             RecallMessageProcessor(state, self._timers), *self._pop.processors,
         )  # fmt: skip
-        self._requests = request_table(processors, config, state.sending, state.dispatch.with_all_messages)
+        self._requests = request_table(
+            processors, config, state.sending, state.dispatch.with_all_messages, state.rpc_latency
+        )
         self._sends = SendFrameProcessor(state, self._requests)
 
     def _name_server_client(self, servers: Sequence[str]) -> RemotingClient:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from reput.broker.rpc_latency import RpcLatency
 from reput.errors import StorePoisonedError
 from reput.events import Event
 from reput.remoting.codes import ResponseCode
@@ -21,11 +23,15 @@ logger = logging.getLogger("reput.broker")
 
 
 class _Answer(NamedTuple):
-    """Answers to one connection: frames that say that all is well, and how many sends they are for."""
+    """Answers to one connection: frames that say that all is well, and how many sends they are for, by their codes.
+
+    `since_s`: when they were appended, by `time.perf_counter`.
+    """
 
     connection: Connection
     frames: bytes
-    sends: int
+    sends: dict[int, int]
+    since_s: float
 
 
 class DurableAnswers:
@@ -39,10 +45,16 @@ class DurableAnswers:
         queue: Where sends are counted.
         timeout_ms: After so long a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
         on_safe: Called in the loop after each sync: more may be dispatched.
+        latency: Is told how long sends take.
     """
 
     def __init__(
-        self, writer: LoopWriter, queue: RequestQueue, timeout_ms: int, on_safe: Callable[[], None] | None = None
+        self,
+        writer: LoopWriter,
+        queue: RequestQueue,
+        timeout_ms: int,
+        on_safe: Callable[[], None] | None = None,
+        latency: RpcLatency | None = None,
     ) -> None:
         self._writer = writer
         self._queue = queue
@@ -53,24 +65,25 @@ class DurableAnswers:
         self._waiting: dict[int, list[_Answer]] = {}
         self._number = 0
         self._on_safe = on_safe
+        self._latency = latency
 
-    def add_frames(self, connection: Connection, frames: bytes, sends: int, end_offset: int) -> None:
-        """Send answers to so many sends, whole frames, once the log is safe up to an offset."""
+    def add_frames(self, connection: Connection, frames: bytes, sends: dict[int, int], end_offset: int) -> None:
+        """Send answers to so many sends of each code, whole frames, once the log is safe up to an offset."""
         if not self._turn:
             self._loop.call_soon(self._submit)
-        self._turn.append(_Answer(connection, frames, sends))
-        self._queue.enter(connection, sends, len(frames))
+        self._turn.append(_Answer(connection, frames, sends, time.perf_counter()))
+        self._queue.enter(connection, sum(sends.values()), len(frames))
         self._end_offset = max(self._end_offset, end_offset)
 
-    def add(self, connection: Connection, answer: RemotingCommand | None, end_offset: int) -> None:
-        """Send an answer once the log is safe up to an offset; None: nobody waits for an answer."""
-        self.add_frames(connection, b"" if answer is None else encode_command(answer), 1, end_offset)
+    def add(self, connection: Connection, code: int, answer: RemotingCommand | None, end_offset: int) -> None:
+        """Send an answer to a send once the log is safe up to an offset; None: nobody waits for an answer."""
+        self.add_frames(connection, b"" if answer is None else encode_command(answer), {code: 1}, end_offset)
 
     def _submit(self) -> None:
         self._number += 1
         number = self._number
         self._waiting[number], self._turn = self._turn, []
-        held = [(one.connection, one.sends, len(one.frames)) for one in self._waiting[number]]
+        held = [(one.connection, sum(one.sends.values()), len(one.frames)) for one in self._waiting[number]]
         timer = self._loop.call_later(self._timeout_s, self._answer, number, PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
@@ -97,8 +110,10 @@ class DurableAnswers:
         if status is not PutMessageStatus.PUT_OK and number in self._waiting:
             self._log(status)
         frames: dict[Connection, list[bytes]] = {}
-        for connection, answers, _ in self._waiting.pop(number, ()):
+        for connection, answers, sends, since_s in self._waiting.pop(number, ()):
             if answers:
+                if self._latency is not None:
+                    self._latency.sent(sends, since_s, _code(status))
                 told = answers if status is PutMessageStatus.PUT_OK else _with_status(answers, status)
                 frames.setdefault(connection, []).append(told)
         for connection, parts in frames.items():
@@ -116,6 +131,12 @@ class DurableAnswers:
         return not (self._turn or self._waiting)
 
 
+def _code(status: PutMessageStatus | StorePoisonedError) -> ResponseCode:
+    if isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
+        return ResponseCode.SERVICE_NOT_AVAILABLE
+    return ResponseCode.SUCCESS if status is PutMessageStatus.PUT_OK else ResponseCode.FLUSH_DISK_TIMEOUT
+
+
 def _with_status(frames: bytes, status: PutMessageStatus | StorePoisonedError) -> bytes:
     """Answers that say that a sync is late, or has failed, in place of those that say that all is well."""
     told = []
@@ -123,9 +144,9 @@ def _with_status(frames: bytes, status: PutMessageStatus | StorePoisonedError) -
     while rest:
         size = frame_size(rest)
         answer, rest = decode_command(rest[:size]), rest[size:]
-        if isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
-            answer = RemotingCommand(ResponseCode.SERVICE_NOT_AVAILABLE, answer.opaque, answer.flag, str(status))
+        if isinstance(status, StorePoisonedError):
+            answer = RemotingCommand(_code(status), answer.opaque, answer.flag, str(status))
         else:
-            answer.code = ResponseCode.FLUSH_DISK_TIMEOUT
+            answer.code = _code(status)
         told.append(encode_command(answer))
     return b"".join(told)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
 from http import HTTPStatus
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from reput.broker.rpc_latency import RpcKey
 from reput.broker.state import BrokerState
-from reput.remoting.codes import version_name
+from reput.kernels.size_ranges import SIZE_BOUNDS
+from reput.remoting.codes import RequestCode, ResponseCode, version_name
 from reput.service.topic_validator import is_retry_or_dlq_topic, is_system_group
 from reput.store.runtime_info import RuntimeInfo
 from reput.transport.http import Page
@@ -46,7 +50,15 @@ class BrokerMetrics:
         info = await self._state.reads.run(self._state.store.runtime_info)
         registry = CollectorRegistry()
         registry.register(
-            _Made([*self._of_store(info), *self._of_messages(info), *self._of_clients(), *self._lag(info)])
+            _Made(
+                [
+                    *self._of_store(info),
+                    *self._of_messages(info),
+                    *self._of_requests(),
+                    *self._of_clients(),
+                    *self._lag(info),
+                ]
+            )
         )
         return Page(generate_latest(registry), _CONTENT_TYPE)
 
@@ -101,6 +113,47 @@ class BrokerMetrics:
                 for (topic, group), gets in got
             ]
             yield self._counter(f"rocketmq_{name}_out", what, labels, rows)
+
+        counts = self._state.store.topic_counts
+        sizes = [
+            ((topic, self._message_type(topic), _java(system(topic))), counts[topic].put_sizes, float(size or 0))
+            for topic, _, size in put
+        ]
+        labels = ("topic", "message_type", "is_system")
+        yield self._histogram("rocketmq_message_size", "Sizes of the messages put", labels, SIZE_BOUNDS, sizes)
+
+    def _of_requests(self) -> Iterable[Metric]:
+        stats, latency = self._state.stats, self._state.rpc_latency
+        if latency is not None:
+            yield self._histogram(
+                "rocketmq_rpc_latency_milliseconds",
+                "Times from a request to its answer",
+                ("protocol_type", "request_code", "response_code", "is_long_polling", "result"),
+                latency.times_ms.bounds,
+                [
+                    (_of_rpc(key), counts, latency.times_ms.sums[key])
+                    for key, counts in latency.times_ms.counts.items()
+                ],
+            )  # fmt: skip
+        for name, is_commit in (("commit", True), ("rollback", False)):
+            rows = [
+                ((topic,), float(count)) for (topic, kind), count in stats.transactions.items() if kind == is_commit
+            ]
+            yield self._counter(f"rocketmq_{name}_messages", f"Transactions ended by {name}", ("topic",), rows)
+        commits = [((topic,), counts, stats.commit_s.sums[topic]) for topic, counts in stats.commit_s.counts.items()]
+        what = "Seconds, in spite of the name, from a message to the commit of its transaction"
+        yield self._histogram(
+            "rocketmq_finish_message_latency_milliseconds", what, ("topic",), stats.commit_s.bounds, commits
+        )
+        creations = stats.topic_creation_ms
+        yield self._histogram(
+            "rocketmq_topic_create_execution_time_milliseconds", "Times in which operators' topics were made",
+            ("invocation_status", "is_system"), creations.bounds,
+            [
+                (("success" if key[0] else "failure", _java(key[1])), counts, creations.sums[key])
+                for key, counts in creations.counts.items()
+            ],
+        )  # fmt: skip
 
     def _message_type(self, topic: str) -> str:
         """The type that the topic is made for; a topic that says none, or MIXED, takes normal messages."""
@@ -173,6 +226,24 @@ class BrokerMetrics:
             family.add_metric((*self._labels.values(), *values), value)
         return family
 
+    def _histogram(
+        self,
+        name: str,
+        what: str,
+        labels: Sequence[str],
+        bounds: Sequence[float],
+        rows: Iterable[tuple[Sequence[str], Sequence[int], float]],
+    ) -> Metric:
+        """rows: labels' values, number of values in each range, and their sum."""
+        from prometheus_client.metrics_core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(name, what, labels=(*self._labels, *labels))
+        ends = [*map(str, map(float, bounds)), "+Inf"]
+        for values, counts, total in rows:
+            buckets = list(zip(ends, accumulate(counts), strict=True))
+            family.add_metric((*self._labels.values(), *values), buckets, total)
+        return family
+
 
 class _Made:
     """A collector of metrics that are there (`prometheus_client.registry.Collector`)."""
@@ -186,6 +257,17 @@ class _Made:
 
 #: `ConsumeType.getTypeCN`.
 _CONSUME_MODES: Mapping[str, str] = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
+
+
+def _of_rpc(key: RpcKey) -> Sequence[str]:
+    """The labels of a time, as `RemotingMetricsManager` names codes."""
+    result = "oneway" if key.is_one_way else "success"
+    codes = _name(RequestCode, key.request_code), _name(ResponseCode, key.response_code)
+    return "remoting", *codes, _java(key.is_long_polling), result
+
+
+def _name(kind: type[IntEnum], code: int) -> str:
+    return kind(code).name.lower() if code in set(kind) else str(code)
 
 
 def _java(value: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,7 +30,10 @@ _CHECK_EVERY_S = 1.0
 
 @dataclass(slots=True, eq=False)
 class _HeldPull:
-    """A pull that waits for a message with one of some tags codes; None: for any message."""
+    """A pull that waits for a message with one of some tags codes; None: for any message.
+
+    `since_s`: by `time.perf_counter`.
+    """
 
     connection: Connection
     command: RemotingCommand
@@ -37,6 +41,7 @@ class _HeldPull:
     codes: frozenset[int] | None
     until: float
     size: int
+    since_s: float
 
 
 #: In the order in which they came.
@@ -87,7 +92,7 @@ class PullRequestHoldService:
             wait_ms = config.short_polling_time_mills
         until = self._loop.time() + max(wait_ms, 0) / 1000
         codes = None if tags is None else build_subscription_data(header.topic, tags).codes
-        pull = _HeldPull(connection, command, header, codes, until, request_size(command))
+        pull = _HeldPull(connection, command, header, codes, until, request_size(command), time.perf_counter())
         self._held.setdefault((header.topic, header.queue_id), {})[pull] = None
         self._held_of.setdefault(connection, {})[pull] = None
         self._held_until.setdefault(int(until / _CHECK_EVERY_S), {})[pull] = None
@@ -136,6 +141,8 @@ class PullRequestHoldService:
         self._forget(pull)
         try:
             answer = self._pull_again(connection, command, header)
+            if self._state.rpc_latency is not None:
+                self._state.rpc_latency.answered(command, answer, pull.since_s, is_long_polling=True)
             if answer is not None and not command.is_one_way:
                 connection.write(answer if isinstance(answer, bytes) else encode_command(answer))
         except Exception as error:

@@ -10,7 +10,7 @@ from reput.broker.send_message_processor import SEND_CODES
 from reput.config.broker import BrokerConfig
 from reput.remoting.codes import RequestCode
 from reput.transport.request_queue import RequestQueue
-from reput.transport.requests import Handler, Requests
+from reput.transport.requests import Handler, Observer, Requests
 
 #: Requests that see all messages that were sent before them.
 _SEES_MESSAGES = (
@@ -49,6 +49,7 @@ def request_table(
     config: BrokerConfig,
     sending: RequestQueue,
     with_all_messages: Callable[[Handler], Handler],
+    observer: Observer | None = None,
 ) -> Requests:
     """The requests of all processors.
 
@@ -57,6 +58,7 @@ def request_table(
         config: Says how many requests wait.
         sending: Where sends wait.
         with_all_messages: Makes a handler that sees all messages which were sent before its request.
+        observer: Is told how long requests take.
     """
     handlers = {code: handler for one in processors for code, handler in one.handlers().items()}
     handlers |= {code: with_all_messages(handlers[code]) for code in _SEES_MESSAGES}
@@ -70,4 +72,4 @@ def request_table(
         **dict.fromkeys(_QUERIES, queries),
         RequestCode.END_TRANSACTION: transactions,
     }
-    return Requests(handlers, queues, others)
+    return Requests(handlers, queues, others, observer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from reput.broker.send_message_processor import SEND_CODES
 from reput.broker.state import BrokerState
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
@@ -64,7 +66,9 @@ class SendFrameProcessor:
         self._topics: object = None
         self._end_offset = 0
         self._has_appended = False
-        self._sends = 0
+        self._latency = state.rpc_latency
+        self._since_s = 0.0
+        self._sends: dict[int, int] = dict.fromkeys(SEND_CODES, 0)
         self._pulls = PullDecoder()
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
@@ -84,7 +88,8 @@ class SendFrameProcessor:
         kernel, frames = self._kernel, connection.frames
         kernel.begin(host, self._unique_ids.month_begin_ms(now_ms))
         self._has_appended = False
-        self._sends = 0
+        if self._latency is not None:
+            self._since_s = time.perf_counter()
         try:
             while len(frames) and not connection.is_paused and connection.is_open:
                 stop, size = (Stop.ODD, 0) if self._is_odd(connection) else self._take_plain(connection)
@@ -124,7 +129,8 @@ class SendFrameProcessor:
             return Stop.ODD, 0
         if kernel.records:
             self._has_appended = True
-            self._sends += kernel.sends
+            for code, count in kernel.sends.items():
+                self._sends[code] += count
             self._end_offset = end_offset
         return stop, kernel.at - begin
 
@@ -167,9 +173,12 @@ class SendFrameProcessor:
             if self._has_appended:
                 self._answers.add_frames(connection, self._kernel.take_answers(), self._sends, self._end_offset)
                 self._has_appended = False
-                self._sends = 0
+                self._sends = dict.fromkeys(SEND_CODES, 0)
         elif self._kernel.answered:
             self._keep(self._kernel.take_answers())
+            if self._latency is not None:
+                self._latency.sent(self._sends, self._since_s)
+                self._sends = dict.fromkeys(SEND_CODES, 0)
 
     def _keep(self, answers: bytes) -> None:
         self._unsent.append(answers)

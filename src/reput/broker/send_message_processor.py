@@ -239,7 +239,8 @@ class SendMessageProcessor:
         if not self._is_sync:
             return answer
         waits = properties.get(_WAIT, "true").lower() != "false"
-        self._state.answers.add(connection, answer if waits and not command.is_one_way else None, result.end_offset)
+        told = answer if waits and not command.is_one_way else None
+        self._state.answers.add(connection, command.code, told, result.end_offset)
         return None if waits else answer
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:

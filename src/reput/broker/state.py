@@ -12,9 +12,10 @@ from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.put_hooks import PutHooks
 from reput.broker.registration import Registration
+from reput.broker.rpc_latency import RpcLatency
 from reput.broker.state_files import StateFiles
 from reput.broker.topic_creation import TopicCreation
-from reput.config.broker import BrokerConfig
+from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
@@ -67,6 +68,7 @@ class BrokerState:
         appends: Messages of the broker's own.
         creation: Topics that clients make.
         stats: What is counted of requests.
+        rpc_latency: How long requests take, where somebody asks for it.
         registration: At the name servers.
         config_files: Writes topics, groups and offsets.
     """
@@ -96,6 +98,8 @@ class BrokerState:
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
         self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
         self.stats = BrokerStatsManager(config.broker_cluster_name, store.topic_counts)
+        is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
+        self.rpc_latency = RpcLatency() if is_measured else None
         self.locks: RebalanceLockManager[tuple[str, str, int]] = RebalanceLockManager()
 
         wait_ms = config.wait_time_mills_in_admin_broker_queue if config.broker_fast_failure_enable else None
@@ -111,8 +115,9 @@ class BrokerState:
         self.on_append: Callable[[], None] = _nothing if is_sync else self.dispatch.soon
         self.sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
         self.answers = DurableAnswers(
-            writer, self.sending, store.config.sync_flush_timeout, on_safe=self.dispatch.soon if is_sync else None
-        )
+            writer, self.sending, store.config.sync_flush_timeout,
+            on_safe=self.dispatch.soon if is_sync else None, latency=self.rpc_latency,
+        )  # fmt: skip
         self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
         self.appends = Appends(writer, self.room, self.dispatch, self.hooks, is_sync=is_sync)

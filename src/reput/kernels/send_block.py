@@ -7,7 +7,7 @@ from reput.kernels.remoting_header import HEADER_WORDS
 
 #: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
 (
-    B_AT, B_NEEDED, B_RECORDS, B_SENDS, B_ANSWERED,  # results
+    B_AT, B_NEEDED, B_RECORDS, B_SENDS, B_SENDS_V1, B_SENDS_BATCH, B_ANSWERED,  # results
     B_LOG, B_LOG_OFFSET, B_LOG_END, B_NOW, B_NEXT_OFFSETS,  # where records go, their time, counters of queues
     B_ANSWERS, B_ANSWERS_END,
     B_SLOTS, B_SLOT_MASK, B_TOPICS,
@@ -17,9 +17,9 @@ from reput.kernels.remoting_header import HEADER_WORDS
     B_UNIQUE_PREFIX, B_MONTH_BEGIN, B_COUNTER,
     B_SCRATCH, B_TEXTS, B_TEXT_ENDS, B_TABLE,
     B_HEADER,
-) = range(0, 34 * 8, 8)  # fmt: skip
+) = range(0, 36 * 8, 8)  # fmt: skip
 #: Words of a block.
-BLOCK_WORDS = 33 + HEADER_WORDS
+BLOCK_WORDS = 35 + HEADER_WORDS
 
 #: A topic of the table, in int64 words: address and size of its name, its number of queues, address of their numbers.
 T_NAME, T_NAME_SIZE, T_QUEUES, T_NUMBERS = 0, 8, 16, 24

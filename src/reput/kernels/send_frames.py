@@ -69,6 +69,8 @@ from reput.kernels.send_block import (
     B_RECORDS,
     B_SCRATCH,
     B_SENDS,
+    B_SENDS_BATCH,
+    B_SENDS_V1,
     B_STORE_HOST,
     B_STORE_HOST_HEX,
     B_SUFFIX,
@@ -201,6 +203,11 @@ def _send(block, header, body, body_size):  # type: ignore[no-untyped-def]
         if unique_size == 0:
             unique, unique_size = key, np.int64(UNIQUE_SIZE)
     put(block, B_SENDS, get(block, B_SENDS) + 1)
+    code = get(header, H_CODE)
+    if code == _SEND:
+        put(block, B_SENDS_V1, get(block, B_SENDS_V1) + 1)
+    elif code == _SEND_BATCH:
+        put(block, B_SENDS_BATCH, get(block, B_SENDS_BATCH) + 1)
     put(block, B_RECORDS, get(block, B_RECORDS) + count)
     if not get(header, H_FLAG) & _ONE_WAY:
         put_answer(block, first, count, queue_id, queue_offset, unique, unique_size)
@@ -224,6 +231,8 @@ def take_sends(block, begin, end):  # type: ignore[no-untyped-def]
     stop = np.int64(_DONE)
     put(block, B_RECORDS, 0)
     put(block, B_SENDS, 0)
+    put(block, B_SENDS_V1, 0)
+    put(block, B_SENDS_BATCH, 0)
     while end - p >= 8:
         length = np.int64(load_i32(p))
         word = np.int64(load_i32(p + 4)) & 0xFFFFFFFF
@@ -370,9 +379,11 @@ class SendFrames:
         return self.words[B_RECORDS // 8]
 
     @property
-    def sends(self) -> int:
-        """Requests that the last call did."""
-        return self.words[B_SENDS // 8]
+    def sends(self) -> dict[int, int]:
+        """Requests that the last call did, by their codes."""
+        words = self.words
+        all_sends, v1, batches = words[B_SENDS // 8], words[B_SENDS_V1 // 8], words[B_SENDS_BATCH // 8]
+        return {_SEND: v1, _SEND_V2: all_sends - v1 - batches, _SEND_BATCH: batches}
 
     @property
     def answered(self) -> int:

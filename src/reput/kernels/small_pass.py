@@ -52,9 +52,11 @@ from reput.kernels.memory import (
 from reput.kernels.record_header import READ, read_record
 from reput.kernels.record_properties import find_tags_and_keys, hash_keys
 from reput.kernels.record_scan import hash_queue
+from reput.kernels.size_ranges import SIZE_RANGES, size_range
 
 _ODD_FLAGS = int(SysFlag.TRANSACTION_MASK | INNER_BATCH)
 _UNIT = UNIT_SIZE
+_SIZES = SIZE_RANGES
 _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 #: Records and index keys of a small pass, at the most.
 MOST_ROWS, MOST_KEYS = 64, 1024
@@ -72,13 +74,14 @@ _E_HASH, _E_QUEUE_ID, _E_TOPIC, _E_TOPIC_SIZE, _E_TOPIC_HASH, _E_NUMBER, _E_RUN 
 _ENTRY_WORDS = 8
 _FIRST_ENTRIES = 256
 
-#: A run, the units of one queue, is a column of int64[9, MOST_ROWS]: the queue's number, the queue offset of the first
+#: A run, the units of one queue, is a column of int64[16, MOST_ROWS]: the queue's number, the queue offset of the first
 #: unit, number of units, bytes of their records, log offset after the last record; where the units are, their bytes,
-#: and their position in their file; the queue's entry, and where the next unit goes.
-_RUN_WORDS = 9
+#: and their position in their file; the queue's entry; number of records in each range of sizes.
+_SIZES_AT, _RUN_WORDS = 9, 9 + SIZE_RANGES
+_WORD = 8 * MOST_ROWS
 (
-    _R_NUMBER, _R_OFFSET, _R_COUNT, _R_RECORD_BYTES, _R_END, _R_ADDRESS, _R_SIZE, _R_POSITION, _R_ENTRY,
-) = range(0, _RUN_WORDS * 8 * MOST_ROWS, 8 * MOST_ROWS)  # fmt: skip
+    _R_NUMBER, _R_OFFSET, _R_COUNT, _R_RECORD_BYTES, _R_END, _R_ADDRESS, _R_SIZE, _R_POSITION, _R_ENTRY, _R_SIZES,
+) = range(0, (_SIZES_AT + 1) * _WORD, _WORD)  # fmt: skip
 _ROW_RUN, _ROW_OFFSET, _ROW_SIZE, _ROW_CODE = range(4)
 
 
@@ -155,6 +158,10 @@ def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
             put(run, _R_COUNT, 0)
             put(run, _R_RECORD_BYTES, 0)
             put(run, _R_ENTRY, entry)
+            for word in range(_SIZES):
+                put(run, _R_SIZES + _WORD * word, 0)
+        sizes = _R_SIZES + _WORD * size_range(record_size)
+        put(run, sizes, get(run, sizes) + 1)
         put(run, _R_COUNT, get(run, _R_COUNT) + 1)
         put(run, _R_RECORD_BYTES, get(run, _R_RECORD_BYTES) + record_size)
         put(run, _R_END, record_offset + record_size)
@@ -199,6 +206,8 @@ class QueueRuns(NamedTuple):
     record_bytes: list[int]
     #: Commit log offset after the last record.
     ends: list[int]
+    #: Number of records in each range of `SIZE_BOUNDS`.
+    size_counts: list[list[int]]
     #: Memory address of the units, their bytes, and their position in a queue file.
     addresses: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
@@ -279,7 +288,8 @@ class SmallPass:
         """The units of the records."""
         runs = self._runs[:, : self._words[_RUN_COUNT // 8]]
         numbers, offsets, counts, record_bytes, ends = runs[:5].tolist()
-        return QueueRuns(numbers, offsets, counts, record_bytes, ends, runs[5], runs[6], runs[7])
+        size_counts = runs[_SIZES_AT:].T.tolist()
+        return QueueRuns(numbers, offsets, counts, record_bytes, ends, size_counts, runs[5], runs[6], runs[7])
 
     @property
     def keys(self) -> IndexKeys:

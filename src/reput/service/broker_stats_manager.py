@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import date
 
+from reput.service.histogram import Histogram
 from reput.service.stats_window import Growth, StatsKey, StatsSnapshot, StatsWindow
 from reput.store.statistics import TopicCounts
 
@@ -18,6 +19,9 @@ SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 SAMPLE_S = 10
 #: (each how manieth sample, how many of these): of the last minute, hour and day (`StatsItem.init`).
 _WINDOWS = ((1, 6), (60, 6), (360, 24))
+#: As 5.3.3's `BrokerMetricsManager`.
+_COMMIT_BOUNDS_S = (5, 60, 600, 3600, 43_200, 86_400)
+_CREATION_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
 
 
 class GroupGets:
@@ -60,6 +64,9 @@ class BrokerStatsManager:
         group_gets: By (topic, group).
         send_backs: Messages that came back since the last sample, by (topic, group).
         totals: Of days, to the last sample.
+        transactions: Transactions that have ended, by (topic, whether it was a commit).
+        commit_s: From the birth of a message to the commit of its transaction, by topic.
+        topic_creation_ms: How long operators' changes of topics took, by (is it done, is it a system topic).
     """
 
     def __init__(self, cluster: str, topic_counts: Mapping[str, TopicCounts]) -> None:
@@ -68,6 +75,9 @@ class BrokerStatsManager:
         self.group_gets: dict[tuple[str, str], GroupGets] = {}
         self.send_backs: Counter[tuple[str, str]] = Counter()
         self.totals = Totals()
+        self.transactions: Counter[tuple[str, bool]] = Counter()
+        self.commit_s: Histogram[str] = Histogram(_COMMIT_BOUNDS_S)
+        self.topic_creation_ms: Histogram[tuple[bool, bool]] = Histogram(_CREATION_BOUNDS_MS)
         self._windows = tuple(StatsWindow(every * SAMPLE_S, count) for every, count in _WINDOWS)
         self._samples = 0
         self._sampled_puts: dict[str, tuple[int, int]] = {}
@@ -85,6 +95,12 @@ class BrokerStatsManager:
     def inc_send_back(self, group: str, topic: str) -> None:
         """Count a message that a consumer has sent back (`incSendBackNums`)."""
         self.send_backs[topic, group] += 1
+
+    def transaction_ended(self, topic: str, age_ms: int, *, is_commit: bool) -> None:
+        """Count a transaction that a producer has ended; `age_ms`: of its message."""
+        self.transactions[topic, is_commit] += 1
+        if is_commit:
+            self.commit_s.add(topic, age_ms // 1000)
 
     def sample(self, at_s: float, today: date) -> None:
         """Take a sample, to be called every `SAMPLE_S`; `at_s`: of the monotonic clock, `today`: the broker's day."""

@@ -161,12 +161,13 @@ def _topics(parts: Parts, counts: dict[str, TopicCounts] | None) -> tuple[TopicI
     topics = []
     for topic, sums in sorted(by_topic.items()):
         count = counts.get(topic) if counts is not None else None
-        counted = {name: getattr(count or _NEVER, name) for name in TopicCounts.__slots__} if counts is not None else {}
+        counted = {name: getattr(count or _NEVER, name) for name in _OF_TOPIC} if counts is not None else {}
         topics.append(TopicInfo(topic, *sums, **counted))
     return tuple(topics)
 
 
 _NEVER = TopicCounts()
+_OF_TOPIC = ("put_messages", "put_bytes", "get_times", "got_messages", "got_bytes")
 
 
 def _committed(path: str, files: FileLayer, findings: list[str]) -> list[tuple[str, Mapping[int, int], int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain, repeat
 from threading import Lock
@@ -20,6 +20,7 @@ import numpy as np
 
 from reput.errors import StoreError
 from reput.kernels.columns import RecordColumns
+from reput.kernels.size_ranges import SIZE_BOUNDS, SIZE_RANGES
 
 #: Upper bounds in ms, exclusive, and RocketMQ's names of the ranges before, between and after them.
 _RANGE_BOUNDS_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
@@ -42,18 +43,28 @@ class TopicCounts:
 
     Attributes:
         put_messages, put_bytes: Messages put, and the bytes of their records.
+        put_sizes: Messages put, by the range of their record's size (`SIZE_BOUNDS`).
         get_times: Pulls that found messages.
         got_messages, got_bytes: Messages that these pulls returned, and the bytes of their records.
     """
 
-    __slots__ = ("get_times", "got_bytes", "got_messages", "put_bytes", "put_messages")
+    __slots__ = ("get_times", "got_bytes", "got_messages", "put_bytes", "put_messages", "put_sizes")
 
     def __init__(self) -> None:
         self.put_messages = 0
         self.put_bytes = 0
+        self.put_sizes = [0] * SIZE_RANGES
         self.get_times = 0
         self.got_messages = 0
         self.got_bytes = 0
+
+    def count_puts(self, messages: int, size: int, size_counts: Sequence[int]) -> None:
+        """Count messages: how many, the bytes of their records, and how many of these are in each range of sizes."""
+        self.put_messages += messages
+        self.put_bytes += size
+        for number, count in enumerate(size_counts):
+            if count:
+                self.put_sizes[number] += count
 
 
 class Totals(NamedTuple):
@@ -127,13 +138,14 @@ class StoreStatsService:
         numbers = columns["queue"]
         messages = np.bincount(numbers, minlength=len(queues)).tolist()
         sizes = np.bincount(numbers, columns["store_size"], len(queues)).tolist()
-        for (topic, _), count, size in zip(queues, messages, sizes, strict=True):
+        ranges = SIZE_RANGES * numbers + np.searchsorted(SIZE_BOUNDS, columns["store_size"])
+        size_counts = np.bincount(ranges, minlength=SIZE_RANGES * len(queues)).reshape(-1, SIZE_RANGES).tolist()
+        for (topic, _), count, size, in_ranges in zip(queues, messages, sizes, size_counts, strict=True):
             counts = self._by_bytes.get(topic)
             if counts is None:
                 counts = self.topics.setdefault(topic.decode("utf-8", "replace"), TopicCounts())
                 self._by_bytes[topic] = counts
-            counts.put_messages += count
-            counts.put_bytes += int(size)
+            counts.count_puts(count, int(size), in_ranges)
 
     def totals(self) -> Totals:
         """Sums over all topics, as of now."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError, WouldWaitError
 from reput.events import Event
@@ -20,6 +21,14 @@ logger = logging.getLogger("reput.transport")
 Answer = RemotingCommand | bytes | None
 #: Takes a request; returns its answer, or a coroutine that will return it.
 Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
+
+
+class Observer(Protocol):
+    """Who is told how long requests take."""
+
+    def answered(self, command: RemotingCommand, answer: Answer, since_s: float) -> None:
+        """A request that was taken at a time of `time.perf_counter` has its answer; None: there is none, or not yet."""
+
 
 #: Requests that handlers work on beside the loop, where no configuration says how many.
 _MOST_TASKS = 10_000
@@ -37,6 +46,7 @@ class Requests:
         handlers: By request code.
         queues: Where requests wait that handlers work on beside the loop, by request code.
         others: Where those of all other codes do.
+        observer: Is told of each request.
     """
 
     def __init__(
@@ -44,10 +54,12 @@ class Requests:
         handlers: Mapping[int, Handler],
         queues: Mapping[int, RequestQueue] | None = None,
         others: RequestQueue | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._handlers = handlers
         self._queues = queues or {}
         self._others = RequestQueue("requests", _MOST_TASKS) if others is None else others
+        self._observer = observer
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_all(self, connection: Connection) -> None:
@@ -89,6 +101,8 @@ class Requests:
         if command.is_response:
             connection.answered(command)
             return None
+        observer = self._observer
+        since_s = 0.0 if observer is None else time.perf_counter()
         handler = self._handlers.get(command.code)
         queue = self._queues.get(command.code)
         if queue is not None and queue.refuses(connection):
@@ -104,11 +118,15 @@ class Requests:
                     raise
                 answer = _failure(command, error)
         if isinstance(answer, Answer):
+            if observer is not None:
+                observer.answered(command, answer, since_s)
             return None if command.is_one_way else answer
-        self._run(connection, command, answer)
+        self._run(connection, command, answer, since_s)
         return None
 
-    def _run(self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
+    def _run(
+        self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer], since_s: float
+    ) -> None:
         queue = self._queues.get(command.code, self._others)
         if queue.refuses(connection):
             work.close()
@@ -117,7 +135,9 @@ class Requests:
             return
         size = request_size(command)
         queue.enter(connection, 1, size)
-        task = asyncio.get_running_loop().create_task(answer_later(connection, command, work))
+        task = asyncio.get_running_loop().create_task(
+            answer_later(connection, command, work, self._told(command, since_s))
+        )
         self._tasks.add(task)
 
         def done(task: asyncio.Task[None]) -> None:
@@ -126,20 +146,32 @@ class Requests:
 
         task.add_done_callback(done)
 
+    def _told(self, command: RemotingCommand, since_s: float) -> Callable[[Answer], None] | None:
+        """What tells the observer of an answer that comes later."""
+        observer = self._observer
+        return None if observer is None else lambda answer: observer.answered(command, answer, since_s)
+
     async def drain(self, timeout_s: float) -> None:
         """Wait until the requests that handlers work on are answered, at most so long."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
 
 
-async def answer_later(connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer]) -> None:
-    """Wait for the answer to a request, and send it."""
+async def answer_later(
+    connection: Connection,
+    command: RemotingCommand,
+    work: Coroutine[Any, Any, Answer],
+    told: Callable[[Answer], None] | None = None,
+) -> None:
+    """Wait for the answer to a request, and send it; `told` gets it, too."""
     try:
         answer = await work
     except Exception as error:
         answer = _failure(command, error)
     if answer is not None and not command.is_one_way:
         connection.write(encode_answer(answer))
+    if told is not None:
+        told(answer)
 
 
 def _busy(command: RemotingCommand) -> RemotingCommand:

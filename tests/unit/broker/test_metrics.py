@@ -12,9 +12,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError, RemotingError, StoreFullError
-from reput.remoting.codes import ResponseCode
+from reput.remoting.codes import RequestCode, ResponseCode
 from reput.transport.http import HttpServer
-from tests.support.broker import Served, consumer, pull_command, serving_broker, with_topic
+from tests.support.broker import (
+    LONG_MS,
+    Served,
+    batch_command,
+    consumer,
+    pull_command,
+    send_command,
+    serving_broker,
+    with_topic,
+)
 from tests.support.sockets import run
 
 MEASURED = {"metrics_exporter_type": "PROM", "metrics_prom_exporter_port": 0, "bind_address": "127.0.0.1"}
@@ -99,7 +108,100 @@ def test_names_and_labels_are_rocketmqs(tmp_path: Path) -> None:
             _, text = await page(served.controller.metrics, "/metrics")
             for family in text_string_to_metric_families(text):
                 for one in family.samples:
-                    assert set(one.labels) <= set(golden[one.name]), one
+                    assert set(one.labels) - {"le"} <= set(golden[one.name]), one
+
+    run(scenario())
+
+
+async def labelled(served: Served, name: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """The values of a metric by some of its labels."""
+    _, text = await page(served.controller.metrics, "/metrics")
+    return {
+        tuple(one.labels[label] for label in labels): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if one.name == name
+    }
+
+
+def test_sizes_of_messages_are_in_ranges_whatever_way_they_were_dispatched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            answers = client.begin_all(
+                [send_command("orders", bytes(size)) for size in (1, 100, 900, 2000, 4200, 9000)]
+            )
+            for answer in answers:
+                assert (await answer).code == 0
+            await client.round_trip()
+            assert (await client.send_message("orders", bytes(300))).code == 0  # a small pass: the queue has units
+            assert (await client.send_message("orders", bytes(5000))).code == 0
+            await client.round_trip()
+            ranges = await labelled(served, "rocketmq_message_size_bucket", "topic", "le")
+            counts = [value for (topic, _), value in ranges.items() if topic == "orders"]
+            assert counts == [3, 5, 8, 8, 8, 8, 8]
+            bounds = [float(le) for topic, le in ranges if topic == "orders"]
+            assert bounds == [1024, 4096, 524288, 1048576, 2097152, 4194304, float("inf")]
+            records = (await client.pull("orders", maxMsgNums=32)).body
+            sums = await labelled(served, "rocketmq_message_size_sum", "topic")
+            assert sums[("orders",)] == len(records)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_times_of_requests_are_by_their_codes(tmp_path: Path, flush: str) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", flush_disk_type=flush, **MEASURED) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            codes = [RequestCode.SEND_MESSAGE_V2] * 3 + [RequestCode.SEND_MESSAGE]
+            for code in codes:  # the first one is taken by the processor, the others by the kernel
+                assert (await client.send_message("orders", code=code)).code == 0
+            (answer,) = client.begin_all([batch_command("orders", [b"1", b"2"])])
+            assert (await answer).code == 0
+            (held,) = client.begin_all([pull_command("orders", 6, hold_ms=LONG_MS)])
+            await client.round_trip()
+            assert (await client.send_message("orders")).code == 0
+            assert (await held).code == 0
+            assert (await client.pull("none")).code == ResponseCode.TOPIC_NOT_EXIST
+            await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="orders", queueId=0,
+                                 commitOffset=1)  # fmt: skip
+            labels = ("request_code", "response_code", "is_long_polling", "result")
+            found = await labelled(served, "rocketmq_rpc_latency_milliseconds_count", *labels)
+            assert found["send_message_v2", "success", "false", "success"] == 4
+            assert found["send_message", "success", "false", "success"] == 1
+            assert found["send_batch_message", "success", "false", "success"] == 1
+            assert found["pull_message", "success", "true", "success"] == 1
+            assert found["pull_message", "topic_not_exist", "false", "success"] == 1
+            assert found["update_consumer_offset", "success", "false", "oneway"] == 1
+            assert found["update_and_create_topic", "success", "false", "success"] == 1
+            ranges = await labelled(served, "rocketmq_rpc_latency_milliseconds_bucket", "request_code", "le")
+            bounds = [float(le) for code, le in ranges if code == "update_and_create_topic"]
+            assert bounds == [1, 3, 5, 7, 10, 100, 1000, 2000, 3000, float("inf")]
+            made = await labelled(
+                served, "rocketmq_topic_create_execution_time_milliseconds_count", "invocation_status", "is_system"
+            )
+            assert made == {("success", "false"): 1}
+
+    run(scenario())
+
+
+def test_ends_of_transactions_are_counted_by_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
+            stats = served.controller._state.stats
+            stats.transaction_ended("orders", 7_500, is_commit=True)
+            stats.transaction_ended("orders", 1_500, is_commit=True)
+            stats.transaction_ended("orders", 1_500, is_commit=False)
+            assert await labelled(served, "rocketmq_commit_messages_total", "topic") == {("orders",): 2}
+            assert await labelled(served, "rocketmq_rollback_messages_total", "topic") == {("orders",): 1}
+            assert await labelled(served, "rocketmq_finish_message_latency_milliseconds_sum", "topic") == {
+                ("orders",): 8
+            }
+            ranges = await labelled(served, "rocketmq_finish_message_latency_milliseconds_bucket", "le")
+            assert list(ranges.values()) == [1, 2, 2, 2, 2, 2, 2]
 
     run(scenario())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,6 +71,16 @@ class TopicProcessor:
 
     async def update_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make a topic or change it."""
+        begin = time.perf_counter()
+        answer = await self._update_topic(connection, command)
+        kind = (
+            answer.code == ResponseCode.SUCCESS,
+            self._state.topics.is_system_topic((command.ext_fields or {}).get("topic", "")),
+        )
+        self._state.stats.topic_creation_ms.add(kind, (time.perf_counter() - begin) * 1000)
+        return answer
+
+    async def _update_topic(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         header = decode_header(CreateTopicRequestHeader, {"topic": "", "defaultTopic": ""} | (command.ext_fields or {}))
         remark = self._state.topics.validate_update(header.topic)
         if remark is not None:
@@ -93,7 +104,9 @@ class TopicProcessor:
                 return command.response(ResponseCode.INVALID_PARAMETER, remark)
         return await self._update(connection, command, configs)
 
-    async def _update(self, connection: Connection, command: RemotingCommand, configs: Sequence[TopicConfig]) -> Answer:
+    async def _update(
+        self, connection: Connection, command: RemotingCommand, configs: Sequence[TopicConfig]
+    ) -> RemotingCommand:
         try:
             changed = await self._state.writes.run_for(connection, self._state.topics.update, configs)
         except ConfigError as error:

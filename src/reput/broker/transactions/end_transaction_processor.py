@@ -69,6 +69,7 @@ class EndTransactionProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if kind == SysFlag.TRANSACTION_ROLLBACK:
             self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
+            self._state.stats.transaction_ended(message.properties[REAL_TOPIC], age_ms, is_commit=False)
             return command.response()
         return await self._commit(command, half, message)
 
@@ -85,6 +86,8 @@ class EndTransactionProcessor:
         except ReputError as error:
             logger.error(Event("a transaction was not committed", topic=message.topic, error=error))
             return command.response(*self._fault(error))
+        age_ms = self._state.now_ms() - half.born_timestamp
+        self._state.stats.transaction_ended(message.properties[REAL_TOPIC], age_ms, is_commit=True)
         return command.response()
 
     def _fault(self, error: ReputError) -> tuple[int, str]:

@@ -108,9 +108,8 @@ class DispatchByCaller(ReputMessageService):
             return None
         if self._index is not None:
             self._index.put(small.keys)
-        for queue, count, size in zip(queues, runs.counts, runs.record_bytes, strict=True):
-            queue.counts.put_messages += count
-            queue.counts.put_bytes += size
+        for queue, count, size, sizes in zip(queues, runs.counts, runs.record_bytes, runs.size_counts, strict=True):
+            queue.counts.count_puts(count, size, sizes)
         self.reput_from_offset = begin + small.end_address - address
         names = [(queue.topic, queue.queue_id) for queue in queues]
         return Arrivals(rows, names, [queue.max_offset for queue in queues], *small.tags(rows))
