@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kinds.client_calls import ClientCalls
-from tests.support.kinds.delays import Delays
+from tests.support.kinds.delays import Delays, Timers
 from tests.support.kinds.kind import Kind
 from tests.support.kinds.lives import Death, live
 from tests.support.kinds.pop import Pop
@@ -32,6 +32,8 @@ def keeps_its_promises(folder: Path, kind: Kind, death: Death) -> None:
         pytest.param(Retries, Death("power cut", operation=150, seed=2), marks=pytest.mark.slow),
         pytest.param(Delays, Death("kill", answers=100, moment_s=1.0), marks=pytest.mark.slow),
         pytest.param(Delays, Death("power cut", operation=200), marks=pytest.mark.slow),
+        pytest.param(Timers, Death("kill", answers=100, moment_s=0.5), marks=pytest.mark.slow),
+        pytest.param(Timers, Death("power cut", operation=300, seed=6), marks=pytest.mark.slow),
         pytest.param(Transactions, Death("kill", answers=100), marks=pytest.mark.slow),
         pytest.param(Pop, Death("kill", answers=100, moment_s=0.5), marks=pytest.mark.slow),
         pytest.param(Pop, Death("power cut", operation=300, seed=5), marks=pytest.mark.slow),

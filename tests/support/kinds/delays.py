@@ -1,13 +1,13 @@
-"""Messages with a delay level: each comes, never before its time."""
+"""Messages that wait, for a delay level or a time: each comes, never before its time, and none that was recalled."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
-from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message_ext import MessageExt
+from reput.remoting.codes import RequestCode, ResponseCode
 from tests.support.broker import Client, with_topic
 from tests.support.invariants import Record
 from tests.support.kinds.kind import Kind, NewClient, now_ms, number_of
@@ -18,13 +18,13 @@ _LEVEL_MS = {1: 1000, 2: 5000}
 
 
 class Delays(Kind):
-    """Producers of messages of two levels, and a group that consumes them."""
+    """Producers of messages with delay levels, and a group that consumes them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._levels: dict[str, int] = {}
-        self._sent_ms: dict[str, int] = {}
+        self._due_ms: dict[str, int] = {}
         self._promised: set[str] = set()
+        self._recalled: set[str] = set()
         self._come: set[str] = set()
 
     async def begin(self, new_client: NewClient) -> list[Coroutine[Any, Any, None]]:
@@ -33,19 +33,34 @@ class Delays(Kind):
         consuming = [self.consume(member, _GROUP, _TOPIC, queue_id, self._take) for queue_id in range(_QUEUES)]
         return consuming + [self._produce(await new_client(), number) for number in range(_PRODUCERS)]
 
+    def wait(self, number: int) -> tuple[int, dict[str, str]]:
+        """How long a message waits, in ms, and the properties that say so; a last life waits for no long ones."""
+        level = 2 if self.lives == 1 and number % 8 == 7 else 1
+        return _LEVEL_MS[level], {"DELAY": str(level)}
+
     async def _produce(self, client: Client, number: int) -> None:
         async for key in self.keys(number):
-            level = 2 if self.lives == 1 and number_of(key) % 8 == 7 else 1  # the last life does not wait for long ones
-            self._levels[key], self._sent_ms[key] = level, now_ms()
-            properties = {"DELAY": str(level)}
-            await self.send(client, _TOPIC, key, queueId=number_of(key) % _QUEUES, properties=properties)
+            sent_ms = now_ms()
+            wait_ms, properties = self.wait(number_of(key))
+            self._due_ms[key] = sent_ms + wait_ms
+            answer = await self.send(client, _TOPIC, key, queueId=number_of(key) % _QUEUES, properties=properties)
             self._promised.add(key)
+            handle = (answer.ext_fields or {}).get("recallHandle")
+            if handle is not None and number_of(key) % 8 == 3:
+                await self._recall(client, key, handle)
             self.told()
+
+    async def _recall(self, client: Client, key: str, handle: str) -> None:
+        self._promised.discard(key)  # nobody knows, until it is answered
+        answer = await client.ask(RequestCode.RECALL_MESSAGE, topic=_TOPIC, recallHandle=handle)
+        if answer.code == ResponseCode.SUCCESS and now_ms() < self._due_ms[key]:
+            self._recalled.add(key)
+            self.counts["messages recalled"] += 1
 
     async def _take(self, message: MessageExt) -> None:
         (key,) = message.keys
-        waited = now_ms() - self._sent_ms[key]
-        assert waited >= self._delay_ms(key), f"{key} came after {waited} ms, with level {self._levels[key]}"
+        assert now_ms() >= self._due_ms[key], f"{key} came {self._due_ms[key] - now_ms()} ms before its time"
+        assert key not in self._recalled, f"{key} was recalled, and comes"
         self.counts["delayed messages come"] += key not in self._come
         self._come.add(key)
 
@@ -54,15 +69,32 @@ class Delays(Kind):
 
     def check(self, records: list[Record]) -> None:
         super().check(records)
-        waits = {record.row["keys"].decode(): record.row for record in records if record.queue[0] == SCHEDULE_TOPIC}
         copies: Counter[str] = Counter()
         for record in records:
             if record.queue[0] == _TOPIC:
-                key = record.row["keys"].decode()
-                waited = record.row["store_timestamp"] - waits[key]["store_timestamp"]
-                assert waited >= self._delay_ms(key), f"{key} was delivered after {waited} ms"
+                key, stored_ms = record.row["keys"].decode(), record.row["store_timestamp"]
+                early_ms = self._due_ms[key] - stored_ms
+                assert early_ms <= 0, f"{key} was delivered {early_ms} ms before its time"
+                assert key not in self._recalled, f"{key} was recalled, and is delivered"
                 copies[key] += 1
                 assert copies[key] <= self.lives, f"{key} was delivered {copies[key]} times in {self.lives} lives"
 
-    def _delay_ms(self, key: str) -> int:
-        return _LEVEL_MS[self._levels[key]]
+
+class Timers(Delays):
+    """Producers of messages with a time, some of which they recall."""
+
+    KEYS: ClassVar[dict[str, object]] = {
+        "timerWheelEnable": True, "timerPrecisionMs": 100, "timerFlushIntervalMs": 50, "recallMessageEnable": True,
+        "mappedFileSizeTimerLog": 4096,
+    }  # fmt: skip
+
+    def wait(self, number: int) -> tuple[int, dict[str, str]]:
+        if number % 3 == 0:
+            return 1000, {"TIMER_DELAY_SEC": "1", **_unique_key(number)}
+        wait_ms = 300 + number * 131 % 1500
+        name, value = ("TIMER_DELAY_MS", wait_ms) if number % 3 == 1 else ("TIMER_DELIVER_MS", now_ms() + wait_ms)
+        return wait_ms, {name: str(value), **_unique_key(number)}
+
+
+def _unique_key(number: int) -> dict[str, str]:
+    return {"UNIQ_KEY": f"{now_ms()}-{number}"}

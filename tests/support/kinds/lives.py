@@ -27,7 +27,8 @@ from tests.support.invariants import Record, check_rebuild, check_store
 from tests.support.kinds.kind import Kind
 
 _MOST_S = 60
-_KEYS = STORE_KEYS | {"flushConsumerOffsetInterval": 20, "flushDelayOffsetInterval": 20}
+#: Offsets are written often; the timer wheel has 38 MB, which a power cut would copy.
+_KEYS = STORE_KEYS | {"flushConsumerOffsetInterval": 20, "flushDelayOffsetInterval": 20, "timerWheelEnable": False}
 
 
 class Death(NamedTuple):
@@ -170,7 +171,7 @@ class _Load:
 def _records(left: Path, scratch: Path) -> list[Record]:
     """The records that a next start finds, with queues and index that fit; `left` stays as it is."""
     recovered = scratch / "recovered"
-    shutil.copytree(left, recovered)
+    shutil.copytree(left, recovered, ignore=shutil.ignore_patterns("timerwheel"))
     with MessageStore.open(recovered, files=FaultyFiles(), **STORE_KEYS):
         pass
     records = check_store(recovered, STORE_KEYS)

@@ -25,7 +25,9 @@ _FORGOTTEN = 4
 class Pop(Kind):
     """Producers, and two members of a group that acks most messages at once, the others when they come again."""
 
-    KEYS: ClassVar[dict[str, object]] = {"reviveInterval": 100, "reviveQueueNum": 2, "popFromRetryProbability": 50}
+    KEYS: ClassVar[dict[str, object]] = {
+        "timerWheelEnable": True, "reviveInterval": 100, "reviveQueueNum": 2, "popFromRetryProbability": 50,
+    }  # fmt: skip
 
     def __init__(self) -> None:
         super().__init__()
