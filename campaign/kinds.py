@@ -10,7 +10,7 @@ from pathlib import Path
 
 from campaign.cases import Part
 from tests.support.kinds.client_calls import ClientCalls
-from tests.support.kinds.delays import Delays
+from tests.support.kinds.delays import Delays, Timers
 from tests.support.kinds.kind import Kind
 from tests.support.kinds.lives import Death, drawn_death, live
 from tests.support.kinds.pop import Pop
@@ -45,6 +45,7 @@ def _part(name: str, title: str, make: Callable[[], Kind], *figures: str) -> Par
 PARTS = (
     _part("retries", "messages sent back, dead letters", Retries, "messages sent back", "dead letters"),
     _part("delays", "delay levels", Delays, "delayed messages come"),
+    _part("timers", "messages with a time", Timers, "delayed messages come", "messages recalled"),
     _part("transactions", "transactions", Transactions, "transactions committed", "transactions checked"),
     _part("pop", "pops, acks, and what nobody acks", Pop, "messages that were popped again"),
     _part("clients", "locks, resets, replies, broadcasts", ClientCalls, "replies", "resets that a pull was told"),

@@ -28,6 +28,8 @@ _DOCS = ROOT / "docs" / "design"
 #: Parts of the campaign, and of their cases those that one mutant may take; the quick ones first.
 _STAGES = ((("power", "disks"), 0.06), (("faults",), 0.15), (("damage",), 0.15), (("kills", "flips"), 0.01))
 _MOST_SECONDS = 3600
+#: Of the cases of a part with its own mutants (`kinds`), those that one mutant may take.
+_SHARE_OF_KINDS = 0.5
 #: The tests of which the broker's mutants must fail one, and how long they may take.
 _BROKER_TESTS = [
     f"tests/unit/{layer}" for layer in ("broker", "service", "transport", "remoting", "namesrv", "store/dispatch")
@@ -43,6 +45,8 @@ class Mutant(NamedTuple):
     title: str
     changes: tuple[tuple[str, str], ...]
     is_of_broker: bool = False
+    #: The part of the campaign that is to find it; without one all are tried, or the broker's tests.
+    part: str | None = None
 
 
 class Hunt(NamedTuple):
@@ -68,17 +72,20 @@ class Hunt(NamedTuple):
 
 
 def read_mutants() -> list[Mutant]:
-    """Those of `mutants.diff` and `broker_mutants.diff`.
+    """Those of `mutants.diff`, `broker_mutants.diff` and `kinds_mutants.diff`.
 
-    Each is a title, then lines that stay, go and come, as in a diff; "@@" is between two places.
+    Each is a title, then lines that stay, go and come, as in a diff; "@@" is between two places. A title of the last
+    file begins with the part that is to find the mutant.
     """
     mutants = []
-    for name, is_of_broker in (("mutants.diff", False), ("broker_mutants.diff", True)):
+    for name in ("mutants.diff", "broker_mutants.diff", "kinds_mutants.diff"):
         for text in (Path(__file__).parent / name).read_text().strip().split("\n\n"):
             title, *lines = text.split("\n")
             hunks = [hunk.strip("\n").split("\n") for hunk in "\n".join(lines).split("@@")]
-            changes = ((_side(hunk, " -"), _side(hunk, " +")) for hunk in hunks)
-            mutants.append(Mutant(title.removeprefix("# "), tuple(changes), is_of_broker))
+            changes = tuple((_side(hunk, " -"), _side(hunk, " +")) for hunk in hunks)
+            title = title.removeprefix("# ")
+            part = title.partition(":")[0] if name == "kinds_mutants.diff" else None
+            mutants.append(Mutant(title, changes, name == "broker_mutants.diff", part))
     return mutants
 
 
@@ -144,7 +151,8 @@ def _hunt(mutant: Mutant, seed: int) -> Hunt:
                     text = _short(f"{failed.test.rpartition('/')[2]}: {failed.text}", folder)
                     return Hunt(mutant.title, time.perf_counter() - started, "tests", text=text)
             return Hunt(mutant.title, time.perf_counter() - started)
-        for parts, share in _STAGES:
+        stages = _STAGES if mutant.part is None else (((mutant.part,), _SHARE_OF_KINDS),)
+        for parts, share in stages:
             command = [sys.executable, "-m", "campaign.main", "--processes=1", f"--share={share}", f"--seed={seed}"]
             command += ["--stop", f"--output={folder}/found.json", *(f"--only={part}" for part in parts)]
             done = subprocess.run(
