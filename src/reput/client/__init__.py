@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from reput.client.push_consumer import PushConsumer
     from reput.client.send_result import SendResult, SendStatus
     from reput.client.subscriptions import MessageSelector
+    from reput.client.transactions import LocalTransactionState, TransactionSendResult
     from reput.errors import MQBrokerError, MQClientError
     from reput.formats.message import Message
     from reput.remoting.queue_tables import QueueKey as MessageQueue
+    from reput.transport.tls import ClientTls
 
 __all__ = [
+    "ClientTls",
     "ConsumeStatus",
+    "LocalTransactionState",
     "MQBrokerError",
     "MQClientError",
     "Message",
@@ -38,9 +42,12 @@ __all__ = [
     "PushConsumer",
     "SendResult",
     "SendStatus",
+    "TransactionSendResult",
 ]
 
 _PLACE_OF = {
+    "ClientTls": ("reput.transport.tls", "ClientTls"),
+    "LocalTransactionState": ("reput.client.transactions", "LocalTransactionState"),
     "ConsumeStatus": ("reput.client.message_handler", "ConsumeStatus"),
     "MQBrokerError": ("reput.errors", "MQBrokerError"),
     "MQClientError": ("reput.errors", "MQClientError"),
@@ -54,6 +61,7 @@ _PLACE_OF = {
     "PushConsumer": ("reput.client.push_consumer", "PushConsumer"),
     "SendResult": ("reput.client.send_result", "SendResult"),
     "SendStatus": ("reput.client.send_result", "SendStatus"),
+    "TransactionSendResult": ("reput.client.transactions", "TransactionSendResult"),
 }
 
 

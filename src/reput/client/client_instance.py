@@ -19,6 +19,7 @@ from reput.events import Event
 from reput.service.unique_id import UniqueIds
 from reput.transport.client import RemotingClient
 from reput.transport.requests import Handler, Requests
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.client")
 
@@ -34,6 +35,7 @@ class ClientInstance:
         namesrv: "host:port" of the name servers, separated by `;`.
         handlers: Of what brokers ask, by request code.
         heartbeat: Makes the body of a heartbeat, by the client's id.
+        tls: How to talk TLS; None for the plain protocol.
         with_slaves: Heartbeats go to slaves, too: they are where consumers pull.
 
     Attributes:
@@ -49,11 +51,12 @@ class ClientInstance:
         handlers: Mapping[int, Handler],
         heartbeat: Callable[[str], bytes],
         with_slaves: bool = False,
+        tls: ClientTls | None = None,
     ) -> None:
         addresses = name_server_addresses(namesrv)
         self.client_id = f"{socket.gethostname()}@{os.getpid()}#{secrets.randbits(48)}"
         self.versions: dict[str, int] = {}
-        self.remoting = RemotingClient(Requests(handlers))
+        self.remoting = RemotingClient(Requests(handlers), tls=tls)
         self.api = MQClientAPI(self.remoting)
         self.name_servers = NameServers(addresses, self.remoting)
         self.routes = TopicRoutes(self.name_servers.route, self._route_changed)

@@ -25,6 +25,7 @@ from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData, build_subscription_data
 from reput.transport.connection import Connection
 from reput.transport.requests import Handler
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.client")
 
@@ -41,6 +42,7 @@ class ConsumerGroup:
         subscriptions: By topic; none for a consumer that is given its queues, and is no member.
         consume_type, message_model: What heartbeats tell of the consumer.
         consume_from: Where the group begins in a queue without an offset.
+        tls: How to talk TLS; None for the plain protocol.
         assigned: Called with all queues of this member, after they have changed.
 
     Attributes:
@@ -58,6 +60,7 @@ class ConsumerGroup:
         message_model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = "last",
         assigned: Callable[[set[QueueKey]], None],
+        tls: ClientTls | None = None,
     ) -> None:
         self.name = group
         self.subscriptions = dict(subscriptions)
@@ -68,7 +71,9 @@ class ConsumerGroup:
             group, consume_type, message_model, where, tuple(self.subscriptions.values())
         )
         self.handlers: dict[int, Handler] = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
-        self.client = ClientInstance(namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True)
+        self.client = ClientInstance(
+            namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True, tls=tls
+        )
         self.client.on_route_change = self.rebalance_soon
         self.api = ConsumerAPI(self.client.api)
         self._assigned = assigned

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
 
 from reput.client.client_instance import ClientInstance
 from reput.client.heartbeat import encode_heartbeat
@@ -15,6 +16,7 @@ from reput.client.send_request import (
     SendRequest,
     batch_request,
     delay_properties,
+    half_request,
     in_batches,
     send_request,
 )
@@ -22,8 +24,20 @@ from reput.client.send_result import SendResult
 from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
 from reput.formats.java import string_hash
 from reput.formats.message import Message
-from reput.remoting.codes import ResponseCode, version_name
+from reput.remoting.codes import RequestCode, ResponseCode, version_name
 from reput.remoting.queue_tables import QueueKey
+from reput.transport.requests import Handler
+from reput.transport.tls import ClientTls
+
+if TYPE_CHECKING:
+    from reput.client.message_client_ext import MessageClientExt
+    from reput.client.requests_and_replies import RequestsAndReplies
+    from reput.client.transactions import (
+        CheckTransaction,
+        LocalTransactionState,
+        Transactions,
+        TransactionSendResult,
+    )
 
 #: Refusals after which another broker may take a message (`DefaultMQProducer.retryResponseCodes`).
 _TRY_ANOTHER = frozenset(
@@ -50,21 +64,43 @@ class Producer:
         timeout: Seconds that one attempt of a send may take.
         retries: How often a send is tried again with another broker, after one that failed. A message may then be
             stored twice: a broker whose answer was lost has it, too.
+        check_transaction: Tells how a transaction ended, of this producer or another one of its group; needed for
+            `send_in_transaction`.
+        tls: How to talk TLS; None for the plain protocol.
     """
 
-    def __init__(self, namesrv: str, *, group: str, timeout: float = 3.0, retries: int = 2) -> None:
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        timeout: float = 3.0,
+        retries: int = 2,
+        check_transaction: CheckTransaction | None = None,
+        tls: ClientTls | None = None,
+    ) -> None:
         self._namesrv = namesrv
         self._group = group
         self._timeout = timeout
         self._attempts = 1 + retries
+        self._check_transaction = check_transaction
+        self._tls = tls
         self._faults = MQFaultStrategy()
+        self._handlers: dict[int, Handler] = {}
+        self._transactions: Transactions | None = None
+        self._requests: RequestsAndReplies | None = None
         self._client: ClientInstance | None = None
 
     async def start(self) -> None:
         """Begin; no server is asked before the first send. Raises ConfigError where an address is none."""
         if self._client is not None:
             raise MQClientError("this producer is started already")
-        client = ClientInstance(self._namesrv, handlers={}, heartbeat=self._heartbeat)
+        client = ClientInstance(self._namesrv, handlers=self._handlers, heartbeat=self._heartbeat, tls=self._tls)
+        if self._check_transaction is not None:
+            from reput.client.transactions import Transactions  # here: other producers are imported without it
+
+            self._transactions = Transactions(client, self._group, self._check_transaction)
+            self._handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.asked
         client.start()
         self._client = client
 
@@ -158,14 +194,76 @@ class Producer:
             queue = self._faults.select(queues, (), asyncio.get_running_loop().time())
         await client.api.one_way(_address(client, queue), request.command(self._group, queue, one_way=True))
 
+    async def send_in_transaction(
+        self,
+        message: Message,
+        execute: Callable[[Message], Awaitable[LocalTransactionState] | LocalTransactionState],
+    ) -> TransactionSendResult:
+        """Send a message that consumers see only if a local transaction is committed.
+
+        The message is stored first, then `execute` runs the local transaction and says how it ended. Where it raises,
+        or does not know, a broker asks `check_transaction` later.
+
+        Raises:
+            MQClientError: The producer has no `check_transaction`.
+            Exception: What `execute` raises; and as `send`, before `execute` was called.
+        """
+        client = self._open_client()
+        if self._transactions is None:
+            raise MQClientError("give the producer check_transaction=..., which a broker asks how a transaction ended")
+        more = self._transactions.half_properties()
+        request = half_request(message, client.unique_key(), client.now_ms(), more)
+        (half,) = await self._send(client, request, None, needs_heartbeat=True)
+        return await self._transactions.run(message, half, execute)
+
+    async def request(self, message: Message, *, timeout: float = 3.0) -> Message:
+        """Send a message to a consumer that replies to it, and return the reply.
+
+        Raises RemotingTimeoutError where no reply comes in time; else as `send`.
+        """
+        client = self._open_client()
+        from reput.client.requests_and_replies import RequestsAndReplies  # here: other producers do without it
+
+        if self._requests is None:
+            self._requests = RequestsAndReplies()
+            self._handlers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = self._requests.replied
+        number, more = self._requests.begin(client.client_id, timeout)
+        try:
+            request = send_request(message, client.unique_key(), client.now_ms(), more)
+            await self._send(client, request, None, needs_heartbeat=True)
+            return await self._requests.wait(number, timeout)
+        finally:
+            self._requests.end(number)
+
+    async def reply(self, request: MessageClientExt, body: bytes) -> SendResult:
+        """Reply to a message that a client has sent by `request`.
+
+        Raises MQBrokerError where the client is gone, MQClientError where the message is no request; else as `send`.
+        """
+        client = self._open_client()
+        from reput.client.requests_and_replies import reply_of
+
+        message = reply_of(request.properties, body)
+        reply = replace(send_request(message, client.unique_key(), client.now_ms()), is_reply=True)
+        return (await self._send(client, reply, QueueKey(message.topic, request.queue.broker_name, 0)))[0]
+
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues of a topic that take messages; errors as of `send`."""
         return await self._open_client().routes.publish_queues(topic)
 
     async def _send(
-        self, client: ClientInstance, request: SendRequest, queue: QueueKey | None, *, needs_timer: bool = False
+        self,
+        client: ClientInstance,
+        request: SendRequest,
+        queue: QueueKey | None,
+        *,
+        needs_timer: bool = False,
+        needs_heartbeat: bool = False,
     ) -> list[SendResult]:
-        """Send to one queue, or to queues of one broker after the other."""
+        """Send to one queue, or to queues of one broker after the other.
+
+        `needs_heartbeat`: the broker will ask this producer something, so it must know it.
+        """
         tried: list[str] = []
         reasons = []
         loop = asyncio.get_running_loop()
@@ -179,6 +277,8 @@ class Producer:
                     address = _address(client, to)
                     if needs_timer:
                         await _check_timers(client, address)
+                    if needs_heartbeat:
+                        await client.version(address)
                     results = await client.api.send(address, self._group, to, request, self._timeout)
             except MQBrokerError as error:
                 if error.code not in _TRY_ANOTHER or queue is not None:

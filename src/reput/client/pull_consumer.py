@@ -17,6 +17,7 @@ from reput.errors import MQClientError
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
+from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +41,7 @@ class PullConsumer:
         group: The group whose offsets count.
         topics: Tags by topic, `paid || shipped` or `*`, or a MessageSelector.
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
+        tls: How to talk TLS; None for the plain protocol.
     """
 
     def __init__(
@@ -49,11 +51,13 @@ class PullConsumer:
         group: str,
         topics: Mapping[str, str | MessageSelector] | None = None,
         consume_from: ConsumeFrom = "last",
+        tls: ClientTls | None = None,
     ) -> None:
         self._namesrv = namesrv
         self._subscriptions = {} if topics is None else build_subscriptions(topics, time.time_ns() // 1_000_000)
         self._name = group
         self._consume_from = consume_from
+        self._tls = tls
         self._group: ConsumerGroup | None = None
         self._queues: dict[QueueKey, PulledQueue] = {}
         self._arrived = asyncio.Event()
@@ -64,7 +68,7 @@ class PullConsumer:
             raise MQClientError("this consumer is started already")
         group = ConsumerGroup(
             self._namesrv, self._name, self._subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY,
-            consume_from=self._consume_from, assigned=self._assigned,
+            consume_from=self._consume_from, assigned=self._assigned, tls=self._tls,
         )  # fmt: skip
         self._group = group
         try:

@@ -23,6 +23,7 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey, decode_queue_table
 from reput.transport.connection import Connection
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.client")
 
@@ -51,6 +52,7 @@ class PushConsumer:
             after a second, and those behind it wait.
         broadcasting: Every member gets all messages. Its offsets are in a file, and what fails does not come again.
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
+        tls: How to talk TLS; None for the plain protocol.
         concurrency: How many messages are handled at once.
         max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
         limits: When a queue is not pulled further.
@@ -68,6 +70,7 @@ class PushConsumer:
         orderly: bool = False,
         broadcasting: bool = False,
         consume_from: ConsumeFrom = "last",
+        tls: ClientTls | None = None,
         concurrency: int = 20,
         max_reconsume_times: int | None = None,
         limits: PullLimits | None = None,
@@ -82,6 +85,7 @@ class PushConsumer:
         self._orderly = orderly
         self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
         self._consume_from = consume_from
+        self._tls = tls
         self._concurrency = concurrency
         self._max_reconsume_times = max_reconsume_times
         self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
@@ -103,7 +107,7 @@ class PushConsumer:
         group = ConsumerGroup(
             self._namesrv, self._name, build_subscriptions(topics, time.time_ns() // 1_000_000),
             consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=self._model, consume_from=self._consume_from,
-            assigned=self._assigned,
+            assigned=self._assigned, tls=self._tls,
         )  # fmt: skip
         group.handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset
         if group.is_broadcasting:

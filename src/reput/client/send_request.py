@@ -40,7 +40,7 @@ DELAY_LEVELS_MS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """A message or a batch as it is sent, to any queue; `ids` are the messages' ids."""
+    """A message or a batch as it is sent, to any queue; `ids` are the messages', `is_reply`: to a client that waits."""
 
     topic: str
     ids: tuple[str, ...]
@@ -50,6 +50,7 @@ class SendRequest:
     body: bytes
     properties: str
     is_batch: bool = False
+    is_reply: bool = False
 
     def command(self, group: str, queue: QueueKey, *, one_way: bool = False) -> RemotingCommand:
         """The request for one queue."""
@@ -58,6 +59,8 @@ class SendRequest:
             DEFAULT_TOPIC_QUEUES, self.properties, 0, unit_mode=False, batch=self.is_batch,
         )  # fmt: skip
         code = RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
+        if self.is_reply:
+            code = RequestCode.SEND_REPLY_MESSAGE_V2
         fields = encode_v2_header(header) | {"n": queue.broker_name}
         return RemotingCommand(code, flag=ONE_WAY_FLAG * one_way, ext_fields=fields, body=self.body)
 
@@ -82,6 +85,12 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
     properties = encode_properties_of(sent).decode()
     born = now_ms if sent.born_timestamp is None else sent.born_timestamp
     return SendRequest(sent.topic, (str(sent.unique_key),), sent.flag, sys_flag, born, body, properties)
+
+
+def half_request(message: Message, unique_key: str, now_ms: int, more: Mapping[str, str]) -> SendRequest:
+    """The request for a half message of a transaction; errors as of `send_request`."""
+    prepared = replace(message, sys_flag=message.sys_flag | SysFlag.TRANSACTION_PREPARED)
+    return send_request(prepared, unique_key, now_ms, more)
 
 
 def batch_request(messages: Sequence[Message], unique_keys: Sequence[str], now_ms: int) -> SendRequest:

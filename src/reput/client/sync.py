@@ -29,6 +29,8 @@ from reput.remoting.queue_tables import QueueKey
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reput.client.transactions import LocalTransactionState, TransactionSendResult
+
 __all__ = ["Producer", "PullConsumer", "PushConsumer"]
 
 _T = TypeVar("_T")
@@ -143,6 +145,24 @@ class Producer(_Face):
     def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Send a message that no broker answers: it may be lost."""
         self._run(self._client.send_oneway(message, sharding_key=sharding_key))
+
+    def send_in_transaction(
+        self, message: Message, execute: Callable[[Message], LocalTransactionState]
+    ) -> TransactionSendResult:
+        """Send a message that consumers see only if a local transaction is committed; `execute` runs in a thread."""
+
+        async def executed(message: Message) -> LocalTransactionState:
+            return await asyncio.to_thread(execute, message)
+
+        return self._run(self._client.send_in_transaction(message, executed))
+
+    def request(self, message: Message, *, timeout: float = 3.0) -> Message:
+        """Send a message to a consumer that replies to it, and return the reply."""
+        return self._run(self._client.request(message, timeout=timeout))
+
+    def reply(self, request: MessageClientExt, body: bytes) -> SendResult:
+        """Reply to a message that a client has sent by `request`."""
+        return self._run(self._client.reply(request, body))
 
     def queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues of a topic that take messages."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reput import Broker
-from reput.client import Message, MessageClientExt, MQClientError
+from reput.client import LocalTransactionState, Message, MessageClientExt, MQClientError
 from reput.client.sync import Producer, PullConsumer, PushConsumer
 from tests.support.broker import SMALL, make_topic
 
@@ -125,3 +125,19 @@ def test_a_forked_process_is_told_to_make_a_client_of_its_own(namesrv: str) -> N
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert producer.send(Message("orders", b"y")).queue_offset >= 0
+
+
+def test_transactions_and_replies_need_no_loop_either(namesrv: str) -> None:
+    with (
+        Producer(namesrv, group="g", check_transaction=lambda _: LocalTransactionState.ROLLBACK_MESSAGE) as producer,
+        Producer(namesrv, group="replier") as replier,
+        PushConsumer(
+            namesrv, group="c", topics={"orders": "*"}, consume_from="first",
+            on_message=lambda message: replier.reply(message, b"yes") if message.body == b"really?" else None,
+        ),
+    ):  # fmt: skip
+        ended = producer.send_in_transaction(
+            Message("orders", b"in a transaction"), lambda _: LocalTransactionState.COMMIT_MESSAGE
+        )
+        assert ended.state is LocalTransactionState.COMMIT_MESSAGE
+        assert producer.request(Message("orders", b"really?"), timeout=30).body == b"yes"
