@@ -24,7 +24,7 @@ QUICK = SYNCED | {"revive_interval": 5, "revive_max_slow": 1}
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revive_round, "JUDGED_AFTER_MS", 20)
+    monkeypatch.setattr(revive_round, "JUDGED_AFTER_MS", 300)
     monkeypatch.setattr(revive_round, "QUIET_MS", 30)
     monkeypatch.setattr(pop_revive_service, "_LOOK_EVERY_S", 0.005)
 
