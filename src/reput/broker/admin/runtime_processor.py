@@ -10,12 +10,13 @@ from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
 from reput.service.broker_stats_manager import Totals
 from reput.store.runtime_info import RuntimeInfo
+from reput.store.timer.timer_message_store import TIMER_TOPIC
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
 #: Seconds of the three rates in one text.
 _WINDOWS = ("10", "60", "600")
-#: Texts that a broker without the thing has: no timers, no transient pool, and no thread pools whose head could wait.
+#: Texts that a broker without the thing has: no timers, no transient pool, no thread pools whose head could wait.
 _NOTHING = {
     "timerReadBehind": "0", "timerOffsetBehind": "0", "timerCongestNum": "0", "timerEnqueueTps": "0.0",
     "timerDequeueTps": "0.0", "remainTransientStoreBufferNumbs": "0", "pageCacheLockTimeMills": "0",
@@ -48,6 +49,7 @@ class RuntimeProcessor:
         table = {
             **_of_store(info),
             **_NOTHING,
+            **self._of_timers(),
             "brokerActive": "true",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
@@ -61,6 +63,17 @@ class RuntimeProcessor:
             "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
         }
         return command.response(body=encode_body({"table": table}))
+
+    def _of_timers(self) -> dict[str, str]:
+        """How far messages with a time are: seconds, messages without a slot, messages that wait."""
+        timers, state = self._state.timers, self._state
+        if timers is None:
+            return {}
+        return {
+            "timerReadBehind": str(max(0, state.now_ms() - timers.read_time_ms) // 1000),
+            "timerOffsetBehind": str(max(0, state.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset)),
+            "timerCongestNum": str(timers.total),
+        }
 
 
 def _of_store(info: RuntimeInfo) -> dict[str, str]:

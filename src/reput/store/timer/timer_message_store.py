@@ -120,6 +120,11 @@ class TimerMessageStore:
         slot = self._wheel.slot(time_ms)
         return 0 if slot is None else slot.num
 
+    @property
+    def total(self) -> int:
+        """The number of messages that wait; a look at the whole wheel, which takes milliseconds."""
+        return self._wheel.total(self.read_time_ms)
+
     def next_time(self, begin_ms: int, end_ms: int) -> int | None:
         """The first slot's time in [begin, end) for which a message waits; None without one."""
         return self._wheel.next_time(begin_ms, end_ms)

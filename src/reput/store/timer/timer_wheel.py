@@ -93,6 +93,10 @@ class TimerWheel:
             begin += count
         return None
 
+    def total(self, begin_ms: int) -> int:
+        """The number of messages that wait for this time or a later one (`getAllNum`)."""
+        return int(self._slots["NUM"][self._times >= max(begin_ms // self.precision_ms, 1)].sum(dtype=np.int64))
+
     def beyond(self, end: int) -> list[Slot]:
         """Slots whose last unit is not before a position: the timer log has lost it."""
         found = np.flatnonzero((self._times != 0) & (self._slots["LASTPOS"] >= end))

@@ -42,6 +42,7 @@ def check(store: MessageStore, timers: TimerMessageStore, count: int = 40) -> No
     for slot, first in ((SOON, 0), (LATER, 1)):
         assert bodies(store, timers, slot) == [b"%d" % number for number in range(first, count, 2)]
         assert timers.num(slot) == count // 2
+    assert timers.total == count
     assert timers.next_time(BEGIN, LATER) == SOON
     assert timers.next_time(SOON + 1000, LATER + 1) == LATER
     assert timers.next_time(SOON + 1000, LATER) is None

@@ -59,6 +59,8 @@ public final class Main {
         commands.put("client-find", Clients::find);
         commands.put("client-request", ClientCalls::request);
         commands.put("retry-send", Retries::send);
+        commands.put("timer-send", Timers::send);
+        commands.put("timer-recall", Timers::recall);
         commands.put("transactions", Transactions::run);
         commands.put("retry-consume", Retries::consume);
         commands.put("mqadmin", Mqadmin::run);

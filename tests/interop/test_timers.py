@@ -1,0 +1,99 @@
+"""Messages with a time across brokers: what one was sent the other delivers, at its time and once."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reput import Broker
+from reput.formats.message_ext import MessageExt
+from tests.support.broker import Client, make_topic, messages_of
+from tests.support.rocketmq.apache import Apache
+from tests.support.sockets import run
+
+pytestmark = [pytest.mark.java, pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)]
+
+FILE_SIZE = 1 << 20
+HERE = {
+    "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": FILE_SIZE,
+    "recall_message_enable": True,
+}  # fmt: skip
+#: The messages are due so much later: the other broker starts meanwhile.
+WAIT_MS = 15_000
+
+
+def check(address: str, times: dict[str, int], most: int = 1) -> None:
+    """All messages of the topic come, none early, and each so often at most."""
+
+    async def scenario() -> list[MessageExt]:
+        host, _, port = address.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
+        found: list[MessageExt] = []
+        while times.keys() - {one.body.decode() for one in found}:
+            answer = await client.pull("orders", len(found), hold_ms=20_000)
+            if answer.code == 0:
+                found += messages_of(answer)
+        await client.leave()
+        return found
+
+    found = run(scenario())
+    came = Counter(one.body.decode() for one in found)
+    assert came.keys() == times.keys()
+    assert max(came.values()) <= most
+    assert all(one.store_timestamp >= times[one.body.decode()] for one in found)
+
+
+def send(apache: Apache, namesrv: str, *, recalled: str) -> dict[str, int]:
+    """Send messages with the Java client, and recall one of them; the times (ms) of the others by their bodies."""
+    waits = {f"{after}": WAIT_MS + after for after in (0, 1, 400, 999, 1000, 2500)} | {recalled: WAIT_MS + 1}
+    sent = apache.run("timer-send", namesrv=namesrv, topic="orders", waits=waits)
+    assert {status for status, _, _ in sent.values()} == {"SEND_OK"}
+    assert apache.run("timer-recall", namesrv=namesrv, topic="orders", handle=sent[recalled][1])
+    return {body: time for body, (_, _, time) in sent.items() if body != recalled}
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_apaches_broker_delivers_what_ours_was_sent(apache: Apache, tmp_path: Path, is_killed: bool) -> None:
+    path = tmp_path / "store"
+    with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
+        make_topic(broker.address, "orders", 1)
+        times = send(apache, broker.namesrv, recalled="gone")
+        if is_killed:
+            path = Path(shutil.copytree(path, tmp_path / "copy"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    apache.run(
+        "broker-serve",
+        path=str(path),
+        log_file_size=FILE_SIZE,
+        topic="orders",
+        queues=1,
+        port=port,
+    )
+    try:
+        check(f"127.0.0.1:{port}", times, 2 if is_killed else 1)  # what it had no checkpoint of it takes twice
+    finally:
+        apache.run("broker-stop")
+        apache.kill()
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_our_broker_delivers_what_apaches_was_sent(apache: Apache, tmp_path: Path, is_killed: bool) -> None:
+    path = tmp_path / "store"
+    with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
+        make_topic(broker.address, "orders", 1)
+    namesrv = apache.run(
+        "broker-serve", path=str(path), log_file_size=FILE_SIZE, topic="orders", queues=1,
+        keys={"recallMessageEnable": "true"},
+    )  # fmt: skip
+    times = send(apache, namesrv, recalled="gone")
+    if not is_killed:
+        apache.run("broker-stop")
+    apache.kill()
+    with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
+        check(broker.address, times)
