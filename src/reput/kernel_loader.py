@@ -22,6 +22,7 @@ KERNEL_MODULES = (
     "reput.kernels.batch_consume_queue",
     "reput.kernels.index_file",
     "reput.kernels.tags",
+    "reput.kernels.property_slices",
     "reput.kernels.content_hash",
     "reput.kernels.gather",
     "reput.kernels.segments",

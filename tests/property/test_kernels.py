@@ -32,6 +32,7 @@ from reput.kernels.index_file import (
     verify_keys,
 )
 from reput.kernels.java_hash import java_hash_slices
+from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import EncodeFault
 from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record, read_records_at
@@ -554,6 +555,35 @@ def test_tags_are_compared_by_their_text(log, wanted, texts):
         np.array([0, *accumulate(map(len, texts))], np.int32), *scratch_row(),
     )  # fmt: skip
     assert [tuple(pair) for pair in table[:kept].tolist()] == expected
+
+
+@given(logs(), st.lists(st.integers(-3, 9), max_size=12), st.lists(st.sampled_from(["a", "TAGS", "KEYS"]), unique=True))
+def test_property_slices_are_the_values_of_the_properties(log, wanted, names):
+    data, base_offset = log
+    rows = scan_twin.scan(data, base_offset).rows
+    pairs = [
+        (rows[i]["commit_log_offset"], rows[i]["store_size"]) if 0 <= i < len(rows) else (base_offset + i, 91)
+        for i in wanted
+    ]
+    expected = []
+    for offset, _ in pairs:
+        row = scan_twin.read_record(data, offset - base_offset, offset) if offset >= base_offset else 0
+        text = b"" if isinstance(row, int) else row["properties"]
+        parts = [pair.partition(b"\x01") for pair in text.split(b"\x02")]
+        found = {name: value for name, _, value in parts if name and value}
+        expected.append([found.get(name.encode(), b"") for name in names])
+    table, buffer = np.array(pairs, np.int64).reshape(-1, 2), as_array(data)
+    slices = np.full((len(names), len(pairs), 2), -1, np.int64)
+    joined = as_array("".join(names).encode() or b"\0")
+    find_property_slices(
+        buffer.ctypes.data, len(data), base_offset, table.ctypes.data, len(pairs), joined.ctypes.data,
+        np.array([0, *accumulate(map(len, names))], np.int32), slices.ctypes.data, len(pairs), *scratch_row(),
+    )  # fmt: skip
+    values = [
+        [data[address - buffer.ctypes.data :][:size] for address, size in slices[:, i].tolist()]
+        for i in range(len(pairs))
+    ]
+    assert values == expected
 
 
 @given(logs(), st.sets(st.sampled_from(IGNORABLE)))

@@ -46,6 +46,7 @@ from reput.kernels.index_file import (
 )
 from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
@@ -207,6 +208,11 @@ def scan_logs() -> int:
             keep_matching_tags(
                 data.ctypes.data, data.size, _BASE, pairs.ctypes.data, len(pairs), data.ctypes.data,
                 np.array([0, min(1, data.size)], np.int32), *scratch_row(),
+            )  # fmt: skip
+            slices = np.empty((1, len(pairs), 2), np.int64)
+            find_property_slices(
+                data.ctypes.data, data.size, _BASE, pairs.ctypes.data, len(pairs), data.ctypes.data,
+                np.array([0, min(1, data.size)], np.int32), slices.ctypes.data, len(pairs), *scratch_row(),
             )  # fmt: skip
     return count
 

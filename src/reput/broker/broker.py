@@ -12,6 +12,7 @@ from functools import partial
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
+from reput.broker.message_filters import require_parser
 from reput.broker.metrics import BrokerMetrics
 from reput.broker.pop.pop import Pop
 from reput.broker.pull_message_processor import PullMessageProcessor
@@ -35,6 +36,7 @@ from reput.errors import WouldWaitError
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import (
+    ConsumerFilters,
     ConsumerOffsets,
     ConsumerOrderInfos,
     DelayOffsets,
@@ -56,6 +58,7 @@ from reput.transport.server_tls import ServerTls
 from reput.transport.tls import ClientTls
 
 _SCAN_CLIENTS_S = 10.0
+_PERSIST_FILTERS_S = 10.0
 _DRAIN_S = 1.0
 #: Between two writes of consumerOrderInfo.json.
 _ORDER_INFO_S = 10.0
@@ -121,11 +124,14 @@ class BrokerController:
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         if is_measured:
             require("prometheus_client", "metricsExporterType=PROM")
+        if config.enable_property_filter:
+            require_parser()
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         read_metadata(self._path, DelayOffsets, self._files)
         read_metadata(self._path, ConsumerOrderInfos, self._files)
         read_metadata(self._path, MessageRequestModes, self._files)
+        read_metadata(self._path, ConsumerFilters, self._files)
         try:
             port = await self._server.bind(config.bind_address, store_config.listen_port)
             self._store_config = store_config = replace(store_config, listen_port=port)
@@ -171,9 +177,14 @@ class BrokerController:
         self._every(config.flush_consumer_offset_interval / 1000, persist_offsets)
         persist_delays = partial(state.config_files.try_persist, state.delay_offsets)
         self._every(config.flush_delay_offset_interval / 1000, persist_delays)
+        self._every(_PERSIST_FILTERS_S, self._persist_filters)
         self._every(_SCAN_CLIENTS_S, self._clients.scan_not_active_channels)
         self._every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
         self._every(config.transaction_check_interval / 1000, self._transactions.check)
+
+    async def _persist_filters(self) -> None:
+        self._state.filters.clean(self._state.now_ms())
+        await self._state.config_files.try_persist(self._state.filters)
 
     def _own_topics(self) -> list[TopicConfig]:
         """The topics that the broker has from its start."""
@@ -253,6 +264,7 @@ class BrokerController:
             await state.config_files.persist(state.groups)
             await state.config_files.persist(state.delay_offsets)
             await state.config_files.persist(self._pop.orders)
+            await state.config_files.persist(state.filters)
         finally:
             for work in (state.reads, state.log_work):
                 await state.writes.run(work.stop)

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from reput.broker.message_filters import compile_beside, unsupported
 from reput.broker.state import BrokerState
 from reput.errors import MissingFieldError
+from reput.filter.expressions import ExpressionError
+from reput.filter.selector_parser import compile_expression, take_short
 from reput.remoting.body import decode_body, decode_json, encode_body
 from reput.remoting.client_bodies import (
     ConsumerData,
@@ -29,7 +32,7 @@ from reput.remoting.consumer_headers import (
 )
 from reput.remoting.header import decode_header, encode_header
 from reput.service.consumer_manager import ConsumerGroupChange
-from reput.service.subscription_data import TAG, build_subscription_data
+from reput.service.subscription_data import SQL92, build_subscription_data, is_tag_type
 from reput.store.get_result import GetMessageResult
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
@@ -64,6 +67,29 @@ class ClientProcessor:
     def heart_beat(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take a heartbeat: the client's groups are known afterwards; it is answered when their retry topics are."""
         data = decode_heartbeat(command.body)
+        texts = self._expressions(data)
+        if not take_short(texts):
+            return self._compile_first(connection, command, data, texts)
+        return self._take_heartbeat(connection, command, data)
+
+    def _expressions(self, data: HeartbeatData) -> list[str]:
+        """The SQL92 expressions of a heartbeat that are to be compiled."""
+        if not self._state.config.enable_property_filter:
+            return []
+        subscriptions = [one for consumer in data.consumers for one in consumer.subscriptions]
+        return [one.sub_string for one in subscriptions if one.expression_type == SQL92 and one.sub_string]
+
+    async def _compile_first(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData, texts: list[str]
+    ) -> Answer:
+        """Take a heartbeat whose expressions are not compiled at once, beside the loop; else it would stand still."""
+        await compile_beside(self._state, connection, texts)
+        answer = self._take_heartbeat(connection, command, data)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def _take_heartbeat(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+    ) -> Answer | Coroutine[Any, Any, Answer]:
         begun = [self._register(connection, command, data, consumer) for consumer in data.consumers]
         for group in data.producer_groups:
             self._state.producers.register_producer(
@@ -110,6 +136,8 @@ class ClientProcessor:
             subscriptions=None if data.without_sub else subscriptions, now_ms=now_ms,
             notify_consumer_ids_changed_enable=self._notifies(group.notify_consumer_ids_changed_enable),
         )  # fmt: skip
+        if not data.without_sub:
+            state.filters.register(name, subscriptions, now_ms)
         self.notify([change])
         return creation
 
@@ -117,8 +145,10 @@ class ClientProcessor:
         return by_group and self._state.config.notify_consumer_ids_changed_enable
 
     def notify(self, changes: Iterable[ConsumerGroupChange[Connection]]) -> None:
-        """Tell the members of groups that others have come or gone."""
+        """Tell the members of groups that others have come or gone; filters of a group without members are dead."""
         for change in changes:
+            if self._state.consumers.consumer_group_info(change.group) is None:
+                self._state.filters.unregister(change.group, self._state.now_ms())
             fields = encode_header(NotifyConsumerIdsChangedRequestHeader(change.group))
             for connection in change.notified:
                 connection.send_one_way(
@@ -152,15 +182,30 @@ class ClientProcessor:
             connection.abort()
         self.notify(changes)
 
-    def check_client_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def check_client_config(
+        self, connection: Connection, command: RemotingCommand
+    ) -> Answer | Coroutine[Any, Any, Answer]:
         """Say whether a consumer's expression can be used here."""
         data = decode_json(command.body)
         plain = data.get("subscriptionData") if isinstance(data, dict) else None
         if isinstance(plain, dict):
-            kind = decode_subscription(plain).expression_type
-            if kind != TAG:
-                remark = f"The broker does not support consumer to filter message by {kind}"
-                return command.response(ResponseCode.SYSTEM_ERROR, remark)
+            subscription = decode_subscription(plain)
+            kind, text = subscription.expression_type, subscription.sub_string
+            if is_tag_type(kind):
+                return command.response()
+            if not self._state.config.enable_property_filter:
+                return command.response(ResponseCode.SYSTEM_ERROR, unsupported(kind))
+            if kind != SQL92:
+                return command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, unsupported(kind))
+            return self._check_expression(connection, command, text or "")
+        return command.response()
+
+    async def _check_expression(self, connection: Connection, command: RemotingCommand, text: str) -> Answer:
+        await compile_beside(self._state, connection, [text])
+        try:
+            compile_expression(text)
+        except ExpressionError as error:
+            return command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return command.response()
 
     def consumer_list(self, connection: Connection, command: RemotingCommand) -> Answer:

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from reput.broker.message_filters import Refusal, compile_beside, filter_of, registered_filter
 from reput.broker.pull_request_hold_service import PullRequestHoldService
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import SubscriptionError
+from reput.filter.selector_parser import take_short
 from reput.formats.consumers import MessageModel
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.remoting.codes import PermName, PullSysFlag, RequestCode, ResponseCode
@@ -16,8 +18,9 @@ from reput.remoting.command import MAX_FRAME_SIZE, RemotingCommand
 from reput.remoting.header import decode_header, encode_header, required
 from reput.remoting.pull_frames import encode_found
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
-from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
+from reput.service.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
 from reput.store.get_result import GetRawResult
+from reput.store.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler, answer_later
@@ -61,7 +64,17 @@ class PullMessageProcessor:
         header: PullMessageRequestHeader = command.cached_header or decode_header(
             PullMessageRequestHeader, command.ext_fields, is_fast=True
         )
+        if header.expression_type == SQL92 and not take_short([header.subscription or ""]):
+            return self._compile_first(connection, command, header)
         return self._pull(connection, command, header, may_wait=True)
+
+    async def _compile_first(
+        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
+    ) -> Answer:
+        """Take a request whose expression is not compiled at once, beside the loop."""
+        await compile_beside(self._state, connection, [header.subscription or ""])
+        answer = self._pull(connection, command, header, may_wait=True)
+        return await answer if isinstance(answer, Coroutine) else answer
 
     def _pull_again(self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader) -> Answer:
         """Take a request that was held; None where the disk must be waited for: it is answered then."""
@@ -87,6 +100,9 @@ class PullMessageProcessor:
         subscription = self._subscription(command, header, group)
         if isinstance(subscription, RemotingCommand):
             return subscription
+        message_filter = self._message_filter(header, subscription)
+        if isinstance(message_filter, Refusal):
+            return command.response(message_filter.code, message_filter.remark, {})
         reset = state.offsets.query_then_erase_reset_offset(header.topic, header.consumer_group, header.queue_id)
         if reset is not None:
             low = state.store.min_offset(header.topic, header.queue_id)
@@ -95,14 +111,19 @@ class PullMessageProcessor:
             return command.response(ResponseCode.PULL_OFFSET_MOVED, _OFFSET_RESET, encode_header(answer))
         tags = subscription.sub_string if subscription.tags and not subscription.class_filter_mode else None
         result = state.store.get_raw(
-            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, tags, may_wait=False
-        )
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, tags, message_filter,
+            may_wait=False,
+        )  # fmt: skip
         if result is None:
-            return self._read(connection, command, header, tags, topic, group, first=may_wait)
+            return self._read(connection, command, header, tags, message_filter, topic, group, first=may_wait)
         self._commit(header, result.next_begin_offset, first=may_wait)
         code = _code(header, result)
         may_wait = may_wait and bool(header.sys_flag & PullSysFlag.SUSPEND)
-        if code is ResponseCode.PULL_NOT_FOUND and may_wait and self.held.hold(connection, command, header, tags):
+        if (
+            code is ResponseCode.PULL_NOT_FOUND
+            and may_wait
+            and self.held.hold(connection, command, header, tags, message_filter)
+        ):
             return None
         return self._answer(command, code, result, topic, group)
 
@@ -112,6 +133,7 @@ class PullMessageProcessor:
         command: RemotingCommand,
         header: PullMessageRequestHeader,
         tags: str | None,
+        message_filter: MessageFilter | None,
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
         *,
@@ -121,7 +143,7 @@ class PullMessageProcessor:
         state = self._state
         result = await state.reads.run_for(
             connection, state.store.get_raw, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
-            tags,
+            tags, message_filter,
         )  # fmt: skip
         assert result is not None
         self._commit(header, result.next_begin_offset, first=first)
@@ -201,10 +223,16 @@ class PullMessageProcessor:
                 remark = "the consumer's subscription not latest"
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark, {})
             found = known
-        if found.expression_type != TAG:
-            remark = f"The broker does not support consumer to filter message by {found.expression_type}"
-            return command.response(ResponseCode.SYSTEM_ERROR, remark, {})
         return found
+
+    def _message_filter(
+        self, header: PullMessageRequestHeader, subscription: SubscriptionData
+    ) -> MessageFilter | Refusal | None:
+        if is_tag_type(subscription.expression_type):
+            return None
+        if header.sys_flag & PullSysFlag.SUBSCRIPTION:
+            return filter_of(self._state, subscription)
+        return registered_filter(self._state, header.consumer_group, subscription, required(header, "sub_version"))
 
     def _commit(self, header: PullMessageRequestHeader, following: int, *, first: bool) -> None:
         """Keep the offset that a pull brings, not again when a held pull is looked at again."""

@@ -16,6 +16,8 @@ from reput.remoting.header import required
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.service.subscription_data import build_subscription_data
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.message_filter import MessageFilter
+from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, failure_answer, request_size
 
@@ -33,12 +35,15 @@ class _HeldPull:
     """A pull that waits for a message with one of some tags codes; None: for any message.
 
     `since_s`: by `time.perf_counter`.
+    message_filter: Wants the message, too; it has looked at all messages before the queue offset `looked_at`.
     """
 
     connection: Connection
     command: RemotingCommand
     header: PullMessageRequestHeader
     codes: frozenset[int] | None
+    message_filter: MessageFilter | None
+    looked_at: int
     until: float
     size: int
     since_s: float
@@ -76,11 +81,17 @@ class PullRequestHoldService:
         self._timer = self._loop.call_later(_CHECK_EVERY_S, self._check)
 
     def hold(
-        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader, tags: str | None
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        tags: str | None,
+        message_filter: MessageFilter | None = None,
     ) -> bool:
         """Hold a pull until a message comes or its time is over; False where too many are held.
 
-        tags: an expression that some tags match; None takes all messages (`suspendPullRequest`).
+        tags: an expression that some tags match; None takes all messages (`suspendPullRequest`). message_filter: of
+        SQL92.
         """
         if not connection.is_open or self._bytes >= _MOST_HELD_BYTES:
             return False
@@ -92,7 +103,10 @@ class PullRequestHoldService:
             wait_ms = config.short_polling_time_mills
         until = self._loop.time() + max(wait_ms, 0) / 1000
         codes = None if tags is None else build_subscription_data(header.topic, tags).codes
-        pull = _HeldPull(connection, command, header, codes, until, request_size(command), time.perf_counter())
+        size, looked_at = request_size(command), header.queue_offset
+        pull = _HeldPull(
+            connection, command, header, codes, message_filter, looked_at, until, size, time.perf_counter()
+        )
         self._held.setdefault((header.topic, header.queue_id), {})[pull] = None
         self._held_of.setdefault(connection, {})[pull] = None
         self._held_until.setdefault(int(until / _CHECK_EVERY_S), {})[pull] = None
@@ -115,8 +129,19 @@ class PullRequestHoldService:
         for number, (key, max_offset) in enumerate(zip(arrivals.queues, arrivals.max_offsets, strict=True)):
             for pull in list(self._held.get(key, ())):
                 is_wanted = pull.codes is None or not pull.codes.isdisjoint(arrivals.tags_codes[number])
-                if is_wanted and max_offset > pull.header.queue_offset:
+                if is_wanted and max_offset > pull.looked_at and self._finds(pull, max_offset):
                     self._answer(pull)
+
+    def _finds(self, pull: _HeldPull, max_offset: int) -> bool:
+        """Whether a filter wants one of the new messages, or is to be asked again as there are too many."""
+        if pull.message_filter is None:
+            return True
+        header, get = pull.header, self._state.store.get_raw
+        result = get(header.topic, header.queue_id, pull.looked_at, 1, None, pull.message_filter, may_wait=False)
+        if result is None or result.status is not GetMessageStatus.NO_MATCHED_MESSAGE:
+            return True
+        pull.looked_at = result.next_begin_offset
+        return pull.looked_at < max_offset
 
     def _check(self) -> None:
         """Answer the held pulls whose time is over."""

@@ -18,8 +18,10 @@ from reput.broker.topic_creation import TopicCreation
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
+from reput.filter.bloom_filter import BloomFilter
 from reput.formats.metadata import TopicConfig
 from reput.service.broker_stats_manager import BrokerStatsManager
+from reput.service.consumer_filter_manager import ConsumerFilterManager
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.delay_offset_manager import DelayOffsetManager
@@ -67,6 +69,7 @@ class BrokerState:
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
         creation: Topics that clients make.
+        filters: SQL92 filters of groups.
         stats: What is counted of requests.
         rpc_latency: How long requests take, where somebody asks for it.
         registration: At the name servers.
@@ -94,6 +97,13 @@ class BrokerState:
         self.delay_offsets = DelayOffsetManager(
             store.path, files, delay_offset_update_version_step=config.delay_offset_update_version_step
         )
+        self.filters = ConsumerFilterManager(
+            store.path, files, bloom_filter=BloomFilter(
+                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
+            ),
+            is_enabled=config.enable_property_filter, now_ms=self.now_ms(),
+            filter_data_clean_time_span=config.filter_data_clean_time_span,
+        )  # fmt: skip
         expired_ms = config.channel_expired_timeout
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
         self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
@@ -127,6 +137,7 @@ class BrokerState:
     def change_config(self, config: BrokerConfig) -> None:
         """Take other values of the keys that are looked at where they are used."""
         self.config = self.registration.config = config
+        self.filters.is_enabled = config.enable_property_filter
         self.topics.auto_create_topic_enable = config.auto_create_topic_enable
         self.groups.auto_create_subscription_group = config.auto_create_subscription_group
 

@@ -155,6 +155,18 @@ class BrokerConfig(TlsConfig):
         -1, "... with POP: of how many other members they get the queues too; -1 of all.", minimum=-1
     )
 
+    # SQL92 filters
+    enable_property_filter: bool = config_key(False, "Consumers may filter messages by SQL92 expressions.")
+    filter_data_clean_time_span: int = config_key(
+        24 * 3_600_000, "How long the filter of a group is kept after its last consumer has gone.", unit="ms", minimum=1
+    )
+    max_error_rate_of_bloom_filter: int = config_key(
+        20, "False hits of the bit maps of filters, in percent.", unit="%", minimum=1, maximum=99
+    )
+    expect_consumer_num_use_filter: int = config_key(
+        32, "Groups for which these bit maps have room.", minimum=1, maximum=10_000
+    )
+
     # offsets
     flush_consumer_offset_interval: int = config_key(
         5_000, "Time between two writes of consumerOffset.json.", unit="ms", minimum=1

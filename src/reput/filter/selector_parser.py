@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,12 @@ BLANK.4: /{_BLANK}+/
 """
 
 
+#: Conditions and errors of the last expressions, as they are asked for again and again (`PARSE_CACHE`).
+_compiled: dict[str, Condition | ExpressionError] = {}
+_MOST_COMPILED = 1024
+#: Characters that are compiled in 4 ms, whatever they are.
+_SHORT = 128
+
 _LISTED = re.compile(f"{_BLANK}|(?P<text>{_TEXT})")
 
 
@@ -110,15 +117,30 @@ def compile_expression(text: str) -> Condition:
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"the expression has {len(text)} characters; {MAX_LENGTH} are the most")
-    compiled = _compile(text)
+    compiled = _compiled.get(text)
+    if compiled is None:
+        compiled = _compile(text)
+        while len(_compiled) >= _MOST_COMPILED:
+            _compiled.pop(next(iter(_compiled)), None)
+        _compiled[text] = compiled
     if isinstance(compiled, ExpressionError):
         raise compiled
     return compiled
 
 
-@lru_cache(maxsize=100)
+def take_short(texts: Iterable[str]) -> bool:
+    """Whether all these expressions are compiled in a few ms: they have been compiled before, or are short."""
+    return sum(len(text) for text in texts if text not in _compiled) <= _SHORT
+
+
+def compile_all(texts: Iterable[str]) -> None:
+    """Compile expressions, good or bad, for `compile_expression` to find; for a thread beside an event loop."""
+    for text in texts:
+        with suppress(ExpressionError):
+            compile_expression(text)
+
+
 def _compile(text: str) -> Condition | ExpressionError:
-    """A condition or its error, as either is asked for again and again (`PARSE_CACHE`)."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     parser = _parser().parse_interactive(text)

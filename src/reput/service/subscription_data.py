@@ -31,6 +31,11 @@ class SubscriptionData:
     class_filter_mode: bool = False
 
 
+def is_tag_type(expression_type: str | None) -> bool:
+    """Whether tags are meant (`ExpressionType.isTagType`)."""
+    return expression_type in (None, "", TAG)
+
+
 def build_subscription_data(
     topic: str, sub_string: str | None, expression_type: str | None = None, *, sub_version: int = 0
 ) -> SubscriptionData:
@@ -46,7 +51,7 @@ def build_subscription_data(
     Raises:
         SubscriptionError: Nothing but separators, or no expression of another type than TAG.
     """
-    if expression_type not in (None, TAG):
+    if not is_tag_type(expression_type):
         if not sub_string:
             raise SubscriptionError(f"Expression can't be null! {expression_type}")
         return SubscriptionData(topic, sub_string, sub_version=sub_version, expression_type=expression_type or TAG)

@@ -22,6 +22,7 @@ from reput.kernels.tags import keep_matching_tags
 from reput.store.get_result import PAIR_TYPE, GetMessageResult, GetRawResult
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
+from reput.store.message_filter import FilterPass, MessageFilter, unit_table
 from reput.store.pages import Cold, NotInMemory, Pages
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import Queue, QueueTables
@@ -36,6 +37,8 @@ _SELECTED = (
 )
 _MAX_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
+#: The tags code of units that a filter wants.
+_WANTED = np.array([1], np.int32)
 _PAIR_SIZE = PAIR_TYPE.itemsize
 #: Characters of a tag expression that is remembered: a client may send others of megabytes, and of each another one.
 _MOST_REMEMBERED = 512
@@ -124,6 +127,7 @@ class GetMessage:
         self._filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
         self._scratch = _Scratch()
+        self._filtering = FilterPass(self._pages, self._file_size)
 
     def get(
         self,
@@ -134,10 +138,12 @@ class GetMessage:
         tags: str | None,
         max_total_size: int | None,
         cold: Cold | None = None,
+        message_filter: MessageFilter | None = None,
     ) -> GetMessageResult:
         """See `MessageStore.get_message`.
 
         Args:
+            message_filter: Chooses messages by their properties; without `tags`.
             cold: What is done at pages that are not in memory; None: they are not looked for. Whoever reads them
                 through the map then holds the interpreter lock meanwhile.
 
@@ -172,7 +178,7 @@ class GetMessage:
             most_size = min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
         log = self._log
         files, end = log.queue.mapped_files, log.confirm_offset  # the list is taken once: retention replaces it
-        if tag_filter is None and files and type(queue) is ConsumeQueue:
+        if tag_filter is None and message_filter is None and files and type(queue) is ConsumeQueue:
             address, count, mapping = units
             log_begin = files[0].start_offset
             if cold is not None:
@@ -192,14 +198,23 @@ class GetMessage:
                     _FOUND, offset + taken, low, high, is_on_disk == 1, taken, mapping.view, address - mapping.address,
                     file.mapping.view, file.start_offset, self._store_path,
                 )  # fmt: skip
-        return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end, cold)
+        return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end, cold, message_filter)
 
     def get_raw(
-        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, *, may_wait: bool
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msg_nums: int,
+        tags: str | None,
+        message_filter: MessageFilter | None = None,
+        *,
+        may_wait: bool,
     ) -> GetRawResult | None:
         """See `MessageStore.get_raw`."""
+        cold = Cold.READ if may_wait else Cold.REFUSE
         try:
-            result = self.get(topic, queue_id, offset, max_msg_nums, tags, None, Cold.READ if may_wait else Cold.REFUSE)
+            result = self.get(topic, queue_id, offset, max_msg_nums, tags, None, cold, message_filter)
         except NotInMemory:
             return None
         records = self._pages.gather(result.buffer) if result.status is _FOUND else b""
@@ -225,8 +240,9 @@ class GetMessage:
         files: list[MappedFile],
         end: int,
         cold: Cold | None,
+        message_filter: MessageFilter | None,
     ) -> GetMessageResult:
-        """A pull with a tag filter, from a batch consume queue, or whose first units give no message."""
+        """A pull with a filter, from a batch consume queue, or whose first units give no message."""
         scratch = self._scratch
         most = min(max(max_msg_nums, 1), self._most_count)
         if most > scratch.count:
@@ -239,12 +255,17 @@ class GetMessage:
             examine = min(max(max_msg_nums, self._filter_units), count)
             if cold is not None:
                 self._pages.look_at_units(cold, queue, offset, units, examine)
-            resolved = None  # kept until the kernel has read it
+            resolved: npt.NDArray[np.generic] | None = None  # kept until the kernel has read it
             if tag_count and queue.ext is not None:
                 if cold is Cold.REFUSE:
                     raise NotInMemory
                 resolved = queue.ext.resolve(address, examine)
                 address = resolved.ctypes.data
+            elif message_filter is not None:  # its answers stand in place of the tags codes
+                resolved = unit_table(address, examine)
+                address = resolved.ctypes.data
+                examine = self._filtering.mark(message_filter, resolved, most, files, end, cold)
+                tags, tag_count = _WANTED.ctypes.data, 1
             select_units(
                 address, examine, log_begin, end, tags, tag_count, most, most_size, self._limits_address,
                 scratch.address,
@@ -269,8 +290,11 @@ class GetMessage:
         if cold is not None:
             self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         buffer, base = file.mapping.view, file.start_offset
-        if tag_filter is not None:
-            taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
+        if tag_filter is not None or (message_filter is not None and type(queue) is not ConsumeQueue):
+            if tag_filter is not None:
+                taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
+            elif message_filter is not None:
+                taken = self._keep_wanted(scratch, taken, files, message_filter, cold)
             if not taken:
                 return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
             size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
@@ -285,6 +309,16 @@ class GetMessage:
             _FOUND, following, low, high, is_on_disk, taken, pairs, 0, buffer, base, self._store_path,
             PAIR_TYPE,
         )  # fmt: skip
+
+    def _keep_wanted(
+        self, scratch: _Scratch, count: int, files: list[MappedFile], message_filter: MessageFilter, cold: Cold | None
+    ) -> int:
+        """Keep the pairs of the messages that a filter wants, at the front; returns their number."""
+        pairs = np.frombuffer(scratch.pairs, np.int64).reshape(-1, 2)[:count]
+        wanted, _ = self._filtering.look(message_filter, pairs.copy(), files, cold)
+        kept = pairs[wanted]
+        pairs[: len(kept)] = kept
+        return len(kept)
 
 
 def _keep_matching(scratch: _Scratch, count: int, buffer: memoryview, base: int, tag_filter: TagFilter) -> int:

@@ -14,6 +14,7 @@ from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
     from reput.store.get_result import GetMessageResult, GetRawResult
+    from reput.store.message_filter import MessageFilter
     from reput.store.preload import Preloaded
     from reput.store.query import QueryMessageResult
     from reput.store.reader import Reader
@@ -128,6 +129,7 @@ class MessageReader:
         offset: int,
         max_msg_nums: int = 32,
         tags: str | None = None,
+        message_filter: MessageFilter | None = None,
         *,
         may_wait: bool = True,
     ) -> GetRawResult | None:
@@ -135,16 +137,18 @@ class MessageReader:
 
         Args:
             topic, queue_id, offset, max_msg_nums, tags: As of `get_message`.
+            message_filter: In place of `tags`: chooses messages by their properties. A pull ends after the messages
+                that it may look at, or 256 KiB of properties, with NO_MATCHED_MESSAGE where it wants none of them.
             may_wait: Read from the disk what is not in memory. False: return None instead; the call takes
-                microseconds then. Messages of batch consume queues, and with tags those of queues with an extension,
-                count as not in memory.
+                microseconds then. Messages of batch consume queues, with tags those of queues with an extension, and
+                what takes a filter long, count as not in memory.
 
         Raises:
             StoreError: The disk cannot read the messages.
         """
         self._check_open()
         begin = monotonic()
-        result = self._getting.get_raw(topic, queue_id, offset, max_msg_nums, tags, may_wait=may_wait)
+        result = self._getting.get_raw(topic, queue_id, offset, max_msg_nums, tags, message_filter, may_wait=may_wait)
         elapsed = monotonic() - begin
         if elapsed > self._stats.get_entire_time_max_s:
             self._stats.get_took(elapsed)

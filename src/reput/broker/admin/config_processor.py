@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reput.broker.message_filters import require_parser
 from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
@@ -32,9 +33,9 @@ _ALWAYS_REFUSED = ("configBlackList", "brokerConfigPath", "rocketmqHome")
 _OF_BROKER = frozenset(
     """
     auto_create_subscription_group auto_create_topic_enable broker_permission default_query_max_num
-    lite_pull_message_enable long_polling_enable notify_consumer_ids_changed_enable reject_transaction_message
-    short_polling_time_mills start_accept_send_request_time_stamp store_reply_message_enable transaction_check_max
-    transaction_time_out use_server_side_reset_offset
+    enable_property_filter lite_pull_message_enable long_polling_enable notify_consumer_ids_changed_enable
+    reject_transaction_message short_polling_time_mills start_accept_send_request_time_stamp
+    store_reply_message_enable transaction_check_max transaction_time_out use_server_side_reset_offset
     """.split()
 )
 #: ... of the store: what retention goes by.
@@ -85,6 +86,8 @@ class ConfigProcessor:
         async with self._changing:
             config, store_config, _ = broker_configs(changes, base=self._config, store_base=self._store_config)
             _refuse_other_files(self._store_config, store_config)
+            if config.enable_property_filter:
+                await self._state.writes.run_for(connection, require_parser)
             await self._state.writes.run_for(connection, self._write, changes)
             self._config, self._store_config = config, store_config
             self._version = replace(self._version, counter=self._version.counter + 1, timestamp=self._state.now_ms())

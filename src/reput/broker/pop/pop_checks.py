@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from reput.broker.message_filters import Refusal as Refusal
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import PermName, ResponseCode
 from reput.transport.connection import Connection
-
-
-class Refusal(NamedTuple):
-    """The code and the remark of an answer that refuses a request."""
-
-    code: int
-    remark: str
 
 
 class QueueRequest(NamedTuple):

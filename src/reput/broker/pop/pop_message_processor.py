@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from reput.broker.pop.pop_checks import QueueRequest, Refusal, check_broker, check_queue
+from reput.broker.message_filters import Refusal, compile_beside, filter_of
+from reput.broker.pop.pop_checks import QueueRequest, check_broker, check_queue
 from reput.broker.pop.pop_long_polling_service import Polled, PollingResult, PopLongPollingService
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.pop_request import PopRequest
@@ -20,7 +21,8 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
-from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data
+from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data, is_tag_type
+from reput.store.message_filter import MessageFilter
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -37,6 +39,7 @@ class _Pop:
     command: RemotingCommand
     header: PopMessageRequestHeader
     subscription: SubscriptionData
+    message_filter: MessageFilter | None
 
 
 class PopMessageProcessor:
@@ -79,10 +82,13 @@ class PopMessageProcessor:
         except SubscriptionError:
             remark = "parse the consumer's subscription failed"
             return _refuse(command, Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark))
-        if subscription.expression_type != TAG:
-            remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
-            return _refuse(command, Refusal(ResponseCode.SYSTEM_ERROR, remark))
-        return await self._take(topic, _Pop(connection, command, header, subscription))
+        message_filter: MessageFilter | Refusal | None = None
+        if not is_tag_type(subscription.expression_type):
+            await compile_beside(self._state, connection, [subscription.sub_string])
+            message_filter = filter_of(self._state, subscription)
+        if isinstance(message_filter, Refusal):
+            return _refuse(command, message_filter)
+        return await self._take(topic, _Pop(connection, command, header, subscription, message_filter))
 
     def _check(self, connection: Connection, header: PopMessageRequestHeader) -> TopicConfig | Refusal:
         state = self._state
@@ -110,7 +116,9 @@ class PopMessageProcessor:
         tags = pop.subscription.sub_string if pop.subscription.tags else None
         revive_qid = self._pops % self._state.config.revive_queue_num
         self._pops += 1
-        request = PopRequest(self._state, self._offsets, self._revive, pop.connection, header, tags, revive_qid)
+        request = PopRequest(
+            self._state, self._offsets, self._revive, pop.connection, header, (tags, pop.message_filter), revive_qid
+        )
         answer = await request.run(topic)
         if request.count:
             if answer.rest_num > 0:

@@ -23,6 +23,7 @@ from reput.remoting.extra_info import (
 from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.get_result import GetRawResult
+from reput.store.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 
@@ -49,7 +50,7 @@ class PopRequest:
         revive: Takes check points.
         connection: Of the request.
         header: The request.
-        tags: A tag expression, None for all messages.
+        wanted: A tag expression and a filter, each None for all messages.
         revive_qid: The revive queue of all its check points.
 
     Attributes:
@@ -65,7 +66,7 @@ class PopRequest:
         revive: ReviveMessages,
         connection: Connection,
         header: PopMessageRequestHeader,
-        tags: str | None,
+        wanted: tuple[str | None, MessageFilter | None],
         revive_qid: int,
     ) -> None:
         self._state = state
@@ -73,7 +74,7 @@ class PopRequest:
         self._revive = revive
         self._connection = connection
         self._header = header
-        self._tags = tags
+        self._wanted = wanted
         self.records: list[bytes] = []
         self.count = self._bytes = self._rest = 0
         self._starts: list[str] = []
@@ -169,11 +170,11 @@ class PopRequest:
 
     async def _read(self, key: PopKey, offset: int) -> GetRawResult:
         store, most = self._state.store, self._header.max_msg_nums - self.count
-        result = store.get_raw(key.topic, key.queue_id, offset, most, self._tags, may_wait=False)
+        result = store.get_raw(key.topic, key.queue_id, offset, most, *self._wanted, may_wait=False)
         if result is None:
             reads = self._state.reads
             result = await reads.run_for(
-                self._connection, store.get_raw, key.topic, key.queue_id, offset, most, self._tags
+                self._connection, store.get_raw, key.topic, key.queue_id, offset, most, *self._wanted
             )
         assert result is not None, "a read that may wait has a result"
         return result
