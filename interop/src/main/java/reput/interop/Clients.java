@@ -113,6 +113,9 @@ final class Clients {
         // rebalance and the heartbeat of its timer race. Until the next heartbeat, by default 30 s later, the broker answers
         // SUBSCRIPTION_NOT_LATEST.
         consumer.setHeartbeatBrokerInterval(2000);
+        if (arguments.has("asks_broker")) {   // which queues are its own, and whether to pop; 4.9 has no such method
+            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        }
         consumer.subscribe(arguments.get("topic").getAsString(), arguments.get("tags").getAsString());
         LinkedBlockingQueue<Map<String, Object>> got = new LinkedBlockingQueue<>();
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
