@@ -60,6 +60,7 @@ class PopMessageProcessor:
         self._revive = revive
         self._polling = polling
         self._pops = 0
+        self._safe_groups: set[str] = set()
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -74,9 +75,15 @@ class PopMessageProcessor:
         return self._pop(connection, command, decode_header(PopMessageRequestHeader, fields))
 
     async def _pop(self, connection: Connection, command: RemotingCommand, header: PopMessageRequestHeader) -> Answer:
+        group, groups = header.consumer_group, self._state.groups
+        if group not in groups.subscription_group_table:
+            self._safe_groups.discard(group)
         topic = self._check(connection, header)
         if isinstance(topic, Refusal):
             return _refuse(command, topic)
+        if group not in self._safe_groups:  # check points of a group that a kill forgets would revive nothing
+            await self._state.config_files.persist(groups)
+            self._safe_groups.add(group)
         try:
             subscription = build_subscription_data(header.topic, header.exp, header.exp_type or TAG)
         except SubscriptionError:

@@ -144,6 +144,7 @@ def test_a_notification_says_when_a_message_is_there(tmp_path: Path) -> None:
             }  # fmt: skip
             answer = await client.ask(RequestCode.NOTIFICATION, pollTime=0, **ask)
             assert answer.ext_fields == {"hasMsg": "false", "pollingFull": "false"}
+            assert (await pop(client, "orders")).code == ResponseCode.POLLING_TIMEOUT  # the group's first is written
             waiting = client.begin(RequestCode.NOTIFICATION, pollTime=LONG_MS, **(ask | {"consumerGroup": "h"}))
             popping = client.begin_all([pop_command("orders", poll_ms=LONG_MS)])[0]
             await client.round_trip()
@@ -165,6 +166,8 @@ def test_more_pops_than_may_wait_are_told_so(tmp_path: Path) -> None:
         async with serving_broker(tmp_path / "store", pop_polling_size=1, max_pop_polling_size=3) as served:
             client = await served.client()
             await with_topic(client, "orders")
+            for group in "ghi":
+                assert (await pop(client, "orders", group)).code == ResponseCode.POLLING_TIMEOUT
             begun = client.begin_all([pop_command("orders", poll_ms=LONG_MS) for _ in range(3)])
             assert (await begun[2]).code == ResponseCode.POLLING_FULL
             more = client.begin_all([pop_command("orders", group, poll_ms=LONG_MS) for group in ("h", "i")])
