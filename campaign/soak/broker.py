@@ -21,8 +21,11 @@ _PORTS = range(20_000, 30_000)
 _STOP_S = 60
 _JAVA_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _VERSION = "5.3.3"
-#: Producers are asked soon how a transaction ended: what a run waits for at its end.
-_CHECKS = {"transactionTimeOut": 2_000, "transactionCheckInterval": 5_000, "transactionCheckMax": 100}
+#: Producers are asked soon how a transaction ended: what a run waits for at its end. Consumers that ask get POP.
+_KEYS = {
+    "transactionTimeOut": 2_000, "transactionCheckInterval": 5_000, "transactionCheckMax": 100,
+    "defaultMessageRequestMode": "POP", "mappedFileSizeTimerLog": 1 << 20,
+}  # fmt: skip
 
 
 class BrokerChild(StoreChild):
@@ -35,9 +38,7 @@ class BrokerChild(StoreChild):
     def __init__(self, store: SoakedStore, folder: Path, chance: random.Random) -> None:
         port, namesrv_port = _free_ports(chance)
         self.namesrv = f"127.0.0.1:{namesrv_port}"
-        keys = (
-            store.options | _CHECKS | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerName": store.name}
-        )
+        keys = store.options | _KEYS | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerName": store.name}
         settings = [word for name, value in keys.items() for word in ("--set", f"{name}={value}")]
         ports = ["--port", str(port), "--namesrv-port", str(namesrv_port)]
         super().__init__(store, folder, module("reput"), ["broker", str(folder / store.name), *ports, *settings])

@@ -60,7 +60,7 @@ BROKERS = (
 #: Groups of the Java clients: each gets every message of `SOAKED`.
 GROUPS = ("concurrent", "orderly")
 #: Groups of the other kinds, each of its own topic: each gets what was promised to it.
-KINDS = ("delayed", "broadcast", "retried", "transactions")
+KINDS = ("delayed", "broadcast", "timed", "popped", "retried", "transactions")
 
 
 def body_of(key: str) -> bytes:

@@ -45,7 +45,7 @@ def test_java_clients_of_a_broker_that_is_killed_lose_nothing_and_go_on(tmp_path
     assert stores["broker-killed"]["kills"] > stores["broker-steady"]["kills"]
     totals = figures["totals"]
     assert totals["consumed by Java clients"] > stores["broker-killed"]["acknowledged"]
-    kinds = "delayed messages answered", "dead letters", "transactions checked", "requests answered"
+    kinds = "timed messages answered", "messages popped", "dead letters", "transactions checked", "requests answered"
     assert all(totals[name] > 0 for name in kinds), totals
 
 

@@ -13,6 +13,7 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
@@ -21,10 +22,11 @@ import org.apache.rocketmq.common.message.MessageExt;
  */
 final class SoakKinds {
     private static final String DELAYED = "delayed", RETRIED = "retried", TRANSACTIONS = "transactions", REQUESTS = "requests";
-    private static final String BROADCAST = "broadcast", LEVEL = "soakLevel";
+    private static final String BROADCAST = "broadcast", LEVEL = "soakLevel", WAITS = "soakWaits";
     private static final long[] LEVEL_MS = {0, 1_000, 5_000, 10_000};   // RocketMQ's first levels
     private static final int MOST_RECONSUME_TIMES = 2;
     private static final long REPLY_MS = 10_000;
+    private static final String TIMED = "timed", POPPED = "popped";
 
     private final SoakClients clients;
     private final String name;
@@ -40,6 +42,10 @@ final class SoakKinds {
         clients.start(this::sendDelayed);
         clients.start(() -> consume(DELAYED, DELAYED, "CLUSTERING", this::inTime));
         clients.start(() -> consume(DELAYED, BROADCAST, "BROADCASTING", this::inTime));
+        clients.start(this::sendTimed);
+        clients.start(() -> consume(TIMED, TIMED, "CLUSTERING", this::inTime));
+        clients.start(this::sendPopped);
+        clients.start(this::consumePopped);
         clients.start(this::sendRetried);
         clients.start(this::consumeRetried);
         clients.start(() -> consume("%DLQ%" + RETRIED, "dead", "CLUSTERING", this::deadLetter));
@@ -107,9 +113,22 @@ final class SoakKinds {
         }, DELAYED, BROADCAST);
     }
 
+    /** Milliseconds that the broker is to wait; a property of RocketMQ 5, which 4.9 has no method for. */
+    private void sendTimed() throws Exception {
+        DefaultMQProducer producer = clients.producer(TIMED);
+        sendAll(TIMED, key -> {
+            Message message = message(TIMED, key);
+            String waits = Long.toString(500 + number(key) * 997 % 12_000);
+            MessageAccessor.putProperty(message, "TIMER_DELAY_MS", waits);
+            message.putUserProperty(WAITS, waits);
+            return producer.send(message);
+        }, TIMED);
+    }
+
     private void inTime(String group, MessageExt message) {
         long waited = System.currentTimeMillis() - message.getBornTimestamp();
-        long delay = LEVEL_MS[Integer.parseInt(message.getUserProperty(LEVEL))];
+        String level = message.getUserProperty(LEVEL);
+        long delay = level == null ? Long.parseLong(message.getUserProperty(WAITS)) : LEVEL_MS[Integer.parseInt(level)];
         if (waited < delay) clients.fail(message.getKeys() + " came after " + waited + " ms, not " + delay);
         clients.consumed(group, message);
     }
@@ -148,6 +167,35 @@ final class SoakKinds {
         if (failures(key) <= MOST_RECONSUME_TIMES) clients.fail(key + " is a dead letter after " + failures(key) + " failures");
         clients.consumed(RETRIED, message);
         clients.count("dead letters", 1);
+    }
+
+    // -- POP
+
+    private void sendPopped() throws Exception {
+        DefaultMQProducer producer = clients.producer(POPPED);
+        sendAll(POPPED, key -> producer.send(message(POPPED, key)), POPPED);
+    }
+
+    /** A consumer that lets the broker share the queues, which says POP (defaultMessageRequestMode); it fails at some messages. */
+    private void consumePopped() throws Exception {
+        clients.started(POPPED, POPPED, POPPED, consumer -> {
+            try {
+                consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);   // of 5.x alone
+            } catch (ReflectiveOperationException e) {
+                clients.fail(e.toString());
+            }
+            consumer.setConsumeMessageBatchMaxSize(1);
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                MessageExt message = messages.get(0);
+                if (message.getReconsumeTimes() == 0 && number(message.getKeys()) % 4 == 0) {
+                    clients.count("failures of a popping consumer", 1);
+                    return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+                }
+                if (message.getProperty("POP_CK") != null) clients.count("messages popped", 1);
+                clients.consumed(POPPED, message);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        });
     }
 
     // -- transactions
