@@ -19,13 +19,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from campaign import brokers, clocks, damage, disks, faults, flips, frames, hostile, kills, model, power, repairs
+from campaign import brokers, clocks, damage, disks, faults, flips, frames, hostile, kills, kinds, model, power, repairs
 from campaign.cases import Findings, Part, run_case, run_part
 from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, brokers.PART,
+    repairs.PART, frames.PART, brokers.PART, *kinds.PARTS,
 )  # fmt: skip
 
 
