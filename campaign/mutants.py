@@ -118,9 +118,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def publish(hunts: list[Hunt]) -> None:
-    """Into docs/design/mutants.json and mutants.md."""
-    figures = {"mutants": [hunt._asdict() for hunt in hunts]}
-    (_DOCS / "mutants.json").write_text(json.dumps(figures, indent=1) + "\n")
+    """Into docs/design/mutants.json and mutants.md; of mutants that were not hunted the figures stay."""
+    path = _DOCS / "mutants.json"
+    known = {one["title"]: Hunt(**one) for one in json.loads(path.read_text())["mutants"]}
+    known |= {hunt.title: hunt for hunt in hunts}
+    hunts = [known[mutant.title] for mutant in read_mutants() if mutant.title in known]
+    path.write_text(json.dumps({"mutants": [hunt._asdict() for hunt in hunts]}, indent=1) + "\n")
     rows = [
         (hunt.title, hunt.commit[:12], hunt.part or "**none**", "" if hunt.seed is None else hunt.seed, hunt.text or "")
         for hunt in hunts
