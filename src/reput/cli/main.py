@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 import reput
 from reput.cli import (
+    admin,
     audit,
     backup,
     broker,
@@ -163,6 +164,8 @@ for _heading, _group in _COMMANDS.items():
         _name = _command.__name__.rstrip("_").replace("_", "-")
         app.command(_name, help=_help(_command), rich_help_panel=_heading)(_command)
 
+app.add_typer(admin.admin, rich_help_panel="Operate brokers")
+
 
 def main() -> None:
     """Run one command, and end the process with its status.
@@ -170,5 +173,8 @@ def main() -> None:
     Typer makes the parameters of all commands that it is given, which takes as long as many a command.
     """
     named = [command for command in app.registered_commands if command.name in sys.argv[1:2]]
-    app.registered_commands = named or app.registered_commands
+    if sys.argv[1:2] == [admin.admin.info.name]:
+        app.registered_commands = []
+    elif named:
+        app.registered_commands, app.registered_groups = named, []
     process.run(app)

@@ -1,0 +1,41 @@
+"""`reput admin`: clusters, topics, groups and messages of brokers that run, reput's and Apache RocketMQ's."""
+
+from __future__ import annotations
+
+import inspect
+
+import typer
+
+from reput.cli import admin_groups, admin_messages, admin_topics
+
+admin = typer.Typer(
+    name="admin",
+    help=inspect.cleandoc(
+        """Look at brokers that run, and change their topics and offsets: reput's and Apache RocketMQ's, 4.9 and 5.x.
+
+        --namesrv says where a name server is; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
+
+        \b
+        Example:
+          reput admin lag shop --namesrv 10.0.0.5:9876
+        """
+    ),
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+)
+for _command in (
+    admin_topics.cluster,
+    admin_topics.topics,
+    admin_topics.topic,
+    admin_topics.create_topic,
+    admin_topics.delete_topic,
+    admin_groups.groups,
+    admin_groups.lag,
+    admin_groups.connections,
+    admin_groups.reset,
+    admin_messages.send,
+    admin_messages.peek,
+):
+    _text = inspect.cleandoc(_command.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
+    admin.command(_command.__name__.replace("_", "-"), help=_text)(_command)

@@ -1,0 +1,147 @@
+"""`reput admin cluster`, `topics`, `topic`, `create-topic`, `delete-topic`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reput.cli.admin_options import DEFAULT_NAMESRV, Namesrv, WithSystem, Yes, ask
+from reput.cli.options import Json, parse_list
+from reput.cli.output import iso_time, write_fields, write_json, write_table, write_text
+
+if TYPE_CHECKING:
+    from reput.admin.admin_client import AdminClient
+    from reput.admin.topics import TopicQueue
+
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+
+
+def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+    """Show all brokers: addresses, versions, messages a second, how full their disks are.
+
+    Example:
+      reput admin cluster --namesrv 10.0.0.5:9876
+    """
+    from reput.admin.topics import brokers
+
+    found = ask(namesrv, brokers)
+    if as_json:
+        write_json({"brokers": [asdict(one) for one in found]})
+    else:
+        write_table(
+            ("cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk %"),
+            [
+                (
+                    one.cluster, one.broker, one.broker_id, one.address, one.version, f"{one.in_tps:.1f}",
+                    f"{one.out_tps:.1f}", f"{100 * one.disk_ratio:.0f}",
+                )
+                for one in found
+            ],
+        )  # fmt: skip
+    return 0
+
+
+def topics(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+    """List the topics: queues, brokers, what clients may do.
+
+    Example:
+      reput admin topics --namesrv 10.0.0.5:9876
+    """
+    from reput.admin import topics as admin
+
+    found = ask(namesrv, lambda client: admin.topics(client, with_system=all_))
+    if as_json:
+        write_json({"topics": [asdict(one) for one in found]})
+    else:
+        write_table(
+            ("topic", "queues", "perm", "type", "brokers"),
+            [(one.topic, one.write_queues, one.perm, one.message_type, ", ".join(one.brokers)) for one in found],
+        )
+    return 0
+
+
+def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+    """Show a topic: offsets of its queues, when the last message was stored, and the groups that consume it.
+
+    Example:
+      reput admin topic orders
+    """
+    from reput.admin.topics import groups_of_topic, topic_queues
+
+    async def look(client: AdminClient) -> tuple[list[TopicQueue], list[str]]:
+        return await topic_queues(client, topic), await groups_of_topic(client, topic)
+
+    queues, groups = ask(namesrv, look)
+    messages = sum(one.messages for one in queues)
+    if as_json:
+        rows = [asdict(one) | {"messages": one.messages} for one in queues]
+        write_json({"topic": topic, "messages": messages, "groups": groups, "queues": rows})
+    else:
+        write_fields({"topic": topic, "messages": messages, "groups": ", ".join(groups) or "none"})
+        write_table(
+            ("broker", "queue", "first offset", "next offset", "messages", "last stored"),
+            [
+                (
+                    one.broker,
+                    one.queue_id,
+                    one.min_offset,
+                    one.max_offset,
+                    one.messages,
+                    iso_time(one.last_stored or None),
+                )
+                for one in queues
+            ],
+        )
+    return 0
+
+
+def create_topic(
+    topic: _Topic,
+    *,
+    queues: Annotated[int, typer.Option("--queues", min=1, max=65_535, help="Queues on each broker.")] = 8,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="LIST", help="Only these brokers: broker-a,broker-b.")
+    ] = None,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    as_json: Json = False,
+) -> int:
+    """Make a topic on all brokers; one that is there gets the number of queues.
+
+    Example:
+      reput admin create-topic orders --queues 8
+    """
+    from reput.admin import topics as admin
+
+    names = ask(namesrv, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
+    if as_json:
+        write_json({"topic": topic, "queues": queues, "brokers": names})
+    else:
+        write_text(f"topic {topic} has {queues} queues on {', '.join(names)}")
+    return 0
+
+
+def delete_topic(topic: _Topic, *, yes: Yes = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+    """Delete a topic on all brokers and name servers, once --yes says so.
+
+    Example:
+      reput admin delete-topic orders --yes
+    """
+    from reput.admin import topics as admin
+
+    async def look(client: AdminClient) -> tuple[int, list[str]]:
+        queues = await admin.topic_queues(client, topic)
+        groups = await admin.groups_of_topic(client, topic)
+        if yes:
+            await admin.delete_topic(client, topic)
+        return sum(one.messages for one in queues), groups
+
+    messages, groups = ask(namesrv, look)
+    if as_json:
+        write_json({"topic": topic, "deleted": yes, "messages": messages, "groups": groups})
+    else:
+        consumed = f"consumed by {', '.join(groups)}" if groups else "consumed by no group"
+        did = "is deleted" if yes else "would be deleted; nothing was changed: add --yes"
+        write_text(f"topic {topic} with {messages:,} messages, {consumed}, {did}")
+    return 0
