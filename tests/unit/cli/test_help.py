@@ -22,6 +22,7 @@ GROUPS = {
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
 }
 SERVING = {"Serve": ["broker", "namesrv"]}
+ASKING = {"Operate brokers": ["admin"]}  # its commands: tests/unit/cli/test_admin.py
 #: Options after those of an example, so that it takes free ports.
 FREE_PORTS = {"broker": ("--port", "0", "--namesrv-port", "0"), "namesrv": ("--port", "0")}
 COMMANDS = [command for commands in GROUPS.values() for command in commands]
@@ -97,7 +98,7 @@ def test_the_command_alone_lists_all_commands_in_groups() -> None:
     _, *groups, _ = answer.out.partition("Options:\n")[2].split("\n\n")
     listed = {heading: lines for heading, *lines in map(str.splitlines, groups)}
     assert {heading: [line.split()[0] for line in lines] for heading, lines in listed.items()} == {
-        f"{heading}:": commands for heading, commands in (GROUPS | SERVING).items()
+        f"{heading}:": commands for heading, commands in (GROUPS | SERVING | ASKING).items()
     }
 
 
