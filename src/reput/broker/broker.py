@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from reput.broker.access.auth_processor import AuthProcessor
+from reput.broker.access.gate import Gate, check_keys, first_users
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
@@ -46,6 +48,7 @@ from reput.formats.metadata import (
 )
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
+from reput.service.access.access_manager import AccessManager
 from reput.service.broker_stats_manager import SAMPLE_S
 from reput.service.topic_config_manager import broker_topics
 from reput.store.message_store import MessageStore
@@ -121,6 +124,7 @@ class BrokerController:
         self._loop = asyncio.get_running_loop()
         config, store_config = self._config, self._store_config
         own_topics = self._own_topics()
+        check_keys(config)
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         if is_measured:
             require("prometheus_client", "metricsExporterType=PROM")
@@ -129,6 +133,8 @@ class BrokerController:
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         read_metadata(self._path, DelayOffsets, self._files)
+        is_kept = config.authentication_enabled or config.authentication_metadata_provider is not None
+        access = AccessManager(self._path, self._files) if is_kept else None
         read_metadata(self._path, ConsumerOrderInfos, self._files)
         read_metadata(self._path, MessageRequestModes, self._files)
         read_metadata(self._path, ConsumerFilters, self._files)
@@ -150,7 +156,9 @@ class BrokerController:
                 self._path, config=store_config, retention=True, dispatch="caller", files=self._files
             )
             try:
-                self._serve_from(store, own_topics, servers)
+                self._serve_from(store, own_topics, servers, access)
+                if access is not None:
+                    await self._state.writes.run(access.create_first, first_users(config))
                 await self._state.writes.run(self._state.topics.create, own_topics)
                 await self._server.listen()
                 if is_measured:
@@ -202,7 +210,13 @@ class BrokerController:
             timer_wheel_enable=self._store_config.timer_wheel_enable,
         )
 
-    def _serve_from(self, store: MessageStore, own_topics: Sequence[TopicConfig], servers: tuple[str, ...]) -> None:
+    def _serve_from(
+        self,
+        store: MessageStore,
+        own_topics: Sequence[TopicConfig],
+        servers: tuple[str, ...],
+        access: AccessManager | None,
+    ) -> None:
         """Make what answers requests."""
         config = self._config
         self._state = state = BrokerState(
@@ -224,12 +238,18 @@ class BrokerController:
             sends, pulls, QueryProcessor(state), self._clients, ReplyMessageProcessor(state, sends, clients),
             *admin_processors(state, clients, self._files, self._config_path),
             SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self._ended),
-            RecallMessageProcessor(state, self._timers), *self._pop.processors,
+            RecallMessageProcessor(state, self._timers), AuthProcessor(state, access), *self._pop.processors,
         )  # fmt: skip
+        gate = Gate(config, access) if config.authentication_enabled and access is not None else None
         self._requests = request_table(
-            processors, config, state.sending, state.dispatch.with_all_messages, state.rpc_latency
+            processors,
+            config,
+            state.sending,
+            state.dispatch.with_all_messages,
+            state.rpc_latency,
+            None if gate is None else gate.refusal,
         )
-        self._sends = SendFrameProcessor(state, self._requests)
+        self._sends = SendFrameProcessor(state, self._requests, is_checked=gate is not None)
 
     def _name_server_client(self, servers: Sequence[str]) -> RemotingClient:
         """What reaches name servers: its own one without the network."""

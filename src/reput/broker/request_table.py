@@ -9,6 +9,8 @@ from reput.broker.reply_message_processor import REPLY_CODES
 from reput.broker.send_message_processor import SEND_CODES
 from reput.config.broker import BrokerConfig
 from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import Handler, Observer, Requests
 
@@ -50,6 +52,7 @@ def request_table(
     sending: RequestQueue,
     with_all_messages: Callable[[Handler], Handler],
     observer: Observer | None = None,
+    refusal: Callable[[Connection, RemotingCommand], RemotingCommand | None] | None = None,
 ) -> Requests:
     """The requests of all processors.
 
@@ -59,6 +62,7 @@ def request_table(
         sending: Where sends wait.
         with_all_messages: Makes a handler that sees all messages which were sent before its request.
         observer: Is told how long requests take.
+        refusal: The answer to a request that may not be done; without it, all may.
     """
     handlers = {code: handler for one in processors for code, handler in one.handlers().items()}
     handlers |= {code: with_all_messages(handlers[code]) for code in _SEES_MESSAGES}
@@ -72,4 +76,4 @@ def request_table(
         **dict.fromkeys(_QUERIES, queries),
         RequestCode.END_TRANSACTION: transactions,
     }
-    return Requests(handlers, queues, others, observer)
+    return Requests(handlers, queues, others, observer, refusal)

@@ -35,9 +35,10 @@ class SendFrameProcessor:
     Args:
         state: The broker's.
         requests: Takes one frame in the plain way.
+        is_checked: Requests are checked, so the kernel takes none: each is checked in the plain way.
     """
 
-    def __init__(self, state: BrokerState, requests: Requests) -> None:
+    def __init__(self, state: BrokerState, requests: Requests, *, is_checked: bool) -> None:
         self._state = state
         self._queue = state.sending
         self._requests = requests
@@ -48,7 +49,9 @@ class SendFrameProcessor:
         host = encode_store_host(store_config)
         self._unique_ids = UniqueIds(host)
         trace_on = "true" if config.trace_on else "false"
-        self._is_usable = len(host) == HOST_V4_SIZE and _is_plain(store_config) and _is_text(config.region_id)
+        self._is_usable = (
+            not is_checked and len(host) == HOST_V4_SIZE and _is_plain(store_config) and _is_text(config.region_id)
+        )
         self._kernel = SendFrames(
             store_host=host[:HOST_V4_SIZE],
             properties=(

@@ -190,6 +190,21 @@ class BrokerConfig(TlsConfig):
     metrics_prom_exporter_port: int = config_key(5557, "... and their port.", maximum=65_535)
     metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.")
 
+    # access (ACL 2.0)
+    authentication_enabled: bool = config_key(False, "Requests are signed by a user's password, or refused.")
+    authorization_enabled: bool = config_key(False, "... and policies say what a user may do.")
+    authentication_metadata_provider: str | None = config_key(
+        None, "Any value: users and policies are kept, and may be made before authenticationEnabled."
+    )
+    init_authentication_user: str | None = config_key(
+        None, 'A super user that the first start makes: {"username":"...","password":"..."}.', secret=True
+    )
+    inner_client_authentication_credentials: str | None = config_key(
+        None, 'A super user for other parts of the cluster: {"accessKey":"...","secretKey":"..."}.', secret=True
+    )
+    authentication_whitelist: str | None = config_key(None, "Request codes that need no signature: 34,38.")
+    authorization_whitelist: str | None = config_key(None, "Request codes that need no policy.")
+
     # delay levels
     flush_delay_offset_interval: int = config_key(
         10_000, "Time between two writes of delayOffset.json.", unit="ms", minimum=1

@@ -86,16 +86,18 @@ class FileLayer:
                 raise StoreError(f"{path}: expected at most {_MOST_BYTES} bytes, found {size}; restore it from a copy")
             return file.read(0, size)
 
-    def write_atomically(self, path: str, data: ReadableBuffer) -> None:
+    def write_atomically(self, path: str, data: ReadableBuffer, *, is_private: bool = False) -> None:
         """Replace a file: after a crash at any moment it has either the old or the new content, complete.
 
-        The new content is written to `<path>.tmp`, synced, and renamed.
+        The new content is written to `<path>.tmp`, synced, and renamed. `is_private`: for its owner's eyes alone.
         """
         temporary = path + ".tmp"
         if os.path.exists(temporary):
             self.unlink(temporary)  # a crash left it here
         try:
             with self.open(temporary, writable=True, create=True) as file:
+                if is_private:
+                    os.chmod(temporary, 0o600)
                 file.write(0, data)
                 file.sync()
             self.rename(temporary, path)

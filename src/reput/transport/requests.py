@@ -47,6 +47,7 @@ class Requests:
         queues: Where requests wait that handlers work on beside the loop, by request code.
         others: Where those of all other codes do.
         observer: Is told of each request.
+        refusal: Called before a request is handed to its handler; its answer, where it may not be done.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class Requests:
         queues: Mapping[int, RequestQueue] | None = None,
         others: RequestQueue | None = None,
         observer: Observer | None = None,
+        refusal: Callable[[Connection, RemotingCommand], RemotingCommand | None] | None = None,
     ) -> None:
+        self._refusal = refusal
         self._handlers = handlers
         self._queues = queues or {}
         self._others = RequestQueue("requests", _MOST_TASKS) if others is None else others
@@ -112,7 +115,9 @@ class Requests:
             answer = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         else:
             try:
-                answer = handler(connection, command)
+                answer = None if self._refusal is None else self._refusal(connection, command)
+                if answer is None:
+                    answer = handler(connection, command)
             except Exception as error:
                 if isinstance(error, WouldWaitError) and error.room:
                     raise

@@ -12,7 +12,7 @@ from reput.broker.message_filters import require_parser
 from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
-from reput.config.properties import camel_case, change_properties, format_properties, parse_properties
+from reput.config.properties import camel_case, change_properties, format_properties, parse_properties, snake_case
 from reput.config.rocketmq_config import key_texts, keys_of
 from reput.errors import ConfigError
 from reput.events import Event
@@ -28,7 +28,11 @@ logger = logging.getLogger("reput.broker")
 
 #: Where changes are kept by a broker that was started without a broker.conf (`BrokerPathConfigHelper`).
 _FILE = "broker.properties"
-_ALWAYS_REFUSED = ("configBlackList", "brokerConfigPath", "rocketmqHome")
+_ALWAYS_REFUSED = (
+    "configBlackList", "brokerConfigPath", "rocketmqHome", "authenticationEnabled", "authorizationEnabled",
+    "authenticationWhitelist", "authorizationWhitelist", "initAuthenticationUser",
+    "innerClientAuthenticationCredentials",
+)  # fmt: skip
 #: Keys that count at once. All others count from the next start on.
 _OF_BROKER = frozenset(
     """
@@ -81,7 +85,8 @@ class ConfigProcessor:
     async def update_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Change keys by a properties text, all or none; answered when the file has them, too."""
         changes = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
-        if not changes.keys().isdisjoint((*_ALWAYS_REFUSED, *self._config.config_black_list.split(";"))):
+        named = {camel_case(snake_case(name)) for name in changes}  # both spellings are taken
+        if not named.isdisjoint((*_ALWAYS_REFUSED, *self._config.config_black_list.split(";"))):
             return command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         async with self._changing:
             config, store_config, _ = broker_configs(changes, base=self._config, store_base=self._store_config)

@@ -1,0 +1,1 @@
+"""Requests are checked before they are done, and users and policies are administered."""

@@ -1,0 +1,135 @@
+"""Gate: who asks is proven, and may do it, before a request is handed to its processor (`AuthenticationPipeline`)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+
+from reput.config.broker import BrokerConfig
+from reput.errors import ConfigError
+from reput.events import Event
+from reput.formats.access import Decision, User, UserStatus, UserType
+from reput.remoting.acl import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, is_signed
+from reput.remoting.codes import ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.service.access.access_manager import AccessManager
+from reput.service.access.needs import needs_of
+from reput.service.access.policies import decide
+from reput.transport.connection import Connection
+
+logger = logging.getLogger("reput.broker")
+
+_V4_9_4_SNAPSHOT = 400
+#: A user for a name that is unknown, so that both answers take as long.
+_NOBODY = User("", "no password")
+
+
+class Gate:
+    """Checks requests by the users and policies of ACL 2.0.
+
+    Args:
+        config: The broker's keys; `authenticationEnabled` is true.
+        access: Users and policies.
+
+    Raises:
+        ConfigError: A white list is none.
+    """
+
+    def __init__(self, config: BrokerConfig, access: AccessManager) -> None:
+        self._access = access
+        self._authorizes = config.authorization_enabled
+        self._cluster = config.broker_cluster_name
+        self._unsigned = _codes("authenticationWhitelist", config.authentication_whitelist)
+        self._unauthorized = _codes("authorizationWhitelist", config.authorization_whitelist)
+
+    def refusal(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """The answer to a request that may not be done; None for one that may."""
+        fields = command.ext_fields or {}
+        user, reason = None, None
+        if command.code not in self._unsigned:
+            user, reason = self._authenticate(command, fields)
+        if reason is None and self._authorizes and command.code not in self._unauthorized:
+            if user is None:  # a white list let it in, which is no proof of who it is
+                user, reason = self._authenticate(command, fields)
+            if user is not None:
+                reason = self._authorize(connection, command, fields, user)
+        if reason is None:
+            return None
+        name = fields.get(ACCESS_KEY, "")[:64]
+        logger.warning(Event("request refused", client=connection.remote, code=command.code, user=name, reason=reason))
+        return command.response(ResponseCode.NO_PERMISSION, reason)
+
+    def _authenticate(self, command: RemotingCommand, fields: dict[str, str]) -> tuple[User | None, str | None]:
+        """(the user, None), or (None, why not)."""
+        if not fields:
+            return None, "authentication field is null"
+        name = fields.get(ACCESS_KEY, "")
+        if not name:
+            return None, "username cannot be null."
+        user = self._access.users.get(name)
+        without = UNIQUE_KEY_QUERY if command.version < _V4_9_4_SNAPSHOT else SIGNATURE
+        is_right = is_signed(fields, bytes(command.body), (user or _NOBODY).password, without=without)
+        if user is None:
+            return None, f"User:{name[:64]} is not found."
+        if user.user_status is UserStatus.DISABLE:
+            return None, f"User:{name} is disabled."
+        return (user, None) if is_right else (None, "check signature failed.")
+
+    def _authorize(
+        self, connection: Connection, command: RemotingCommand, fields: dict[str, str], user: User
+    ) -> str | None:
+        """Why a user may not do it; None where it may."""
+        if user.user_type is UserType.SUPER:
+            return None
+        try:
+            needs = needs_of(command.code, fields, bytes(command.body), self._cluster)
+        except (ValueError, RecursionError):
+            return "parse authorization context error"
+        if needs is None:
+            return f"User:{user.username} has no permission: request {command.code} is for super users"
+        policies, source_ip = self._access.acls.get(user.username, {}), connection.remote_host[0]
+        for need in needs:
+            decision = decide(policies, need, source_ip)
+            if decision is not Decision.ALLOW:
+                why = "no matched policies." if decision is None else "the decision is deny."
+                return f"User:{user.username} has no permission to access {need.key} from {source_ip}, {why}"
+        return None
+
+
+def _codes(key: str, text: str | None) -> frozenset[int]:
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise ConfigError(f"{key}={text}: expected request codes, as 34,38")
+    return frozenset(map(int, parts))
+
+
+def first_users(config: BrokerConfig) -> Iterable[User]:
+    """The super users of the configuration; raises ConfigError, without their passwords, where a text is none."""
+    given = (
+        ("initAuthenticationUser", config.init_authentication_user, "username", "password"),
+        ("innerClientAuthenticationCredentials", config.inner_client_authentication_credentials,
+         "accessKey", "secretKey"),
+    )  # fmt: skip
+    for key, text, name, password in given:
+        if text is None:
+            continue
+        try:
+            value = json.loads(text)
+            username, secret = value[name], value[password]
+        except (ValueError, KeyError, TypeError):
+            username = secret = None
+        if not (isinstance(username, str) and isinstance(secret, str) and username and secret):
+            raise ConfigError(f'{key}: expected {{"{name}":"...","{password}":"..."}}')
+        yield User(username, secret, UserType.SUPER)
+
+
+def check_keys(config: BrokerConfig) -> None:
+    """Raises ConfigError for keys of access that contradict each other."""
+    if config.authorization_enabled and not config.authentication_enabled:
+        raise ConfigError("authorizationEnabled needs authenticationEnabled: else anybody may say who he is")
+    _ = (
+        *first_users(config),
+        _codes("authenticationWhitelist", config.authentication_whitelist),
+        _codes("authorizationWhitelist", config.authorization_whitelist),
+    )
