@@ -106,8 +106,11 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
     timerGetMessageThreadNum timerInterceptDelayLevel timerMetricSmallThreshold
     timerProgressLogIntervalMs timerPutMessageThreadNum timerSkipUnknownError timerStopDequeue
-    timerStopEnqueue timerWarmEnable tls.ciphers tls.config.file tls.protocols
-    tls.server.authClient tls.test.mode.enable topicQueueLockNum totalReplicas traceOn traceTopicEnable
+    timerStopEnqueue timerWarmEnable tls.ciphers tls.client.authServer
+    tls.client.certPath tls.client.keyPassword tls.client.keyPath tls.client.trustCertPath tls.config.file tls.enable
+    tls.protocols tls.server.authClient tls.server.certPath tls.server.keyPassword tls.server.keyPath tls.server.mode
+    tls.server.need.client.auth tls.server.trustCertPath tls.test.mode.enable
+    topicQueueLockNum totalReplicas traceOn traceTopicEnable
     transactionCheckInterval transactionCheckMax transactionMetricFlushInterval transactionOpBatchInterval
     transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap transientStorePoolEnable transientStorePoolSize
     travelCqFileNumWhenGetMessage updateNameServerAddrPeriod useABSLock useEpollNativeSelector usePIDColdCtrStrategy

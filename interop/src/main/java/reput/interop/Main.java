@@ -64,6 +64,8 @@ public final class Main {
         commands.put("transactions", Transactions::run);
         commands.put("retry-consume", Retries::consume);
         commands.put("mqadmin", Mqadmin::run);
+        commands.put("signed-send", Access::send);
+        commands.put("signed-consume", Access::consume);
         commands.put("failover-start", Failover::start);
         commands.put("failover-look", Failover::look);
         commands.put("failover-stop", Failover::stop);

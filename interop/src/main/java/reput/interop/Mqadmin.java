@@ -13,7 +13,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 final class Mqadmin {
     private Mqadmin() {}
 
-    /** words: a command and its options; what it prints. */
+    /** words: a command and its options; user, password: who signs, if anybody does. What it prints. */
     static Object run(JsonObject arguments) throws Exception {
         System.setProperty("rocketmq.namesrv.addr", arguments.get("namesrv").getAsString());
         List<String> words = new ArrayList<>();
@@ -22,7 +22,7 @@ final class Mqadmin {
         PrintStream before = System.out;
         System.setOut(new PrintStream(printed, true, "UTF-8"));
         try {
-            MQAdminStartup.main0(words.toArray(new String[0]), null);
+            MQAdminStartup.main0(words.toArray(new String[0]), Access.hook(arguments));
         } finally {
             System.setOut(before);
             System.clearProperty("rocketmq.namesrv.addr");

@@ -1,0 +1,137 @@
+"""RocketMQ's own clients with signatures and with TLS against our broker, and our client against RocketMQ's TLS."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput import Broker
+from reput.errors import RemotingError
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.client import RemotingClient
+from reput.transport.tls import ClientTls
+from tests.support.broker import make_topic
+from tests.support.certificates import KEY_PASSWORD, write_certificate
+from tests.support.rocketmq.apache import JAVA_OPTIONS, Apache, ApacheError
+from tests.support.signed import ALICE_PASSWORD, AUTHORIZATION, ROOT_PASSWORD, SECRETS
+from tests.support.sockets import run
+
+pytestmark = pytest.mark.java
+
+HERE: dict[str, Any] = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": 1 << 20}
+NO_PERMISSION = 16
+
+
+def mqadmin(apache: Apache, broker: Broker, *words: str, password: str = ROOT_PASSWORD) -> str:
+    """What a command prints that root has signed."""
+    return str(apache.run("mqadmin", namesrv=broker.namesrv, words=words, user="root", password=password))
+
+
+def of_broker(broker: Broker, command: str, *words: str) -> tuple[str, ...]:
+    return (command, "-b", broker.address, *words)
+
+
+def test_javas_clients_do_what_mqadmin_allows_their_user_and_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    alice = {"user": "alice", "password": ALICE_PASSWORD, "topic": "orders"}
+    with (
+        Broker.start(tmp_path / "store", **HERE, **AUTHORIZATION) as broker,
+        Apache("5.3.3") as new,
+        Apache("4.9.7") as old,
+    ):
+        create = of_broker(broker, "createUser", "-u", "alice", "-p", ALICE_PASSWORD, "-t", "Normal")
+        assert "success" not in mqadmin(new, broker, *create, password="wrong")
+        assert "success" in mqadmin(new, broker, *create)
+        assert "alice" in mqadmin(new, broker, *of_broker(broker, "listUser"))
+        made = mqadmin(new, broker, *of_broker(broker, "updateTopic", "-t", "orders", "-r", "1", "-w", "1"))
+        assert "success" in made
+
+        where = {"namesrv": broker.namesrv, "body": "paid"}
+        refused = new.run("signed-send", **where, **alice)
+        assert (refused["code"], "no matched policies" in refused["remark"]) == (NO_PERMISSION, True)
+        policy = ("-s", "User:alice", "-r", "Topic:orders,Group:g", "-a", "Pub,Sub", "-d", "Allow")
+        assert "success" in mqadmin(new, broker, *of_broker(broker, "createAcl", *policy))
+        assert "Topic:orders" in mqadmin(new, broker, *of_broker(broker, "getAcl", "-s", "User:alice"))
+        for apache in (new, old):
+            assert apache.run("signed-send", **where, **alice) == {"status": "SEND_OK"}
+            assert apache.run("signed-send", **where, topic="orders")["code"] == NO_PERMISSION
+            wrong = apache.run("signed-send", **where, **(alice | {"password": "wrong"}))
+            assert (wrong["code"], "check signature failed" in wrong["remark"]) == (NO_PERMISSION, True)
+            assert apache.run("signed-send", **where, **(alice | {"topic": "others"}))["code"] == NO_PERMISSION
+        assert old.run("signed-consume", **where, **alice, group="g") == "paid"
+        assert new.run("signed-consume", **where, **alice, group="g") == "paid"
+
+        delete = of_broker(broker, "deleteAcl", "-s", "User:alice", "-r", "Topic:orders")
+        assert "success" in mqadmin(new, broker, *delete)
+        assert new.run("signed-send", **where, **alice)["code"] == NO_PERMISSION
+        assert "success" in mqadmin(new, broker, *of_broker(broker, "deleteUser", "-u", "alice"))
+        assert "is not found" in new.run("signed-send", **where, **alice)["remark"]
+    assert "request refused" in caplog.text
+    assert not any(secret in caplog.text for secret in SECRETS)
+
+
+def tls_options(trust: str, *more: str) -> tuple[str, ...]:
+    """Options of a JVM whose clients talk TLS, and verify."""
+    return (
+        *JAVA_OPTIONS, "-Dtls.enable=true", "-Dtls.test.mode.enable=false", "-Dtls.client.authServer=true",
+        f"-Dtls.client.trustCertPath={trust}", *more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+def test_javas_clients_talk_tls_and_show_certificates(
+    version: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = write_certificate(tmp_path, encrypted=True)
+    mine = write_certificate(tmp_path, name="mine")
+    stranger = write_certificate(tmp_path, name="stranger", of="strangers")
+    keys: dict[str, Any] = server.server_keys | {
+        "tls.server.mode": "enforcing",
+        "tls.server.keyPassword": KEY_PASSWORD,
+        "tls.server.need.client.auth": "require",
+        "tls.server.trustCertPath": server.trust,
+    }
+    shown = (f"-Dtls.client.certPath={mine.cert}", f"-Dtls.client.keyPath={mine.key}")
+    with Broker.start(tmp_path / "store", **HERE, **keys) as broker:
+        where = {"namesrv": broker.namesrv, "topic": "orders", "body": "paid"}
+        with Apache(version, tls_options(server.trust, *shown)) as apache:
+            assert apache.run("signed-send", **where) == {"status": "SEND_OK"}
+        for options in (tls_options(server.trust), tls_options(stranger.trust, *shown), JAVA_OPTIONS):
+            with Apache(version, options) as apache, pytest.raises(ApacheError, match="exception"):
+                apache.run("signed-send", **where)
+    assert "no TLS" in caplog.text
+    assert KEY_PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+def test_our_client_talks_tls_to_rocketmqs_name_server_and_refuses_its_own_certificate(
+    version: str, tmp_path: Path
+) -> None:
+    async def ask(address: str, tls: ClientTls | None) -> int:
+        client = RemotingClient(tls=tls)
+        try:
+            return (await client.call(address, RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), 30)).code
+        finally:
+            client.close()
+
+    with Apache(version) as apache:
+        address = apache.run("start-namesrv", path=str(tmp_path))
+        assert run(ask(address, None)) == 0
+        assert run(ask(address, ClientTls(auth_server=False))) == 0
+        with pytest.raises(RemotingError, match="no TLS: "):
+            run(ask(address, ClientTls()))
+
+
+def test_a_plain_client_of_rocketmqs_is_served_beside_tls(tmp_path: Path) -> None:
+    server = write_certificate(tmp_path)
+    with Broker.start(tmp_path / "store", **HERE, **server.server_keys) as broker, Apache("5.3.3") as apache:
+        make_topic(broker.address, "orders", 1)
+        sent = apache.run("signed-send", namesrv=broker.namesrv, topic="orders", body="paid")
+        assert sent == {"status": "SEND_OK"}
