@@ -12,6 +12,7 @@ import trustme
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
@@ -50,11 +51,9 @@ def write_certificate(
     made = authority(of).issue_cert(*(names or ("127.0.0.1",)), not_before=begin, not_after=end)
     files = Files(*(str(folder / f"{name}.{kind}.pem") for kind in ("cert", "key", "trust")))
     Path(files.cert).write_bytes(b"".join(one.bytes() for one in made.cert_chain_pems))
-    key = made.private_key_pem.bytes()
-    if encrypted:
-        loaded = load_pem_private_key(key, None)
-        encryption = BestAvailableEncryption(KEY_PASSWORD.encode())
-        key = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    loaded = load_pem_private_key(made.private_key_pem.bytes(), None)
+    encryption = BestAvailableEncryption(KEY_PASSWORD.encode()) if encrypted else NoEncryption()
+    key = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)  # 4.9.7 reads no other form
     Path(files.key).write_bytes(key)
     Path(files.trust).write_bytes(authority(of).cert_pem.bytes())
     return files
