@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from typing import Any
 
 from reput.broker.access.auth_processor import AuthProcessor
-from reput.broker.access.gate import Gate, check_keys, first_users
+from reput.broker.access.gate import first_users, gate_of
+from reput.broker.access.plain_gate import PlainGate
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
@@ -124,7 +126,6 @@ class BrokerController:
         self._loop = asyncio.get_running_loop()
         config, store_config = self._config, self._store_config
         own_topics = self._own_topics()
-        check_keys(config)
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         if is_measured:
             require("prometheus_client", "metricsExporterType=PROM")
@@ -135,6 +136,7 @@ class BrokerController:
         read_metadata(self._path, DelayOffsets, self._files)
         is_kept = config.authentication_enabled or config.authentication_metadata_provider is not None
         access = AccessManager(self._path, self._files) if is_kept else None
+        self._gate = gate = gate_of(config, access, self._files)
         read_metadata(self._path, ConsumerOrderInfos, self._files)
         read_metadata(self._path, MessageRequestModes, self._files)
         read_metadata(self._path, ConsumerFilters, self._files)
@@ -175,6 +177,8 @@ class BrokerController:
         state = self._state
         await state.registration.register()
         state.registration.start()
+        if isinstance(gate, PlainGate):
+            self._spawn(gate.keep_reloading())
         self._held_pulls.start()
         self._schedule.start()
         self._pop.start()
@@ -240,7 +244,7 @@ class BrokerController:
             SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self._ended),
             RecallMessageProcessor(state, self._timers), AuthProcessor(state, access), *self._pop.processors,
         )  # fmt: skip
-        gate = Gate(config, access) if config.authentication_enabled and access is not None else None
+        gate = self._gate
         self._requests = request_table(
             processors,
             config,
@@ -327,6 +331,10 @@ class BrokerController:
                 if isinstance(result, Awaitable):
                     await result
 
-        task = self._loop.create_task(repeat())
+        self._spawn(repeat())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run until the stop."""
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

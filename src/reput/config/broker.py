@@ -190,7 +190,9 @@ class BrokerConfig(TlsConfig):
     metrics_prom_exporter_port: int = config_key(5557, "... and their port.", maximum=65_535)
     metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.")
 
-    # access (ACL 2.0)
+    # access: plain_acl.yml (ACL 1.0), or users and policies (ACL 2.0)
+    acl_enable: bool = config_key(False, "Check requests by the accounts of conf/plain_acl.yml in rocketmqHome.")
+    rocketmq_home: str | None = config_key(None, "The folder of conf/plain_acl.yml and conf/acl/*.yml.")
     authentication_enabled: bool = config_key(False, "Requests are signed by a user's password, or refused.")
     authorization_enabled: bool = config_key(False, "... and policies say what a user may do.")
     authentication_metadata_provider: str | None = config_key(

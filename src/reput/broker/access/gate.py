@@ -6,9 +6,11 @@ import json
 import logging
 from collections.abc import Iterable
 
+from reput.broker.access.plain_gate import PlainGate
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
 from reput.events import Event
+from reput.files import FileLayer
 from reput.formats.access import Decision, User, UserStatus, UserType
 from reput.remoting.acl import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, is_signed
 from reput.remoting.codes import ResponseCode
@@ -124,8 +126,12 @@ def first_users(config: BrokerConfig) -> Iterable[User]:
         yield User(username, secret, UserType.SUPER)
 
 
-def check_keys(config: BrokerConfig) -> None:
+def _check_keys(config: BrokerConfig) -> None:
     """Raises ConfigError for keys of access that contradict each other."""
+    if config.acl_enable and config.authentication_enabled:
+        raise ConfigError("aclEnable and authenticationEnabled: choose plain_acl.yml, or users and policies")
+    if config.acl_enable and config.rocketmq_home is None:
+        raise ConfigError("aclEnable=true needs rocketmqHome, the folder of conf/plain_acl.yml")
     if config.authorization_enabled and not config.authentication_enabled:
         raise ConfigError("authorizationEnabled needs authenticationEnabled: else anybody may say who he is")
     _ = (
@@ -133,3 +139,11 @@ def check_keys(config: BrokerConfig) -> None:
         _codes("authenticationWhitelist", config.authentication_whitelist),
         _codes("authorizationWhitelist", config.authorization_whitelist),
     )
+
+
+def gate_of(config: BrokerConfig, access: AccessManager | None, files: FileLayer) -> Gate | PlainGate | None:
+    """What checks requests; None where nobody asks. Raises ConfigError as the two do."""
+    _check_keys(config)
+    if config.acl_enable and config.rocketmq_home is not None:
+        return PlainGate(config.rocketmq_home, config.broker_cluster_name, files)
+    return Gate(config, access) if config.authentication_enabled and access is not None else None

@@ -29,7 +29,7 @@ logger = logging.getLogger("reput.broker")
 #: Where changes are kept by a broker that was started without a broker.conf (`BrokerPathConfigHelper`).
 _FILE = "broker.properties"
 _ALWAYS_REFUSED = (
-    "configBlackList", "brokerConfigPath", "rocketmqHome", "authenticationEnabled", "authorizationEnabled",
+    "configBlackList", "brokerConfigPath", "rocketmqHome", "aclEnable", "authenticationEnabled", "authorizationEnabled",
     "authenticationWhitelist", "authorizationWhitelist", "initAuthenticationUser",
     "innerClientAuthenticationCredentials",
 )  # fmt: skip
