@@ -76,6 +76,28 @@ def test_javas_clients_do_what_mqadmin_allows_their_user_and_nothing_else(
     assert not any(secret in caplog.text for secret in SECRETS)
 
 
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
+def test_javas_clients_do_what_plain_acl_allows_their_account(version: str, tmp_path: Path) -> None:
+    conf = tmp_path / "home/conf"
+    conf.mkdir(parents=True)
+    account = f"accessKey: alice-1, secretKey: {ALICE_PASSWORD}"
+    file = f"accounts: [{{{account}, topicPerms: [orders=PUB|SUB], groupPerms: [g=SUB]}}]"
+    (conf / "plain_acl.yml").write_text(file)
+    alice = {"user": "alice-1", "password": ALICE_PASSWORD, "topic": "orders", "body": "paid"}
+    keys: dict[str, Any] = {"aclEnable": True, "rocketmqHome": str(tmp_path / "home")}
+    with Broker.start(tmp_path / "store", **HERE, **keys) as broker, Apache(version) as apache:
+        where = {"namesrv": broker.namesrv} | alice
+        assert apache.run("signed-send", **where) == {"status": "SEND_OK"}
+        for changed, reason in (
+            ({"password": "wrong"}, "Check signature failed for accessKey=alice-1"),
+            ({"topic": "others"}, "No default permission for topic:others"),
+            ({"user": "nobody"}, "No acl config for nobody"),
+        ):
+            refused = apache.run("signed-send", **(where | changed))
+            assert (refused["code"], reason in refused["remark"]) == (1, True)
+        assert apache.run("signed-consume", **where, group="g") == "paid"
+
+
 def tls_options(trust: str, *more: str) -> tuple[str, ...]:
     """Options of a JVM whose clients talk TLS, and verify."""
     return (
