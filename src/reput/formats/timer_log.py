@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from enum import IntFlag
+from enum import IntEnum
 from typing import NamedTuple
 
 from reput.errors import CorruptStoreError
@@ -34,8 +34,8 @@ BLANK_SIZE = _BLANK.size
 NO_POSITION = -1
 
 
-class Magic(IntFlag):
-    """What is to be done with the message when its slot is due."""
+class Magic(IntEnum):
+    """Bits that say what is to be done with the message when its slot is due."""
 
     DEFAULT = 1
     ROLL = 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from reput.files import DISK, FileLayer
 from reput.formats.metadata import TimerMetric, TimerMetrics
 from reput.service.config_manager import ConfigManager
@@ -26,17 +28,14 @@ class TimerMetricsManager(ConfigManager[TimerMetrics]):
         """The content of `timermetrics`, as of now."""
         return TimerMetrics(dict(self._counts), self.data_version, self._loaded.others)
 
-    def add(self, topic: str, count: int, now_ms: int) -> None:
-        """So many more messages wait for a topic."""
-        self._counts[topic] = TimerMetric(self.count(topic) + count, now_ms)
-        self._next_version(now_ms)
+    def add(self, counts: Mapping[str, int], now_ms: int) -> None:
+        """So many more messages wait for each topic."""
+        for topic, count in counts.items():
+            self._counts[topic] = TimerMetric(self.count(topic) + count, now_ms)
+        if counts:
+            self._next_version(now_ms)
 
     def count(self, topic: str) -> int:
         """The number of messages that wait for a topic."""
         metric = self._counts.get(topic)
         return 0 if metric is None else metric.count
-
-    @property
-    def total(self) -> int:
-        """The number of messages that wait."""
-        return sum(metric.count for metric in self._counts.values())

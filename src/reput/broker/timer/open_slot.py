@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from reput.formats.timer_log import TimerUnit
@@ -23,11 +24,13 @@ class OpenSlot:
         time_ms: The slot's time: its messages are due after it, and at most one precision later.
         deleted: Topic and key of messages that are not to be delivered, and the topic of each.
         found: Those of them that were in the slot.
+        unread: Its units whose messages were not looked at yet.
         has_begun: Whether a message has been delivered: a start reads the whole slot again.
     """
 
-    def __init__(self, time_ms: int) -> None:
+    def __init__(self, time_ms: int, units: list[TimerUnit]) -> None:
         self.time_ms = time_ms
+        self.unread = units
         self.deleted: dict[str, str] = {}
         self.found: set[str] = set()
         self.has_begun = False
@@ -39,9 +42,10 @@ class OpenSlot:
         self._count += 1
         heapq.heappush(self._waiting, Waiting(due_ms, self._count, unit))
 
-    def put_back(self, waiting: Waiting) -> None:
-        """A message was taken, and not delivered."""
-        heapq.heappush(self._waiting, waiting)
+    def put_back(self, taken: Iterable[Waiting]) -> None:
+        """Messages were taken, and not delivered."""
+        for waiting in taken:
+            heapq.heappush(self._waiting, waiting)
 
     def take(self, now_ms: int, most: int) -> list[Waiting]:
         """The next messages that are due."""

@@ -59,10 +59,10 @@ class TimerMessage:
     def entry(self, write_ms: int, read_time_ms: int, window_ms: int, precision_ms: int) -> TimerEntry:
         """Where it waits from now on; see `slot_time`. No slot before `read_time_ms` is looked at any more."""
         time = slot_time(self.out_ms, write_ms, window_ms, precision_ms)
-        magic = Magic.DEFAULT | (Magic.ROLL if time != self.out_ms else 0)
+        magic: int = Magic.DEFAULT | (Magic.ROLL if time != self.out_ms else 0)
         magic |= Magic.DELETE if self.deletes is not None else 0
         time = max(time, read_time_ms)
-        return TimerEntry(time, Magic(magic), self.commit_log_offset, self.size, string_hash(self.real_topic))
+        return TimerEntry(time, magic, self.commit_log_offset, self.size, string_hash(self.real_topic))
 
     def due_ms(self, unit_time: int, magic: int, precision_ms: int) -> int:
         """When something is to be done with it: delivered at its exact time, or put back once its slot has begun."""

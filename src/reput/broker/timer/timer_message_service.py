@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from reput.broker.disk_work import DiskWork
@@ -25,8 +26,10 @@ logger = logging.getLogger("reput.broker")
 
 #: Messages that are read and put at once, before the loop does other work; a pull gives no more by default.
 _MOST = 32
-#: Units of a slot whose messages are looked at at once.
-_MOST_LOOKED_AT = 256
+#: Units of a slot whose messages are looked at at once: when the slot has begun, and before.
+_MOST_LOOKED_AT, _MOST_AHEAD = 256, 64
+#: So long before its time the messages of the next slot are looked at.
+_AHEAD_MS = 1000
 #: The shortest sleep, so that what is due at about the same time is one batch.
 _LEAST_SLEEP_S = 0.005
 #: The longest sleep: the machine's clock may be set.
@@ -65,6 +68,7 @@ class TimerMessageService:
         self.metrics = TimerMetricsManager(state.store.path, state.files)
         self.recalled_to = 0
         self._slot: OpenSlot | None = None
+        self._next: OpenSlot | None = None
         self._arrived = asyncio.Event()
         self._is_stopped = False
         self._is_changed = True
@@ -120,7 +124,7 @@ class TimerMessageService:
                 await asyncio.sleep(_RETRY_S)
             except Exception:
                 logger.exception(Event("bug: messages with a time were not delivered"))
-                self._slot = None  # to be read again
+                self._slot = self._next = None  # to be read again
                 await asyncio.sleep(_RETRY_S)
             else:
                 await self._sleep(min(max(due_ms / 1000 - time.time(), _LEAST_SLEEP_S), _MOST_SLEEP_S))
@@ -142,6 +146,8 @@ class TimerMessageService:
             await self._enqueue()
         while (due_ms := await self._advance(now_ms)) is None:
             pass
+        if not self._is_stopped and await self._look_ahead(now_ms + _AHEAD_MS):
+            due_ms = now_ms
         self._flush_soon()
         if time.monotonic() >= self._deleted_at + _DELETE_EVERY_S:
             self._deleted_at = time.monotonic()
@@ -184,7 +190,8 @@ class TimerMessageService:
 
     async def _wait(self, records: bytes) -> None:
         """Let successive messages wait."""
-        timers, slot, now_ms = self._timers, self._slot, self._state.now_ms()
+        timers, now_ms = self._timers, self._state.now_ms()
+        slots = {slot.time_ms: slot for slot in (self._slot, self._next) if slot is not None}
         write_ms = now_ms // self._precision * self._precision
         waiting, position = [], 0
         while position < len(records):
@@ -196,11 +203,13 @@ class TimerMessageService:
                 entry = message.entry(write_ms, timers.read_time_ms, self._window, self._precision)
                 waiting.append((message, entry))
         await self._work.run(timers.enqueue, [entry for _, entry in waiting], write_ms)
+        counts: Counter[str] = Counter()
         for message, entry in waiting:
-            self.metrics.add(message.real_topic, -1 if entry.magic & Magic.DELETE else 1, now_ms)
-            if slot is not None and entry.time == slot.time_ms:
+            counts[message.real_topic] += -1 if entry.magic & Magic.DELETE else 1
+            if entry.time in slots:
                 unit = TimerUnit(-1, entry.magic, write_ms, entry.time - write_ms, *entry[2:])
-                self._add(slot, message, unit)
+                self._add(slots[entry.time], message, unit)
+        self.metrics.add(counts, now_ms)
 
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit) -> None:
         """Add a message to the slot that is open."""
@@ -240,20 +249,40 @@ class TimerMessageService:
             return slot.time_ms + precision
         timers.read_time_ms = slot.time_ms + precision
         self._slot, self._is_changed = None, True
-        for key in slot.deleted.keys() - slot.found:  # it has counted as one message less
-            self.metrics.add(slot.deleted[key], 1, looked_ms)
+        in_vain = Counter(slot.deleted[key] for key in slot.deleted.keys() - slot.found)
+        self.metrics.add(in_vain, looked_ms)  # each has counted as one message less
         return None
 
     async def _open(self, time_ms: int) -> OpenSlot:
         """The slot of a time, with all its messages."""
-        slot = OpenSlot(time_ms)
-        units = await self._work.run(self._timers.units, time_ms)
-        for begin in range(0, len(units), _MOST_LOOKED_AT):
-            some = units[begin : begin + _MOST_LOOKED_AT]
-            for unit, message in zip(some, await self._work.run(self._look, some), strict=True):
-                if message is not None:
-                    self._add(slot, message, unit)
+        slot = self._next
+        if slot is not None and slot.time_ms == time_ms:
+            self._next = None
+        else:
+            slot = OpenSlot(time_ms, await self._work.run(self._timers.units, time_ms))
+        while slot.unread:
+            await self._read(slot, _MOST_LOOKED_AT)
         return slot
+
+    async def _look_ahead(self, until_ms: int) -> bool:
+        """Read some messages of the next slot, if it begins before a time; whether there are more."""
+        timers, slot = self._timers, self._next
+        if slot is None:
+            begin_ms = timers.read_time_ms if self._slot is None else self._slot.time_ms + self._precision
+            time_ms = timers.next_time(begin_ms, until_ms)
+            if time_ms is None:
+                return False
+            self._next = slot = OpenSlot(time_ms, await self._work.run(timers.units, time_ms))
+        await self._read(slot, _MOST_AHEAD)
+        return bool(slot.unread)
+
+    async def _read(self, slot: OpenSlot, most: int) -> None:
+        """Look when the next messages of a slot are due."""
+        some = slot.unread[:most]
+        for unit, message in zip(some, await self._work.run(self._look, some), strict=True):
+            if message is not None:
+                self._add(slot, message, unit)
+        del slot.unread[: len(some)]
 
     def _look(self, units: Sequence[TimerUnit]) -> list[TimerMessage | None]:
         """The messages of units; None, and an error in the log, for one that is not there."""
@@ -271,7 +300,11 @@ class TimerMessageService:
         state, ends = self._state, []
         try:
             while taken := slot.take(state.now_ms(), _MOST):
-                messages = await self._work.run(self._look, [one.unit for one in taken])
+                try:
+                    messages = await self._work.run(self._look, [one.unit for one in taken])
+                except BaseException:
+                    slot.put_back(taken)
+                    raise
                 end_offset = await self._put(slot, list(zip(taken, messages, strict=True)))
                 if end_offset is not None:
                     ends.append(asyncio.ensure_future(state.appends.safe(end_offset)))
@@ -287,6 +320,7 @@ class TimerMessageService:
     async def _put(self, slot: OpenSlot, taken: Sequence[tuple[Waiting, TimerMessage | None]]) -> int | None:
         """Put messages where they go; commit log offset after the last one."""
         now_ms, end_offset = self._state.now_ms(), None
+        counts: Counter[str] = Counter()
         for number, (waiting, message) in enumerate(taken):
             if message is None:
                 continue
@@ -298,11 +332,11 @@ class TimerMessageService:
             except MessageIllegalError as error:
                 logger.error(Event("a message with a time cannot be put", topic=message.real_topic, error=error))
             except ReputError:  # those before it have been delivered, and are not to come again
-                for one, _ in taken[number:]:
-                    slot.put_back(one)
+                slot.put_back([one for one, _ in taken[number:]])
                 raise
             slot.has_begun = True
-            self.metrics.add(message.real_topic, -1, now_ms)
+            counts[message.real_topic] -= 1
+        self.metrics.add(counts, now_ms)
         return end_offset
 
     # -- the disk

@@ -29,10 +29,13 @@ TIMER_TOPIC = "rmq_sys_wheel_timer"
 
 
 class TimerEntry(NamedTuple):
-    """A message of the queue that is to wait. `time`: of its slot, ms; `topic_hash`: Java's, of its real topic."""
+    """A message of the queue that is to wait.
+
+    `time`: of its slot, ms; `magic`: of `Magic`; `topic_hash`: Java's, of its real topic.
+    """
 
     time: int
-    magic: Magic
+    magic: int
     commit_log_offset: int
     size: int
     topic_hash: int

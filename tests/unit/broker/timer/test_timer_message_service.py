@@ -12,7 +12,7 @@ import pytest
 
 from reput.broker.appends import Appends
 from reput.broker.timer import timer_message_service
-from reput.errors import StoreFullError
+from reput.errors import StoreError, StoreFullError
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
 from reput.formats.timer_checkpoint import decode_timer_checkpoint
@@ -302,6 +302,32 @@ def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeyp
             assert [int(one.body) for one in await received(client, 10)] == list(range(10))
             assert not faults
             assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
+
+    run(scenario())
+
+
+def test_messages_that_the_disk_cannot_read_come_when_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
+    look, faults = timer_message_service.TimerMessageService._look, list[StoreError]()
+
+    def failing(self: Any, units: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return look(self, units)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            monkeypatch.setattr(timer_message_service.TimerMessageService, "_look", failing)
+            due = now_ms() + 300
+            for number in range(40):
+                await send(client, b"%d" % number, timer_deliver_ms=due + number)
+            faults.extend(StoreError("cannot read") for _ in range(3))
+            assert [int(one.body) for one in await received(client, 5)][:5] == list(range(5))
+            faults.extend(StoreError("cannot read") for _ in range(3))
+            assert [int(one.body) for one in await received(client, 40)] == list(range(40))
+            assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
 
     run(scenario())
 
