@@ -75,7 +75,7 @@ def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Pa
             client.close()
 
         run(scenario())
-        assert conf.read_text() == "clusterTest=true\nlistenPort=1\norderMessageEnable=true\nserverWorkerThreads=3\n"
+        assert conf.read_text() == "listenPort=1\nclusterTest=true\nserverWorkerThreads=3\norderMessageEnable=true\n"
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
         (ignored,) = [one for one in map(json.loads, err.splitlines()) if "do nothing here" in one["message"]]
