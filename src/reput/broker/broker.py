@@ -39,8 +39,8 @@ from reput.config.namesrv import NamesrvConfig
 from reput.errors import WouldWaitError
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
+from reput.filter.bloom_filter import BloomFilter
 from reput.formats.metadata import (
-    ConsumerFilters,
     ConsumerOffsets,
     ConsumerOrderInfos,
     DelayOffsets,
@@ -52,6 +52,8 @@ from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
 from reput.service.access.access_manager import AccessManager
 from reput.service.broker_stats_manager import SAMPLE_S
+from reput.service.consumer_filter_manager import ConsumerFilterManager
+from reput.service.filter_bit_maps import FilterBitMaps
 from reput.service.topic_config_manager import broker_topics
 from reput.store.message_store import MessageStore
 from reput.transport.client import RemotingClient
@@ -129,7 +131,8 @@ class BrokerController:
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         if is_measured:
             require("prometheus_client", "metricsExporterType=PROM")
-        if config.enable_property_filter:
+        maps_filters = config.enable_calc_filter_bit_map and store_config.enable_consume_queue_ext
+        if config.enable_property_filter or maps_filters:
             require_parser()
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
@@ -139,7 +142,7 @@ class BrokerController:
         self._gate = gate = gate_of(config, access, self._files)
         read_metadata(self._path, ConsumerOrderInfos, self._files)
         read_metadata(self._path, MessageRequestModes, self._files)
-        read_metadata(self._path, ConsumerFilters, self._files)
+        filters = self._consumer_filters()
         try:
             port = await self._server.bind(config.bind_address, store_config.listen_port)
             self._store_config = store_config = replace(store_config, listen_port=port)
@@ -155,10 +158,11 @@ class BrokerController:
                 host = config.metrics_prom_exporter_host or config.bind_address
                 self.metrics = reached_at(host, await self._pages.bind(host, config.metrics_prom_exporter_port))
             store = MessageStore.open(
-                self._path, config=store_config, retention=True, dispatch="caller", files=self._files
-            )
+                self._path, config=store_config, retention=True, dispatch="caller", files=self._files,
+                bit_maps=FilterBitMaps(filters) if maps_filters else None,
+            )  # fmt: skip
             try:
-                self._serve_from(store, own_topics, servers, access)
+                self._serve_from(store, own_topics, servers, access, filters)
                 if access is not None:
                     await self._state.writes.run(access.create_first, first_users(config))
                 await self._state.writes.run(self._state.topics.create, own_topics)
@@ -194,6 +198,19 @@ class BrokerController:
         self._every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
         self._every(config.transaction_check_interval / 1000, self._transactions.check)
 
+    def _consumer_filters(self) -> ConsumerFilterManager:
+        """The SQL92 filters of groups; a recovery of the store may need them."""
+        config = self._config
+        bloom_filter = BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter)
+        return ConsumerFilterManager(
+            self._path,
+            self._files,
+            bloom_filter=bloom_filter,
+            is_enabled=config.enable_property_filter,
+            now_ms=BrokerState.now_ms(),
+            filter_data_clean_time_span=config.filter_data_clean_time_span,
+        )
+
     async def _persist_filters(self) -> None:
         self._state.filters.clean(self._state.now_ms())
         await self._state.config_files.try_persist(self._state.filters)
@@ -220,12 +237,14 @@ class BrokerController:
         own_topics: Sequence[TopicConfig],
         servers: tuple[str, ...],
         access: AccessManager | None,
+        filters: ConsumerFilterManager,
     ) -> None:
         """Make what answers requests."""
         config = self._config
         self._state = state = BrokerState(
-            config, store, self.address, servers, self._name_server_client(servers), own_topics, self._files
-        )
+            config, store, self.address, servers, self._name_server_client(servers), own_topics, filters,
+            self._files,
+        )  # fmt: skip
         self._clients = ClientProcessor(state)
         pulls = PullMessageProcessor(state)
         self._held_pulls = pulls.held

@@ -18,7 +18,6 @@ from reput.broker.topic_creation import TopicCreation
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
-from reput.filter.bloom_filter import BloomFilter
 from reput.formats.metadata import TopicConfig
 from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.consumer_filter_manager import ConsumerFilterManager
@@ -51,6 +50,7 @@ class BrokerState:
         name_servers: "host:port" of each.
         name_server_client: Reaches them.
         own_topics: The topics that the broker has from its start.
+        filters: SQL92 filters of groups.
         files: The file layer.
 
     Attributes:
@@ -69,7 +69,6 @@ class BrokerState:
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
         creation: Topics that clients make.
-        filters: SQL92 filters of groups.
         stats: What is counted of requests.
         rpc_latency: How long requests take, where somebody asks for it.
         registration: At the name servers.
@@ -84,6 +83,7 @@ class BrokerState:
         name_servers: Sequence[str],
         name_server_client: RemotingClient,
         own_topics: Sequence[TopicConfig],
+        filters: ConsumerFilterManager,
         files: FileLayer,
     ) -> None:
         self.config, self.store, self.address, self.files = config, store, address, files
@@ -97,13 +97,7 @@ class BrokerState:
         self.delay_offsets = DelayOffsetManager(
             store.path, files, delay_offset_update_version_step=config.delay_offset_update_version_step
         )
-        self.filters = ConsumerFilterManager(
-            store.path, files, bloom_filter=BloomFilter(
-                config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter
-            ),
-            is_enabled=config.enable_property_filter, now_ms=self.now_ms(),
-            filter_data_clean_time_span=config.filter_data_clean_time_span,
-        )  # fmt: skip
+        self.filters = filters
         expired_ms = config.channel_expired_timeout
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
         self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)

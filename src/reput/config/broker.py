@@ -163,6 +163,9 @@ class BrokerConfig(TlsConfig):
     max_error_rate_of_bloom_filter: int = config_key(
         20, "False hits of the bit maps of filters, in percent.", unit="%", minimum=1, maximum=99
     )
+    enable_calc_filter_bit_map: bool = config_key(
+        False, "Note in each ext unit (enableConsumeQueueExt) which filters want the message."
+    )
     expect_consumer_num_use_filter: int = config_key(
         32, "Groups for which these bit maps have room.", minimum=1, maximum=10_000
     )

@@ -70,9 +70,11 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilters]):
         self._changes = 0
 
     def _has_bits(self, data: ConsumerFilterData) -> bool:
-        """`BloomFilter.isValid`."""
+        """`BloomFilter.isValid`, and that the bits are in a bit map."""
         bits, bloom = data.bloom_filter_data, self.bloom_filter
-        return bits is not None and bits.bit_num == bloom.bit_num and len(bits.bit_pos) == bloom.hash_count
+        if bits is None or bits.bit_num != bloom.bit_num or len(bits.bit_pos) != bloom.hash_count:
+            return False
+        return all(0 <= one < bits.bit_num for one in bits.bit_pos)
 
     def content(self) -> ConsumerFilters:
         """The content of `consumerFilter.json`, as of now."""
@@ -102,10 +104,9 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilters]):
         """What is known of a group's filter for a topic; None where it has none."""
         return self._data.get(topic, {}).get(group)
 
-    def filters(self, topic: str) -> list[tuple[ConsumerFilterData, ExpressionFilter]]:
-        """The filters for a topic, those of dead ones too."""
-        groups = self._data.get(topic, {})
-        return [(data, found) for data in groups.values() if (found := self.message_filter(data)) is not None]
+    def filters(self, topic: str) -> list[ConsumerFilterData]:
+        """What is known of the filters for a topic, of dead ones too; for any thread."""
+        return list(self._data.get(topic, {}).values())
 
     def message_filter(self, data: ConsumerFilterData) -> ExpressionFilter | None:
         """The filter of what `filter_data` gives; None where it does not compile, as another broker's may not."""

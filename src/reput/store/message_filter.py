@@ -123,10 +123,7 @@ class FilterPass:
         rows = len(pairs)
         if not rows:
             return np.empty(0, np.bool_), 0
-        names = [name.encode() for name in message_filter.names]
-        joined = np.frombuffer(b"".join(names) or b"\0", np.uint8)
-        name_offsets = np.cumsum([0, *map(len, names)], dtype=np.int32)
-        slices = np.empty((len(names), rows, 2), np.int64)
+        wanted = PropertyTexts(message_filter.names, rows)
         mappings = []  # kept until the values are copied
         for file, first, count in self._by_file(pairs, files):
             address = pairs.ctypes.data + 16 * first
@@ -134,12 +131,8 @@ class FilterPass:
                 self._pages.look_at_records(cold, file, address, count, are_pairs=True)
             mapping = file.mapping
             mappings.append(mapping)
-            find_property_slices(
-                mapping.address, mapping.size, file.start_offset, address, count, joined.ctypes.data, name_offsets,
-                slices.ctypes.data + 16 * first, rows, *scratch_row(),
-            )  # fmt: skip
-        texts = {name: _gather(slices[number]) for number, name in enumerate(message_filter.names)}
-        return message_filter.matches(texts, rows), int(slices[:, :, 1].sum())
+            wanted.find(mapping.address, mapping.size, file.start_offset, address, first, count)
+        return message_filter.matches(wanted.gather(), rows), wanted.size
 
     def _by_file(self, pairs: npt.NDArray[np.int64], files: list[MappedFile]) -> Iterator[tuple[MappedFile, int, int]]:
         """The log file, the first row and the number of rows of each run of records in one file."""
@@ -147,6 +140,38 @@ class FilterPass:
         starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
         for first, after in zip(starts, [*starts[1:], len(pairs)], strict=True):
             yield files[int(numbers[first])], first, after - first
+
+
+class PropertyTexts:
+    """Texts of some properties of records, found first, and then gathered.
+
+    Args:
+        names: The properties.
+        rows: Number of records.
+    """
+
+    def __init__(self, names: Sequence[str], rows: int) -> None:
+        encoded = [name.encode() for name in names]
+        self._names, self._rows = names, rows
+        self._joined = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+        self._name_offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+        self._slices = np.empty((len(encoded), rows, 2), np.int64)
+
+    def find(self, buffer: int, size: int, base_offset: int, pairs: int, first: int, count: int) -> None:
+        """Find the values in `count` records from the row `first` on; other arguments as of `find_property_slices`."""
+        find_property_slices(
+            buffer, size, base_offset, pairs, count, self._joined.ctypes.data, self._name_offsets,
+            self._slices.ctypes.data + 16 * first, self._rows, *scratch_row(),
+        )  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """Bytes of all values that were found."""
+        return int(self._slices[:, :, 1].sum())
+
+    def gather(self) -> dict[str, pa.StringArray]:
+        """Copy the values: for each name a text a record, null where the record lacks the property."""
+        return {name: _gather(self._slices[number]) for number, name in enumerate(self._names)}
 
 
 def unit_table(address: int, count: int) -> npt.NDArray[np.void]:

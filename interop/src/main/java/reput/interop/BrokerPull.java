@@ -47,7 +47,7 @@ final class BrokerPull {
     }
 
     /**
-     * path: a store with a topic, which a broker serves until broker-stop; keys: of BrokerConfig. Its name server, which knows
+     * path: a store with a topic, which a broker serves until broker-stop; keys: of broker and store. Its name server, which knows
      * the topic by then.
      */
     Object serveKept(JsonObject arguments) throws Exception {
@@ -109,6 +109,7 @@ final class BrokerPull {
                 keys.setProperty(key.getKey(), key.getValue().getAsString());
             }
             MixAll.properties2Object(keys, config);
+            MixAll.properties2Object(keys, store);
         }
         config.setBrokerIP1(Names.LOCALHOST);
         config.setNamesrvAddr(namesrv);

@@ -71,6 +71,8 @@ public final class Main {
         commands.put("failover-stop", Failover::stop);
         commands.put("traced", Traces::sendAndConsume);
         commands.put("filter-evaluate", Filters::evaluate);
+        commands.put("filter-send", Filters::send);
+        commands.put("filter-consume", Filters::consume);
         commands.put("filter-bits", Filters::bits);
         commands.put("consumer-start", ClientCalls::start);
         commands.put("consumer-take", ClientCalls::take);
