@@ -98,6 +98,7 @@ final class Filters {
         consumer.setNamesrvAddr(arguments.get("namesrv").getAsString());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(2000);
+        consumer.setAwaitTerminationMillisWhenShutdown(MOST_S * 1000);   // so that the offset counts what was taken last
         if (arguments.has("asks_broker")) {
             DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
         }
