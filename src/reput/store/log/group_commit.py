@@ -78,11 +78,13 @@ class GroupCommitService:
         waiter.end_offset, waiter.leads = end_offset, False
         try:
             with self._guard:
-                if self._is_led:
+                queued = self._is_led
+                if queued:
                     self._waiters.append(waiter)
                 else:
                     self._is_led = waiter.leads = True
-            if not waiter.leads and not self._sleep(waiter, timeout_s):
+            # Not by `leads`: a queued waiter may have been given the lead by now, and must take its wake all the same.
+            if queued and not self._sleep(waiter, timeout_s):
                 return PutMessageStatus.FLUSH_DISK_TIMEOUT
             if waiter.leads:
                 with self.sync.lock:

@@ -77,6 +77,25 @@ class Put(threading.Thread):
         return self.outcome
 
 
+class HeldAfterGuard:
+    """A guard after which one thread is held, the first time that it leaves it."""
+
+    def __init__(self, guard: threading.Lock) -> None:
+        self._guard = guard
+        self.of: threading.Thread | None = None
+        self.left, self.may_go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def __enter__(self) -> None:
+        self._guard.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._guard.release()
+        if threading.current_thread() is self.of:
+            self.of = None
+            self.left.release()
+            assert self.may_go_on.acquire(timeout=60)
+
+
 class Scene:
     """An open store, a leader that is in the middle of its sync, and puts that queue up behind it."""
 
@@ -176,6 +195,39 @@ def test_who_came_out_of_the_logs_order_is_not_left_behind_the_others(scene: Cal
     assert (late.wake.acquire(False), late.leads, list(now.queue)) == (True, True, [served])
     now.service._hand_on(led=True)
     assert (served.wake.acquire(False), served.leads, now.service._is_led) == (True, False, False)
+
+
+def test_who_is_given_the_lead_before_it_sleeps_waits_for_its_next_sync_again(scene: Callable[..., Scene]) -> None:
+    there = scene()
+    guard = HeldAfterGuard(there.service._guard)
+    there.service._guard = guard  # type: ignore[assignment]
+    begin, again = threading.Event(), threading.Event()
+
+    class TwoPuts(Put):
+        def run(self) -> None:
+            assert begin.wait(60)
+            super().run()
+            assert self.outcome is PutMessageStatus.PUT_OK
+            assert again.wait(60)
+            super().run()
+
+    twice = TwoPuts(there.store)
+    guard.of = twice
+    begin.set()
+    assert guard.left.acquire(timeout=60)  # in the queue, and not asleep yet
+    there.disk.may_end.release()
+    assert there.leader.wait() is PutMessageStatus.PUT_OK  # and has given the lead away
+    guard.may_go_on.release()
+    assert there.disk.begun.acquire(timeout=60)
+    there.disk.may_end.release()
+    there.queue.wait_for(1)
+    other = Put(there.store)
+    assert there.disk.begun.acquire(timeout=60)
+    again.set()
+    there.queue.wait_for(1)
+    there.finish()
+    assert [other.wait(), twice.wait()] == [PutMessageStatus.PUT_OK] * 2
+    assert not there.queue
 
 
 def test_a_failed_sync_reaches_all_who_wait_for_it_and_nobody_before_it(tmp_path: Path) -> None:
