@@ -33,7 +33,7 @@ class TimerWheel:
         StoreFormatError: The file has another length. Nothing was changed.
 
     Attributes:
-        is_new: There was no file.
+        is_new: There is no file yet, or an empty one: RocketMQ's broker was killed when it had just made it.
     """
 
     def __init__(self, files: FileLayer, root: str, precision_ms: int, begin_ms: int) -> None:
@@ -43,7 +43,7 @@ class TimerWheel:
         self._slots: npt.NDArray[np.void] = np.zeros(SLOTS, _SLOTS)
         self._times = self._slots["TIME"]
         self._changed: set[int] = set()
-        self.is_new = not files.exists(self._path)
+        self.is_new = not files.exists(self._path) or files.file_size(self._path) == 0
         if not self.is_new:
             self._read(begin_ms // precision_ms)
 
@@ -114,11 +114,18 @@ class TimerWheel:
         return pages
 
     def write(self, pages: list[tuple[int, bytes]]) -> None:
-        """Write pages, durably; waits for the disk."""
-        is_new = not self._files.exists(self._path)
-        with self._files.open(self._path, writable=True, create=True, size=WHEEL_SIZE) as file:
+        """Write pages, durably; waits for the disk.
+
+        A new file gets its name when it is complete. Without one the next start reads the whole timer log; with one it
+        goes by the checkpoint, which may be younger than the pages of a file that a power cut has left half written.
+        """
+        path = f"{self._path}.tmp" if self.is_new else self._path
+        if self.is_new and self._files.exists(path):
+            self._files.unlink(path)  # a crash or a failed write left it here
+        with self._files.open(path, writable=True, create=True, size=WHEEL_SIZE) as file:
             for position, page in pages:
                 file.write(position, page)
             file.sync()
-        if is_new:
-            self._files.sync_directory(self._path.rpartition("/")[0])
+        if self.is_new:
+            self._files.rename(path, self._path)
+            self.is_new = False

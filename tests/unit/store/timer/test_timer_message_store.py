@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -74,13 +75,35 @@ def test_a_start_finds_each_message_once_whenever_the_last_flush_was(path: Path,
     store.close()
 
 
-def test_a_start_without_a_wheel_makes_one_from_the_log(path: Path) -> None:
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_start_without_a_wheel_makes_one_from_the_log(path: Path, left: bytes | None) -> None:
     store, timers = fill(path, FaultyFiles())
     timers.begin_flush(BEGIN)()
     timers.close()
     store.close()
     (path / TIMER_WHEEL).unlink()
+    if left is not None:
+        (path / TIMER_WHEEL).write_bytes(left)
     store, timers = opened(path, FaultyFiles())
+    check(store, timers)
+    store.close()
+
+
+def test_a_power_cut_while_a_wheel_is_made_again_leaves_no_part_of_it(path: Path) -> None:
+    files = FaultyFiles()
+    store, timers = fill(path, files)
+    timers.begin_flush(BEGIN)()
+    timers.close()
+    store.close()
+    (path / TIMER_WHEEL).unlink()
+    store, timers = opened(path, files)
+    files.judge = fail_next("sync", part=TIMER_WHEEL)
+    with pytest.raises(StoreSyncError):
+        timers.begin_flush(BEGIN)()
+    files.cut_power(path, path.parent / "cut", random.Random(1))
+    store.close()
+    assert not (path.parent / "cut" / TIMER_WHEEL).exists()
+    store, timers = opened(path.parent / "cut", FaultyFiles())
     check(store, timers)
     store.close()
 
