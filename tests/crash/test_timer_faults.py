@@ -12,7 +12,7 @@ import pytest
 from reput import Message, MessageStore
 from reput.errors import StoreError
 from reput.files import FileLayer
-from reput.store.timer.timer_message_store import TimerMessageStore
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
 from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, crash_at, no_objection, wait_dispatched
 from tests.support.shares import in_shares
 from tests.support.timers import BEGIN, PRECISION, enqueue_all, opened, put, small_wheel
@@ -95,7 +95,12 @@ def check_next_life(life: Life, path: Path, files: FileLayer | None = None) -> N
     enqueue_all(store, timers, now_ms)
     units = Counter(unit["OFFSETPY"] for _, some in timers._log.scan(0, store.max_commit_log_offset) for unit in some)
     assert all(count == 1 for count in units.values())
-    assert len(units) == store.max_offset("rmq_sys_wheel_timer", 0)
+    queue_end, with_time, offset = store.max_offset(TIMER_TOPIC, 0), 0, 0
+    while offset < queue_end:
+        messages = store.get_message(TIMER_TOPIC, 0, offset).messages()
+        with_time += sum("TIMER_OUT_MS" in one.properties for one in messages)
+        offset = messages[-1].queue_offset + 1
+    assert len(units) == with_time
     deliver(store, timers, now_ms)
     flush(timers, Life(), now_ms)
     wait_dispatched(store, disk)

@@ -45,7 +45,11 @@ def put(store: MessageStore, out_ms: int, body: bytes = b"x") -> None:
 
 
 def enqueue_all(store: MessageStore, timers: TimerMessageStore, now_ms: int, end: int = 1 << 40) -> None:
-    """Give a slot to each message of the queue that has none, up to a queue offset."""
+    """Give a slot to each message of the queue that has none, up to a queue offset.
+
+    A message without a time is passed over, as the broker does: a power cut may take the properties of a record that
+    was not synced, and RocketMQ's CRC covers the body alone.
+    """
     while timers.queue_offset < end:
         most = min(end - timers.queue_offset, 5)
         messages = store.get_message(TIMER_TOPIC, 0, timers.queue_offset, most).messages()
@@ -57,7 +61,7 @@ def enqueue_all(store: MessageStore, timers: TimerMessageStore, now_ms: int, end
                 one.store_size, string_hash("orders"),
             )
             for one in messages
-            if not timers.has_unit(one.commit_log_offset)
+            if "TIMER_OUT_MS" in one.properties and not timers.has_unit(one.commit_log_offset)
         ]  # fmt: skip
         timers.enqueue(entries, now_ms)
         timers.queue_offset = messages[-1].queue_offset + 1
