@@ -41,9 +41,13 @@ def config_key(
     return field(default=default, metadata=metadata, repr=not secret)
 
 
+#: What is shown in place of a secret.
+STARS = "******"
+
+
 def shown(key: Field[Any], value: object) -> object:
     """The value of a key as it may be shown: a secret is stars."""
-    return "******" if key.metadata["secret"] and value is not None else value
+    return STARS if key.metadata["secret"] and value is not None else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case, change_properties, format_properties, parse_properties, snake_case
-from reput.config.rocketmq_config import key_texts, keys_of
+from reput.config.rocketmq_config import STARS, key_texts, keys_of
 from reput.errors import ConfigError
 from reput.events import Event
 from reput.files import FileLayer
@@ -84,7 +84,9 @@ class ConfigProcessor:
 
     async def update_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Change keys by a properties text, all or none; answered when the file has them, too."""
-        changes = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
+        given = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
+        # Stars are what GET_BROKER_CONFIG has shown in place of a secret, and change nothing.
+        changes = {name: text for name, text in given.items() if not (text == STARS and _is_secret(name))}
         named = {camel_case(snake_case(name)) for name in changes}  # both spellings are taken
         if not named.isdisjoint((*_ALWAYS_REFUSED, *self._config.config_black_list.split(";"))):
             return command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
@@ -115,6 +117,12 @@ class ConfigProcessor:
         if config.broker_permission != permission:
             await state.writes.run(state.store.update_topics, [])  # name servers look at topics of a new version alone
             await state.registration.register()
+
+
+def _is_secret(name: str) -> bool:
+    """Whether a key of the broker is shown as stars; both spellings are taken."""
+    key = keys_of(BrokerConfig).get(snake_case(name))
+    return key is not None and bool(key.metadata["secret"])
 
 
 def _refuse_other_files(before: MessageStoreConfig, after: MessageStoreConfig) -> None:

@@ -129,6 +129,23 @@ def test_a_wrong_key_changes_nothing_nor_do_those_beside_it(
     run(scenario())
 
 
+def test_stars_that_are_shown_for_a_password_do_not_replace_it_when_they_come_back(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("tls.client.keyPassword=of ours\n")
+
+    async def scenario() -> None:
+        async with serving_broker(
+            tmp_path / "store", config_path=str(conf), tls_client_key_password="of ours"
+        ) as served:
+            client = await served.client()
+            shown = (await keys(client))["tls.client.keyPassword"]
+            assert set(shown) == {"*"}
+            assert (await change(client, f"tls.client.keyPassword={shown}\ndefaultTopicQueueNums=7\n")).code == 0
+            assert conf.read_text() == "tls.client.keyPassword=of ours\ndefaultTopicQueueNums=7\n"
+
+    run(scenario())
+
+
 def test_a_change_that_cannot_be_written_counts_nowhere(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
