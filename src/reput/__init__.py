@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from reput.errors import (
+    AccessDeniedError,
     ConfigError,
     CorruptBackupError,
     CorruptConsumeQueueError,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
+    "AccessDeniedError",
     "Broker",
     "ConfigError",
     "CorruptBackupError",

@@ -205,3 +205,10 @@ class MQBrokerError(RemotingError):
 
     def __str__(self) -> str:
         return f"{self.address} answers code {self.code}: {self.remark}"
+
+
+class AccessDeniedError(MQBrokerError):
+    """Raised when a broker does not know who asks, finds a wrong signature, or does not let this user do it."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; give the access key and the secret key of a user who may do this"

@@ -41,13 +41,15 @@ async def as_root(client: Client, code: int, body: Any = None, **fields: object)
     return answer
 
 
-async def make_alice(client: Client, *entries: dict[str, Any], policy_type: str = "Custom") -> None:
+async def make_alice(
+    client: Client, *entries: dict[str, Any], policy_type: str = "Custom", name: str = "alice"
+) -> None:
     """A normal user with these policy entries."""
-    if json.loads(bytes((await as_root(client, RequestCode.AUTH_GET_USER, username="alice")).body) or b"null") is None:
-        await as_root(client, RequestCode.AUTH_CREATE_USER, {"password": ALICE_PASSWORD}, username="alice")
+    if json.loads(bytes((await as_root(client, RequestCode.AUTH_GET_USER, username=name)).body) or b"null") is None:
+        await as_root(client, RequestCode.AUTH_CREATE_USER, {"password": ALICE_PASSWORD}, username=name)
     if entries:
-        body = {"subject": "User:alice", "policies": [{"policyType": policy_type, "entries": list(entries)}]}
-        await as_root(client, RequestCode.AUTH_CREATE_ACL, body, subject="User:alice")
+        body = {"subject": f"User:{name}", "policies": [{"policyType": policy_type, "entries": list(entries)}]}
+        await as_root(client, RequestCode.AUTH_CREATE_ACL, body, subject=f"User:{name}")
 
 
 def entry(resource: str, *actions: str, decision: str = "Allow", ips: tuple[str, ...] = ()) -> dict[str, Any]:

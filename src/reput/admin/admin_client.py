@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, checked
 from reput.client.name_servers import NameServers, name_server_addresses
+from reput.client.session_credentials import SessionCredentials
 from reput.client.topic_route import MASTER_ID
 from reput.errors import MQClientError, RemotingCommandError, RemotingError
 from reput.remoting.body import decode_body, decode_json
@@ -17,6 +18,7 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.route_bodies import BrokerData, ClusterInfo, TopicList, TopicRouteData
 from reput.transport.client import RemotingClient
+from reput.transport.tls import ClientTls
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -38,13 +40,17 @@ class AdminClient:
 
     Args:
         namesrv: The name servers, "host:port;host:port".
+        credentials: Sign each request; None for none.
+        tls: How to talk TLS; None for the plain protocol.
     """
 
-    def __init__(self, namesrv: str) -> None:
-        self._remoting = RemotingClient()
+    def __init__(
+        self, namesrv: str, *, credentials: SessionCredentials | None = None, tls: ClientTls | None = None
+    ) -> None:
+        self._remoting = RemotingClient(tls=tls)
         self._addresses = name_server_addresses(namesrv)
-        self.name_servers = NameServers(self._addresses, self._remoting)
-        self.api = MQClientAPI(self._remoting)
+        self.api = MQClientAPI(self._remoting, credentials)
+        self.name_servers = NameServers(self._addresses, self.api)
         self.queues = ConsumerAPI(self.api)
 
     async def __aenter__(self) -> Self:
@@ -83,7 +89,7 @@ class AdminClient:
         """Let all name servers forget a topic."""
         for address in self._addresses:
             command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext_fields={"topic": topic})
-            checked(address, await self._remoting.call(address, command))
+            checked(address, await self.api.ask(address, command, _CALL_S))
 
     # -- brokers
 

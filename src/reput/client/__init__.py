@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from reput.client.pull_consumer import PullConsumer
     from reput.client.push_consumer import PushConsumer
     from reput.client.send_result import SendResult, SendStatus
+    from reput.client.session_credentials import SessionCredentials
     from reput.client.subscriptions import MessageSelector
     from reput.client.transactions import LocalTransactionState, TransactionSendResult
-    from reput.errors import MQBrokerError, MQClientError
+    from reput.errors import AccessDeniedError, MQBrokerError, MQClientError
     from reput.formats.message import Message
     from reput.remoting.queue_tables import QueueKey as MessageQueue
     from reput.transport.tls import ClientTls
 
 __all__ = [
+    "AccessDeniedError",
     "ClientTls",
     "ConsumeStatus",
     "LocalTransactionState",
@@ -42,10 +44,12 @@ __all__ = [
     "PushConsumer",
     "SendResult",
     "SendStatus",
+    "SessionCredentials",
     "TransactionSendResult",
 ]
 
 _PLACE_OF = {
+    "AccessDeniedError": ("reput.errors", "AccessDeniedError"),
     "ClientTls": ("reput.transport.tls", "ClientTls"),
     "LocalTransactionState": ("reput.client.transactions", "LocalTransactionState"),
     "ConsumeStatus": ("reput.client.message_handler", "ConsumeStatus"),
@@ -61,6 +65,7 @@ _PLACE_OF = {
     "PushConsumer": ("reput.client.push_consumer", "PushConsumer"),
     "SendResult": ("reput.client.send_result", "SendResult"),
     "SendStatus": ("reput.client.send_result", "SendStatus"),
+    "SessionCredentials": ("reput.client.session_credentials", "SessionCredentials"),
     "TransactionSendResult": ("reput.client.transactions", "TransactionSendResult"),
 }
 

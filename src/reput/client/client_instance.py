@@ -13,8 +13,9 @@ from typing import Any
 
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers, name_server_addresses
+from reput.client.session_credentials import SessionCredentials
 from reput.client.topic_routes import TopicRoutes
-from reput.errors import MQClientError, RemotingError, ReputError
+from reput.errors import AccessDeniedError, MQClientError, RemotingError, ReputError
 from reput.events import Event
 from reput.service.unique_id import UniqueIds
 from reput.transport.client import RemotingClient
@@ -36,6 +37,7 @@ class ClientInstance:
         handlers: Of what brokers ask, by request code.
         heartbeat: Makes the body of a heartbeat, by the client's id.
         tls: How to talk TLS; None for the plain protocol.
+        credentials: Sign each request; None for none.
         with_slaves: Heartbeats go to slaves, too: they are where consumers pull.
 
     Attributes:
@@ -52,13 +54,14 @@ class ClientInstance:
         heartbeat: Callable[[str], bytes],
         with_slaves: bool = False,
         tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
     ) -> None:
         addresses = name_server_addresses(namesrv)
         self.client_id = f"{socket.gethostname()}@{os.getpid()}#{secrets.randbits(48)}"
         self.versions: dict[str, int] = {}
         self.remoting = RemotingClient(Requests(handlers), tls=tls)
-        self.api = MQClientAPI(self.remoting)
-        self.name_servers = NameServers(addresses, self.remoting)
+        self.api = MQClientAPI(self.remoting, credentials)
+        self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(self.name_servers.route, self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
         self._ids = UniqueIds(secrets.token_bytes(8))
@@ -149,21 +152,27 @@ class ClientInstance:
                 await self.routes.refresh()
                 await self.heartbeat()
 
-    async def heartbeat(self, *, only_new: bool = False) -> None:
-        """Tell the brokers of all routes who is here; those that do not answer are asked again later."""
+    async def heartbeat(self, *, only_new: bool = False) -> list[AccessDeniedError]:
+        """Tell the brokers of all routes who is here; those that do not answer are asked again later.
+
+        Returns the refusals of brokers that do not let this client's user.
+        """
         addresses = self.routes.addresses(with_slaves=self._with_slaves)
         for gone in self.versions.keys() - addresses:
             del self.versions[gone]
         body = self._heartbeat(self.client_id)
         wanted = addresses - self.versions.keys() if only_new else addresses
-        await asyncio.gather(*(self._heartbeat_to(address, body) for address in wanted))
+        answers = await asyncio.gather(*(self._heartbeat_to(address, body) for address in wanted))
+        return [error for error in answers if isinstance(error, AccessDeniedError)]
 
-    async def _heartbeat_to(self, address: str, body: bytes) -> None:
+    async def _heartbeat_to(self, address: str, body: bytes) -> RemotingError | None:
         try:
             self.versions[address] = await self.api.heartbeat(address, body)
         except RemotingError as error:
             self.versions.pop(address, None)
             logger.warning(Event("a broker takes no heartbeat", address=address, error=error))
+            return error
+        return None
 
     async def version(self, address: str) -> int:
         """The version of a broker; raises RemotingError where it does not tell."""

@@ -13,6 +13,7 @@ from reput.client.allocate_message_queue import allocate_averagely
 from reput.client.client_instance import ClientInstance
 from reput.client.consumer_api import ConsumerAPI, PullResult
 from reput.client.heartbeat import ConsumerRegistration, encode_heartbeat
+from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, consume_from_where
 from reput.client.topic_route import MASTER_ID
 from reput.errors import MQClientError, RemotingError, ReputError
@@ -43,6 +44,7 @@ class ConsumerGroup:
         consume_type, message_model: What heartbeats tell of the consumer.
         consume_from: Where the group begins in a queue without an offset.
         tls: How to talk TLS; None for the plain protocol.
+        credentials: Sign each request; None for none.
         assigned: Called with all queues of this member, after they have changed.
 
     Attributes:
@@ -61,6 +63,7 @@ class ConsumerGroup:
         consume_from: ConsumeFrom = "last",
         assigned: Callable[[set[QueueKey]], None],
         tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
     ) -> None:
         self.name = group
         self.subscriptions = dict(subscriptions)
@@ -72,8 +75,9 @@ class ConsumerGroup:
         )
         self.handlers: dict[int, Handler] = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
         self.client = ClientInstance(
-            namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True, tls=tls
-        )
+            namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True, tls=tls,
+            credentials=credentials,
+        )  # fmt: skip
         self.client.on_route_change = self.rebalance_soon
         self.api = ConsumerAPI(self.client.api)
         self._assigned = assigned
@@ -83,12 +87,17 @@ class ConsumerGroup:
         self._rebalancing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Join the group, and take the first share of its queues; raises MQClientError where no name server answers."""
+        """Join the group, and take the first share of its queues.
+
+        Raises MQClientError where no name server answers, AccessDeniedError where no broker lets this user.
+        """
         self.client.start()
         for topic in self.subscriptions:
             await self.client.routes.subscribe_queues(topic)
         if self.subscriptions:
-            await self.client.heartbeat()
+            denied = await self.client.heartbeat()
+            if denied and not self.client.versions:
+                raise denied[0]
             self._rebalancing = self.client.spawn(self._rebalance_service())
 
     async def close(self) -> None:

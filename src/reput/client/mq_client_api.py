@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult, SendStatus
-from reput.errors import MQBrokerError, RemotingCommandError, RemotingError
+from reput.client.session_credentials import SessionCredentials
+from reput.errors import AccessDeniedError, MQBrokerError, RemotingCommandError, RemotingError
 from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
@@ -25,17 +27,26 @@ _STATUS_OF = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
+#: What brokers say who do not know a user, or do not let it: of ACL 1.0 (code 1) and 2.0 (16). Code 16 has other
+#: reasons, too: a topic that nobody may write.
+_DENIES = ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION
+_DENIED = re.compile(r"AclException|User:|signature|(?i:username|authenticat)")
 
 
 class MQClientAPI:
     """Asks brokers by their addresses.
 
     Every method raises RemotingError where a broker cannot be reached or does not answer in time, and MQBrokerError
-    where it refuses.
+    where it refuses, AccessDeniedError among these.
+
+    Args:
+        remoting: Makes the connections.
+        credentials: Sign each request; None for none.
     """
 
-    def __init__(self, remoting: RemotingClient) -> None:
+    def __init__(self, remoting: RemotingClient, credentials: SessionCredentials | None = None) -> None:
         self._remoting = remoting
+        self._credentials = credentials
 
     async def call(
         self, address: str, code: int, header: Any = None, body: bytes = b"", timeout_s: float = _CALL_S
@@ -46,15 +57,20 @@ class MQClientAPI:
 
     async def ask(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """The answer to a request, whatever it is."""
-        command.language = LanguageCode.PYTHON
-        return await self._remoting.call(address, command, timeout_s)
+        return await self._remoting.call(address, self.prepared(command), timeout_s)
 
     async def one_way(self, address: str, command: RemotingCommand) -> None:
         """Send a request that nobody answers."""
-        command.language = LanguageCode.PYTHON
         connection = await self._remoting.connection(address)
         await connection.writable()
-        connection.send_one_way(command)
+        connection.send_one_way(self.prepared(command))
+
+    def prepared(self, command: RemotingCommand) -> RemotingCommand:
+        """A request as it is sent: with its language, and signed."""
+        command.language = LanguageCode.PYTHON
+        if self._credentials is not None:
+            self._credentials.sign(command)
+        return command
 
     async def send(
         self, address: str, group: str, queue: QueueKey, request: SendRequest, timeout_s: float
@@ -63,7 +79,7 @@ class MQClientAPI:
         answer = await self.ask(address, request.command(group, queue), timeout_s)
         status = _STATUS_OF.get(ResponseCode(answer.code)) if answer.code in _STATUS_OF else None
         if status is None:
-            raise MQBrokerError(address, answer.code, answer.remark or "")
+            raise refusal(address, answer)
         header = decoded(address, SendMessageResponseHeader, answer.ext_fields)
         offset_ids = header.msg_id.split(",") if request.is_batch else [header.msg_id]
         if len(offset_ids) != len(request.ids):  # an inner batch is one record
@@ -92,8 +108,15 @@ class MQClientAPI:
 def checked(address: str, answer: RemotingCommand, *codes: int) -> RemotingCommand:
     """An answer of success, or of another of these codes; raises MQBrokerError for each other one."""
     if answer.code != ResponseCode.SUCCESS and answer.code not in codes:
-        raise MQBrokerError(address, answer.code, answer.remark or "")
+        raise refusal(address, answer)
     return answer
+
+
+def refusal(address: str, answer: RemotingCommand) -> MQBrokerError:
+    """The error of an answer that refuses a request."""
+    remark = answer.remark or ""
+    kind = AccessDeniedError if answer.code in _DENIES and _DENIED.search(remark) else MQBrokerError
+    return kind(address, answer.code, remark)
 
 
 def decoded(address: str, kind: type[_H], ext_fields: Mapping[str, str] | None) -> _H:

@@ -7,11 +7,11 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from reput.client.mq_client_api import MQClientAPI, refusal
 from reput.errors import ConfigError, MQBrokerError, MQClientError, RemotingCommandError, RemotingError
 from reput.events import Event
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from reput.transport.client import RemotingClient
 
 if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
@@ -42,11 +42,11 @@ class NameServers:
 
     Args:
         addresses: "host:port" of each.
-        remoting: Makes the connections.
+        api: Asks one of them.
     """
 
     addresses: tuple[str, ...]
-    remoting: RemotingClient
+    api: MQClientAPI
     _current: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class NameServers:
         for _ in self.addresses:
             address = self.addresses[self._current]
             try:
-                return address, await self.remoting.call(address, command, timeout_s)
+                return address, await self.api.ask(address, command, timeout_s)
             except RemotingError as error:
                 logger.warning(Event("a name server does not answer", address=address, error=error))
                 reasons.append(str(error))
@@ -81,7 +81,7 @@ class NameServers:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
-            raise MQBrokerError(address, answer.code, answer.remark or "")
+            raise refusal(address, answer)
         try:
             return decode_body(TopicRouteData, answer.body)
         except RemotingCommandError as error:

@@ -21,7 +21,8 @@ from reput.client.send_request import (
     send_request,
 )
 from reput.client.send_result import SendResult
-from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
+from reput.client.session_credentials import SessionCredentials
+from reput.errors import AccessDeniedError, MQBrokerError, MQClientError, RemotingError, ReputError
 from reput.formats.java import string_hash
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode, ResponseCode, version_name
@@ -67,6 +68,7 @@ class Producer:
         check_transaction: Tells how a transaction ended, of this producer or another one of its group; needed for
             `send_in_transaction`.
         tls: How to talk TLS; None for the plain protocol.
+        credentials: Who asks, where brokers check it; see docs/access.md.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Producer:
         retries: int = 2,
         check_transaction: CheckTransaction | None = None,
         tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
     ) -> None:
         self._namesrv = namesrv
         self._group = group
@@ -85,6 +88,7 @@ class Producer:
         self._attempts = 1 + retries
         self._check_transaction = check_transaction
         self._tls = tls
+        self._credentials = credentials
         self._faults = MQFaultStrategy()
         self._handlers: dict[int, Handler] = {}
         self._transactions: Transactions | None = None
@@ -95,7 +99,10 @@ class Producer:
         """Begin; no server is asked before the first send. Raises ConfigError where an address is none."""
         if self._client is not None:
             raise MQClientError("this producer is started already")
-        client = ClientInstance(self._namesrv, handlers=self._handlers, heartbeat=self._heartbeat, tls=self._tls)
+        client = ClientInstance(
+            self._namesrv, handlers=self._handlers, heartbeat=self._heartbeat, tls=self._tls,
+            credentials=self._credentials,
+        )  # fmt: skip
         if self._check_transaction is not None:
             from reput.client.transactions import Transactions  # here: other producers are imported without it
 
@@ -152,7 +159,7 @@ class Producer:
 
         Raises:
             MessageIllegalError: No broker would take the message; nothing was sent.
-            MQBrokerError: A broker refused it.
+            MQBrokerError: A broker refused it; AccessDeniedError: since this user may not send to the topic.
             MQClientError: The topic has no queue, or no attempt succeeded; the broker that did not answer may have it.
         """
         client = self._open_client()
@@ -281,7 +288,7 @@ class Producer:
                         await client.version(address)
                     results = await client.api.send(address, self._group, to, request, self._timeout)
             except MQBrokerError as error:
-                if error.code not in _TRY_ANOTHER or queue is not None:
+                if error.code not in _TRY_ANOTHER or queue is not None or isinstance(error, AccessDeniedError):
                     raise
                 reasons.append(str(error))
             except (RemotingError, TimeoutError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.pulled_queue import PulledQueue
+from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.errors import MQClientError
 from reput.formats.consumers import ConsumeType
@@ -42,6 +43,7 @@ class PullConsumer:
         topics: Tags by topic, `paid || shipped` or `*`, or a MessageSelector.
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
         tls: How to talk TLS; None for the plain protocol.
+        credentials: Who asks, where brokers check it; see docs/access.md.
     """
 
     def __init__(
@@ -52,23 +54,28 @@ class PullConsumer:
         topics: Mapping[str, str | MessageSelector] | None = None,
         consume_from: ConsumeFrom = "last",
         tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
     ) -> None:
         self._namesrv = namesrv
         self._subscriptions = {} if topics is None else build_subscriptions(topics, time.time_ns() // 1_000_000)
         self._name = group
         self._consume_from = consume_from
         self._tls = tls
+        self._credentials = credentials
         self._group: ConsumerGroup | None = None
         self._queues: dict[QueueKey, PulledQueue] = {}
         self._arrived = asyncio.Event()
 
     async def start(self) -> None:
-        """Join the group; raises MQClientError where no name server answers."""
+        """Join the group.
+
+        Raises MQClientError where no name server answers, AccessDeniedError where no broker lets this user.
+        """
         if self._group is not None:
             raise MQClientError("this consumer is started already")
         group = ConsumerGroup(
             self._namesrv, self._name, self._subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY,
-            consume_from=self._consume_from, assigned=self._assigned, tls=self._tls,
+            consume_from=self._consume_from, assigned=self._assigned, tls=self._tls, credentials=self._credentials,
         )  # fmt: skip
         self._group = group
         try:

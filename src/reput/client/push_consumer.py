@@ -14,6 +14,7 @@ from reput.client.consumed_queue import ConsumedQueue, PullLimits
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_handler import MessageHandler, OnMessage
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
+from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.errors import MQClientError, ReputError
 from reput.events import Event
@@ -53,6 +54,7 @@ class PushConsumer:
         broadcasting: Every member gets all messages. Its offsets are in a file, and what fails does not come again.
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
         tls: How to talk TLS; None for the plain protocol.
+        credentials: Who asks, where brokers check it; see docs/access.md.
         concurrency: How many messages are handled at once.
         max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
         limits: When a queue is not pulled further.
@@ -71,6 +73,7 @@ class PushConsumer:
         broadcasting: bool = False,
         consume_from: ConsumeFrom = "last",
         tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
         concurrency: int = 20,
         max_reconsume_times: int | None = None,
         limits: PullLimits | None = None,
@@ -86,6 +89,7 @@ class PushConsumer:
         self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
         self._consume_from = consume_from
         self._tls = tls
+        self._credentials = credentials
         self._concurrency = concurrency
         self._max_reconsume_times = max_reconsume_times
         self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
@@ -98,7 +102,10 @@ class PushConsumer:
         self._service: ConsumeConcurrently | ConsumeOrderly
 
     async def start(self) -> None:
-        """Join the group; handlers are called from now on. Raises MQClientError where no name server answers."""
+        """Join the group; handlers are called from now on.
+
+        Raises MQClientError where no name server answers, AccessDeniedError where no broker lets this user.
+        """
         if self._group is not None:
             raise MQClientError("this consumer is started already")
         topics = dict(self._topics)
@@ -107,7 +114,7 @@ class PushConsumer:
         group = ConsumerGroup(
             self._namesrv, self._name, build_subscriptions(topics, time.time_ns() // 1_000_000),
             consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=self._model, consume_from=self._consume_from,
-            assigned=self._assigned, tls=self._tls,
+            assigned=self._assigned, tls=self._tls, credentials=self._credentials,
         )  # fmt: skip
         group.handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset
         if group.is_broadcasting:

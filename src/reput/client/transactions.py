@@ -17,7 +17,7 @@ from reput.events import Event
 from reput.formats.message import Message
 from reput.formats.message_id import decode_message_id
 from reput.formats.record_layout import SysFlag
-from reput.remoting.codes import LanguageCode, RequestCode
+from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.queue_tables import QueueKey
@@ -121,7 +121,7 @@ class Transactions:
             int(state), message.unique_key or header.msg_id or "", from_transaction_check=True, topic=message.topic,
             transaction_id=header.transaction_id,
         )  # fmt: skip
-        connection.send_one_way(_end_command(ended, broker_name))
+        connection.send_one_way(self._client.api.prepared(_end_command(ended, broker_name)))
 
 
 async def state_of(
@@ -134,4 +134,4 @@ async def state_of(
 
 def _end_command(header: EndTransactionRequestHeader, broker_name: str) -> RemotingCommand:
     fields = encode_header(header) | {"bname": broker_name}
-    return RemotingCommand(RequestCode.END_TRANSACTION, ext_fields=fields, language=LanguageCode.PYTHON)
+    return RemotingCommand(RequestCode.END_TRANSACTION, ext_fields=fields)
