@@ -303,11 +303,11 @@ class BrokerController:
         await state.room.drain()
         await state.dispatch.stop()  # the close of the store dispatches the rest
         try:
-            await state.config_files.persist(state.offsets)
             await state.config_files.persist(state.groups)
+            await state.config_files.persist(state.filters)
+            await state.config_files.persist(state.offsets)
             await state.config_files.persist(state.delay_offsets)
             await state.config_files.persist(self._pop.orders)
-            await state.config_files.persist(state.filters)
         finally:
             for work in (state.reads, state.log_work):
                 await state.writes.run(work.stop)

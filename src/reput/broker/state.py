@@ -110,10 +110,10 @@ class BrokerState:
         self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)
         self.writes = DiskWork("reput-broker-write", _WRITING_THREADS, wait_ms)
         self.log_work = DiskWork("reput-broker-log", _LOG_THREADS, wait_ms)
-        self.config_files = StateFiles(self.writes)
 
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.writer = writer = store.loop_writer()
+        self.config_files = StateFiles(self.writes, writer.flush)
         self.room = LogRoom(writer, self.log_work)
         self.dispatch = LoopDispatch(store, writer, self.log_work)
         self.on_append: Callable[[], None] = _nothing if is_sync else self.dispatch.soon

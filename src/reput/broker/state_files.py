@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
 from reput.broker.disk_work import DiskWork
 from reput.errors import ReputError
 from reput.events import Event
-from reput.service.config_manager import ConfigManager
+from reput.service.config_manager import ConfigManager, Snapshot
 
 logger = logging.getLogger("reput.broker")
+
+_T = TypeVar("_T")
 
 
 class StateFiles:
@@ -18,17 +22,27 @@ class StateFiles:
 
     Args:
         writes: Where files of the broker's are written.
+        sync_log: Syncs what is in the log; waits for the disk.
     """
 
-    def __init__(self, writes: DiskWork) -> None:
+    def __init__(self, writes: DiskWork, sync_log: Callable[[], None]) -> None:
         self._writes = writes
+        self._sync_log = sync_log
         self._soon: dict[ConfigManager, asyncio.Task[None]] = {}  # type: ignore[type-arg]
 
     async def persist(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
-        """Write a file, if it has changed, and return when that is done; errors as of `ConfigManager.persist`."""
+        """Write a file, if it has changed, and return when that is done; errors as of `ConfigManager.persist`.
+
+        A failed sync of the log is a StorePoisonedError, and the file stays as it is.
+        """
         snapshot = manager.snapshot()
         if snapshot is not None:
-            await self._writes.run(manager.persist, snapshot)
+            await self._writes.run(self._write, manager, snapshot)
+
+    def _write(self, manager: ConfigManager[_T], snapshot: Snapshot[_T]) -> None:
+        if manager.follows_log:
+            self._sync_log()
+        manager.persist(snapshot)
 
     def persist_soon(self, manager: ConfigManager) -> None:  # type: ignore[type-arg]
         """Write a file, one write at a time, however many changes come meanwhile; an error is logged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from reput.files import FileLayer
 from reput.formats.metadata import DataVersion
@@ -37,7 +37,14 @@ class ConfigManager(ABC, Generic[_T]):
 
     Raises:
         CorruptMetadataError: The file and its backup are damaged.
+
+    Attributes:
+        follows_log: The content counts messages of the log, so the log is synced before it is persisted. Else a power
+            cut could leave an offset after the end of its queue, and messages that get these offsets later were passed
+            over.
     """
+
+    follows_log: ClassVar[bool] = False
 
     def __init__(self, kind: type[_T], root: str, files: FileLayer) -> None:
         self._root = root

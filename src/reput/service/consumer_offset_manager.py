@@ -29,6 +29,8 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         CorruptMetadataError: The file and its backup are damaged.
     """
 
+    follows_log = True
+
     def __init__(self, root: str, files: FileLayer = DISK, *, consumer_offset_update_version_step: int = 500) -> None:
         super().__init__(ConsumerOffsets, root, files)
         self._step = consumer_offset_update_version_step

@@ -22,6 +22,8 @@ class DelayOffsetManager(ConfigManager[DelayOffsets]):
         CorruptMetadataError: The file and its backup are damaged.
     """
 
+    follows_log = True
+
     def __init__(self, root: str, files: FileLayer = DISK, *, delay_offset_update_version_step: int = 200) -> None:
         super().__init__(DelayOffsets, root, files)
         self._step = delay_offset_update_version_step

@@ -55,6 +55,8 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfos]):
         CorruptMetadataError: The file and its backup are damaged.
     """
 
+    follows_log = True
+
     def __init__(self, root: str, files: FileLayer = DISK) -> None:
         super().__init__(ConsumerOrderInfos, root, files)
         self._table: dict[str, dict[int, _Popped]] = {
