@@ -35,6 +35,13 @@ WITH_DEFAULT = {
     ("PullMessageRequestHeader", "commitOffset"),
     ("PullMessageRequestHeader", "suspendTimeoutMillis"),
     ("PullMessageRequestHeader", "subVersion"),
+    ("PopMessageResponseHeader", "popTime"),
+    ("PopMessageResponseHeader", "invisibleTime"),
+    ("PopMessageResponseHeader", "reviveQid"),
+    ("PopMessageResponseHeader", "restNum"),
+    ("ChangeInvisibleTimeResponseHeader", "popTime"),
+    ("ChangeInvisibleTimeResponseHeader", "invisibleTime"),
+    ("ChangeInvisibleTimeResponseHeader", "reviveQid"),
 }
 TYPES = {
     "text": {"String", "BoundaryType"},
