@@ -24,12 +24,9 @@ from rich.console import Console
 
 import reput
 from campaign.pages import source_commit
-from campaign.soak.load import BROKERS, STORES
 from campaign.soak.run import Soak
 from campaign.soak.samples import Sample, Thirds, compare_thirds
 
-#: Those that live from the beginning to the end without a JVM, whose memory must be flat.
-_FLAT = (*(store.name for store in (*STORES, *BROKERS) if not store.is_killed), "reader")
 #: A shorter run is not judged by it: it has not filled its log files and caches.
 _SHORTEST_MINUTES_OF_FLATNESS = 10
 
@@ -49,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
             minutes=options.minutes,
         )
         soak.run(lambda text: console.print(f"soak: {text}"), options.sample_every)
-    flat = _flatness(soak) if options.minutes >= _SHORTEST_MINUTES_OF_FLATNESS else {}
+    flat, unknown = _flatness(soak) if options.minutes >= _SHORTEST_MINUTES_OF_FLATNESS else ({}, [])
+    soak.failures += unknown
     figures = _figures(soak, options, flat)
     print(json.dumps({name: value for name, value in figures.items() if name != "samples"}, indent=1))
     if options.output:
@@ -71,19 +69,22 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _flatness(soak: Soak) -> dict[str, Thirds]:
-    """Each process and quantity that must not grow."""
-    series: dict[tuple[str, str], list[float | None]] = {("all stores", "disk"): [*soak.disk]}
-    for role in _FLAT:
+def _flatness(soak: Soak) -> tuple[dict[str, Thirds], list[str]]:
+    """Each process and quantity that must not grow; and what cannot be judged, since nothing was seen of it."""
+    series: dict[str, tuple[str, list[float | None]]] = {"all stores: disk": ("disk", [*soak.disk])}
+    for role in soak.lasting:
+        samples = soak.samples.get(role, [None] * len(soak.sampled_at))
         for quantity in Sample._fields:
-            series[role, quantity] = [
-                None if sample is None else float(getattr(sample, quantity)) for sample in soak.samples.get(role, [])
-            ]
-    found = {
-        f"{role}: {quantity}": compare_thirds(quantity, soak.sampled_at, values)
-        for (role, quantity), values in series.items()
-    }
-    return {name: thirds for name, thirds in found.items() if thirds is not None}
+            values = [None if sample is None else float(getattr(sample, quantity)) for sample in samples]
+            series[f"{role}: {quantity}"] = quantity, values
+    flat, unknown = {}, []
+    for name, (quantity, values) in series.items():
+        thirds = compare_thirds(quantity, soak.sampled_at, values)
+        if thirds is None:
+            unknown.append(f"{name}: a third of the run has no sample")
+        else:
+            flat[name] = thirds
+    return flat, unknown
 
 
 def _figures(soak: Soak, options: argparse.Namespace, flat: dict[str, Thirds]) -> dict[str, Any]:

@@ -100,14 +100,14 @@ def tables(figures: dict[str, Any]) -> str:
     """The figures as Markdown."""
     stores = [(name, *store.values()) for name, store in figures["stores"].items()]
     flat = [
-        (name, one["first"], one["last"], one["most"], "yes" if one["is flat"] else "**no**")
+        (name, one["first"], one["last"], one["most"], one["hourly"], "yes" if one["is flat"] else "**no**")
         for name, one in figures["flat"].items()
     ]
     return (
         markdown_table(("the run", ""), list(_facts(figures).items()))
         + markdown_table(("store", "acknowledged", "kills", "bytes of the log deleted"), stores)
         + markdown_table(("done by all", "times"), list(figures["totals"].items()))
-        + markdown_table(("must stay flat", "first third", "last third", "at most", "flat"), flat)
+        + markdown_table(("must stay flat", "first third", "last third", "at most", "growth an hour", "flat"), flat)
     )
 
 

@@ -68,6 +68,8 @@ class Soak:
             (folder / "spark").mkdir()
             arguments = [str(folder / "spark"), *paths]
             self.children.append(Child("spark", folder, module("campaign.soak.spark"), arguments))
+        #: Those that live from the beginning to the end without a JVM, whose memory must be flat.
+        self.lasting = [*(writer.role for writer in self.writers if not writer.store.is_killed), reader.role]
 
     def run(self, say: Callable[[str], None], sample_every_s: float) -> None:
         """Until the time is over, or too much has failed; then all die at once, and everything is looked at."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
+from statistics import linear_regression, median
 from typing import NamedTuple
 
 #: Of a run: what passes before anything is compared.
@@ -75,11 +75,14 @@ def disk_mb(folder: Path) -> float:
 
 
 class Thirds(NamedTuple):
-    """Medians of the first and the last third of a run, its beginning left out, and what the last one may be."""
+    """Medians of the first and the last third of a run, its beginning left out, and what the last one may be; and how
+    much a straight line through all values grows in an hour.
+    """
 
     first: float
     last: float
     most: float
+    hourly: float
 
     @property
     def is_flat(self) -> bool:
@@ -91,10 +94,13 @@ def compare_thirds(name: str, seconds: list[float], values: list[float | None]) 
     """For values at so many seconds; None where a third has none."""
     begin = seconds[0] + _WARM_UP * (seconds[-1] - seconds[0])
     third = (seconds[-1] - begin) / 3
-    known = [(second, value) for second, value in zip(seconds, values, strict=True) if value is not None]
-    first = [value for second, value in known if begin <= second < begin + third]
-    last = [value for second, value in known if second >= seconds[-1] - third]
+    known = {
+        second: value for second, value in zip(seconds, values, strict=True) if value is not None and second >= begin
+    }
+    first = [value for second, value in known.items() if second < begin + third]
+    last = [value for second, value in known.items() if second >= seconds[-1] - third]
     if not first or not last:
         return None
     before = median(first)
-    return Thirds(before, median(last), round(before * (1 + _GROWTH) + _BESIDES[name], 1))
+    hourly = linear_regression(list(known), list(known.values())).slope * 3600
+    return Thirds(before, median(last), round(before * (1 + _GROWTH) + _BESIDES[name], 1), round(hourly, 1))

@@ -110,3 +110,9 @@ def test_what_grows_is_not_flat() -> None:
     assert steady is not None
     assert growing is not None
     assert (steady.is_flat, growing.is_flat) == (True, False)
+    assert (steady.hourly, growing.hourly) == (0, 18)
+
+
+def test_a_process_that_was_not_seen_to_the_end_is_not_flat() -> None:
+    seconds = [float(second) for second in range(0, 3600, 15)]
+    assert compare_thirds("descriptors", seconds, [40.0 if second < 1800 else None for second in seconds]) is None
