@@ -47,6 +47,7 @@ class AdminClient:
     def __init__(
         self, namesrv: str, *, credentials: SessionCredentials | None = None, tls: ClientTls | None = None
     ) -> None:
+        self.credentials, self.tls = credentials, tls
         self._remoting = RemotingClient(tls=tls)
         self._addresses = name_server_addresses(namesrv)
         self.api = MQClientAPI(self._remoting, credentials)

@@ -14,6 +14,7 @@ admin = typer.Typer(
         """Look at brokers that run, and change their topics and offsets: reput's and Apache RocketMQ's, 4.9 and 5.x.
 
         --namesrv says where a name server is; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
+        --config names a file that says who asks and how to talk TLS; without it the environment's REPUT_ADMIN_CONFIG.
 
         \b
         Example:

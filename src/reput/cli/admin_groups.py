@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.admin_options import DEFAULT_NAMESRV, Namesrv, WithSystem, Yes, ask
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask
 from reput.cli.options import Json, parse_time
 from reput.cli.output import iso_time, write_fields, write_json, write_table, write_text
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 
 
-def groups(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def groups(
+    *, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False
+) -> int:
     """List the groups of consumers: members, topics, and messages that they have not consumed.
 
     Example:
@@ -26,7 +28,7 @@ def groups(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_j
     """
     from reput.admin import groups as admin
 
-    found = ask(namesrv, lambda client: admin.groups(client, with_system=all_))
+    found = ask(namesrv, config, lambda client: admin.groups(client, with_system=all_))
     if as_json:
         write_json({"groups": [asdict(one) for one in found]})
     else:
@@ -36,7 +38,7 @@ def groups(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_j
     return 0
 
 
-def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False) -> int:
     """Show how far a group is: lag by queue and in all, and when the last consumed message was stored.
 
     Example:
@@ -44,7 +46,7 @@ def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = Fa
     """
     from reput.admin import groups as admin
 
-    rows = ask(namesrv, lambda client: admin.lag(client, group))
+    rows = ask(namesrv, config, lambda client: admin.lag(client, group))
     total, last = sum(one.lag for one in rows), max(one.last_consumed for one in rows)
     if as_json:
         queues = [asdict(one) | {"lag": one.lag} for one in rows]
@@ -64,7 +66,9 @@ def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = Fa
     return 0
 
 
-def connections(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def connections(
+    group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False
+) -> int:
     """Show who of a group is connected, consumers and producers, and what the consumers subscribe to.
 
     Example:
@@ -72,7 +76,7 @@ def connections(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: J
     """
     from reput.admin import groups as admin
 
-    members, subscriptions = ask(namesrv, lambda client: admin.connections(client, group))
+    members, subscriptions = ask(namesrv, config, lambda client: admin.connections(client, group))
     if as_json:
         write_json({"group": group, "members": [asdict(one) for one in members], "subscriptions": subscriptions})
     else:
@@ -99,6 +103,7 @@ def reset(
     ],
     yes: Yes = False,
     namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
     as_json: Json = False,
 ) -> int:
     """Show what a reset of a group's offsets would do, and do it once --yes says so.
@@ -116,7 +121,7 @@ def reset(
             await admin.reset(client, group, topic, target, plan)
         return plan
 
-    plan = ask(namesrv, work)
+    plan = ask(namesrv, config, work)
     if as_json:
         write_json({"group": group, "topic": topic, "done": yes, "queues": [asdict(one) for one in plan]})
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.admin_options import DEFAULT_NAMESRV, Namesrv, ask
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.messages import write_messages
 from reput.cli.options import Json, check_times, parse_pairs, parse_time
 from reput.cli.output import write_error, write_fields, write_json
@@ -28,6 +28,7 @@ def send(
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="May be given again.")
     ] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
     as_json: Json = False,
 ) -> int:
     """Send a message to a topic that is there, and show where it is.
@@ -44,10 +45,10 @@ def send(
 
     async def work(client: AdminClient) -> SendResult:
         await client.route(topic)  # a send would make a topic whose name is mistyped
-        async with Producer(namesrv, group="reput-admin") as producer:
+        async with Producer(namesrv, group="reput-admin", credentials=client.credentials, tls=client.tls) as producer:
             return await producer.send(message)
 
-    result = ask(namesrv, work)
+    result = ask(namesrv, config, work)
     fields = {
         "status": result.status.name, "message_id": result.message_id, "offset_message_id": result.offset_message_id,
         "broker": result.queue.broker_name, "queue_id": result.queue.queue_id, "queue_offset": result.queue_offset,
@@ -71,6 +72,7 @@ def peek(
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="At most so many messages.")] = 10,
     namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
     as_json: Json = False,
 ) -> int:
     """Show messages of a topic without consuming them: the newest ones, or those from an offset or a time on.
@@ -86,6 +88,7 @@ def peek(
     check_times(begin, None)
     found = ask(
         namesrv,
+        config,
         lambda client: admin.peek(client, topic, queue_id=queue_id, offset=offset, time_ms=begin, count=count),
     )
     if not found:

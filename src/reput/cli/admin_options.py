@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from reput.cli.options import check_path
+
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
+    from reput.config.admin import AdminConfig
 
 _T = TypeVar("_T")
 
@@ -21,17 +26,65 @@ Namesrv = Annotated[
     ),
 ]
 DEFAULT_NAMESRV = "127.0.0.1:9876"
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="REPUT_ADMIN_CONFIG",
+        callback=check_path,
+        help="Properties: accessKey, secretKey, and keys of TLS, as tls.enable=true.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it only what would be done is shown.")]
 WithSystem = Annotated[bool, typer.Option("--all", help="RocketMQ's own, too.")]
 
 
-def ask(namesrv: str, work: Callable[[AdminClient], Awaitable[_T]]) -> _T:
-    """What some requests of a client result in; its log is silent, as an error says the same."""
+#: Who asks, by the environment; it goes before the file.
+_ENVIRONMENT = {
+    "access_key": "REPUT_ACCESS_KEY", "secret_key": "REPUT_SECRET_KEY", "security_token": "REPUT_SECURITY_TOKEN",
+}  # fmt: skip
+
+
+def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitable[_T]]) -> _T:
+    """What some requests of a client result in; its log is silent, as an error says the same.
+
+    `config` is the file of the option of this name.
+    """
     from reput.admin.admin_client import AdminClient
+    from reput.client.session_credentials import SessionCredentials
+    from reput.transport.tls import ClientTls
+
+    chosen = _chosen(config)
+    credentials = None
+    if chosen.access_key is not None and chosen.secret_key is not None:
+        credentials = SessionCredentials(chosen.access_key, chosen.secret_key, chosen.security_token)
 
     async def run() -> _T:
-        async with AdminClient(namesrv) as client:
+        async with AdminClient(namesrv, credentials=credentials, tls=ClientTls.of(chosen)) as client:
             return await work(client)
 
     logging.getLogger("reput").addHandler(logging.NullHandler())
     return asyncio.run(run())
+
+
+def _chosen(config: str | None) -> AdminConfig:
+    """The file's keys; where the environment says who asks, it says all of that."""
+    from reput.config.admin import AdminConfig
+    from reput.errors import ConfigError
+    from reput.files import DISK
+
+    chosen = AdminConfig()
+    if config is not None:
+        try:
+            text = DISK.read_bytes(config).decode()
+        except UnicodeDecodeError:
+            raise ConfigError(f"{config}: expected text in UTF-8") from None
+        chosen = AdminConfig.from_properties(text, config)
+    given: dict[str, Any] = {name: os.environ.get(variable) or None for name, variable in _ENVIRONMENT.items()}
+    if any(given.values()):
+        missing = [_ENVIRONMENT[name] for name in ("access_key", "secret_key") if given[name] is None]
+        if missing:
+            raise ConfigError(f"the environment says who asks, and {' and '.join(missing)} is missing")
+        chosen = replace(chosen, **given)
+    return chosen

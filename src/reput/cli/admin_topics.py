@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.admin_options import DEFAULT_NAMESRV, Namesrv, WithSystem, Yes, ask
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask
 from reput.cli.options import Json, parse_list
 from reput.cli.output import iso_time, write_fields, write_json, write_table, write_text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 
 
-def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False) -> int:
     """Show all brokers: addresses, versions, messages a second, how full their disks are.
 
     Example:
@@ -26,7 +26,7 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int
     """
     from reput.admin.topics import brokers
 
-    found = ask(namesrv, brokers)
+    found = ask(namesrv, config, brokers)
     if as_json:
         write_json({"brokers": [asdict(one) for one in found]})
     else:
@@ -43,7 +43,9 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int
     return 0
 
 
-def topics(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def topics(
+    *, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False
+) -> int:
     """List the topics: queues, brokers, what clients may do.
 
     Example:
@@ -51,7 +53,7 @@ def topics(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_j
     """
     from reput.admin import topics as admin
 
-    found = ask(namesrv, lambda client: admin.topics(client, with_system=all_))
+    found = ask(namesrv, config, lambda client: admin.topics(client, with_system=all_))
     if as_json:
         write_json({"topics": [asdict(one) for one in found]})
     else:
@@ -62,7 +64,7 @@ def topics(*, all_: WithSystem = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_j
     return 0
 
 
-def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False) -> int:
     """Show a topic: offsets of its queues, when the last message was stored, and the groups that consume it.
 
     Example:
@@ -73,7 +75,7 @@ def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = 
     async def look(client: AdminClient) -> tuple[list[TopicQueue], list[str]]:
         return await topic_queues(client, topic), await groups_of_topic(client, topic)
 
-    queues, groups = ask(namesrv, look)
+    queues, groups = ask(namesrv, config, look)
     messages = sum(one.messages for one in queues)
     if as_json:
         rows = [asdict(one) | {"messages": one.messages} for one in queues]
@@ -105,6 +107,7 @@ def create_topic(
         str | None, typer.Option("--brokers", metavar="LIST", help="Only these brokers: broker-a,broker-b.")
     ] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
     as_json: Json = False,
 ) -> int:
     """Make a topic on all brokers; one that is there gets the number of queues.
@@ -114,7 +117,7 @@ def create_topic(
     """
     from reput.admin import topics as admin
 
-    names = ask(namesrv, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
+    names = ask(namesrv, config, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
     if as_json:
         write_json({"topic": topic, "queues": queues, "brokers": names})
     else:
@@ -122,7 +125,9 @@ def create_topic(
     return 0
 
 
-def delete_topic(topic: _Topic, *, yes: Yes = False, namesrv: Namesrv = DEFAULT_NAMESRV, as_json: Json = False) -> int:
+def delete_topic(
+    topic: _Topic, *, yes: Yes = False, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False
+) -> int:
     """Delete a topic on all brokers and name servers, once --yes says so.
 
     Example:
@@ -137,7 +142,7 @@ def delete_topic(topic: _Topic, *, yes: Yes = False, namesrv: Namesrv = DEFAULT_
             await admin.delete_topic(client, topic)
         return sum(one.messages for one in queues), groups
 
-    messages, groups = ask(namesrv, look)
+    messages, groups = ask(namesrv, config, look)
     if as_json:
         write_json({"topic": topic, "deleted": yes, "messages": messages, "groups": groups})
     else:

@@ -27,10 +27,14 @@ _STATUS_OF = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
-#: What brokers say who do not know a user, or do not let it: of ACL 1.0 (code 1) and 2.0 (16). Code 16 has other
-#: reasons, too: a topic that nobody may write.
-_DENIES = ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION
-_DENIED = re.compile(r"AclException|User:|signature|(?i:username|authenticat)")
+#: How the remarks begin of brokers that do not know a user, or do not let it: of ACL 1.0 (code 1) and 2.0 (16). The
+#: codes have other reasons, too: a topic that nobody may write.
+_DENIED = {
+    ResponseCode.SYSTEM_ERROR: re.compile(r"org\.apache\.rocketmq\.acl\.common\.AclException"),
+    ResponseCode.NO_PERMISSION: re.compile(
+        r"User:|username |check signature |(?i:(?:the |create |parse )?auth(?:entication|orization))"
+    ),
+}
 
 
 class MQClientAPI:
@@ -115,7 +119,8 @@ def checked(address: str, answer: RemotingCommand, *codes: int) -> RemotingComma
 def refusal(address: str, answer: RemotingCommand) -> MQBrokerError:
     """The error of an answer that refuses a request."""
     remark = answer.remark or ""
-    kind = AccessDeniedError if answer.code in _DENIES and _DENIED.search(remark) else MQBrokerError
+    denied = answer.code in _DENIED and _DENIED[ResponseCode(answer.code)].match(remark)
+    kind = AccessDeniedError if denied else MQBrokerError
     return kind(address, answer.code, remark)
 
 

@@ -40,7 +40,8 @@ class Property(NamedTuple):
 def read_properties(text: str, source: str) -> Iterator[Property]:
     """The keys of a properties text in order, including repeated keys.
 
-    Raises ConfigError, with `source` and the line, for a malformed Unicode escape and for a line without a key.
+    Raises ConfigError, with `source` and the line, for a malformed Unicode escape and for a line without a key; the
+    error quotes no text, which may be a password.
     """
     for line, content in _logical_lines(text):
         name_end = _KEY_END.match(content).end()  # type: ignore[union-attr]  # both patterns match the empty text
@@ -48,7 +49,7 @@ def read_properties(text: str, source: str) -> Iterator[Property]:
         location = f"{source}:{line}"
         name = _unescape(content[:name_end], location)
         if not name:
-            raise ConfigError(f"{location}: no key before {content[:20]!r}; write key=value")
+            raise ConfigError(f"{location}: no key before the value; write key=value")
         yield Property(line, name, _unescape(content[value_begin:], location))
 
 
@@ -140,7 +141,7 @@ def _unescape(text: str, location: str) -> str:
         if len(code) == 5:
             return chr(int(code[1:], 16))
         if code == "u":
-            raise ConfigError(f"{location}: {text[match.start() : match.start() + 6]!r} is no \\uXXXX escape")
+            raise ConfigError(f"{location}: \\u without four hexadecimal digits; a backslash is written as \\\\")
         return _CONTROL.get(code, code)
 
     # Java writes a character above U+FFFF as two escapes, its UTF-16 halves.

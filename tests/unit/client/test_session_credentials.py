@@ -189,13 +189,33 @@ def test_secrets_are_in_no_repr_and_no_error() -> None:
         assert ALICE_PASSWORD not in str(raised.value)
 
 
-def test_a_topic_that_nobody_may_write_is_no_question_of_who_asks() -> None:
-    for code, remark, kind in (
+@pytest.mark.parametrize(
+    ("code", "remark", "kind"),
+    [
         (16, "the topic[orders] sending message is forbidden", MQBrokerError),
+        (16, "the topic[User: authentication] sending message is forbidden", MQBrokerError),
+        (16, "the broker[10.0.0.1] pulling message is forbidden", MQBrokerError),
+        (16, "subscription group no permission, username ", MQBrokerError),
         (1, "something else", MQBrokerError),
+        (1, "User:alice", MQBrokerError),
+        (14, "User:alice is not found.", MQBrokerError),
+        # of 5.3.3, by its broker or by the texts of its classes
+        (16, "authentication field is null", AccessDeniedError),
+        (16, "username cannot be null.", AccessDeniedError),
+        (16, "User:alice is not found.", AccessDeniedError),
         (16, "check signature failed.", AccessDeniedError),
         (16, "User:alice has no permission to access Topic:a from 10.0.0.1, no matched policies.", AccessDeniedError),
-        (1, "org.apache.rocketmq.acl.common.AclException: No accessKey is configured", AccessDeniedError),
-    ):
-        answer = RemotingCommand(code, remark=remark)
-        assert type(refusal("10.0.0.1:10911", answer)) is kind
+        (16, "create authentication context error.", AccessDeniedError),
+        (16, "parse authorization context error.", AccessDeniedError),
+        (16, "Authentication failed. Please verify the credentials and try again.", AccessDeniedError),
+        (16, "Authorization failed. Please verify your access rights and try again.", AccessDeniedError),
+        (16, "The authorizationMetadataProvider is not configured", AccessDeniedError),
+        # of 4.9.7
+        (1, "org.apache.rocketmq.acl.common.AclException: No accessKey is configured, org.a.B.c(B.java:1)",
+         AccessDeniedError),
+    ],
+)  # fmt: skip
+def test_only_a_question_of_who_asks_is_an_access_denied_error(
+    code: int, remark: str, kind: type[MQBrokerError]
+) -> None:
+    assert type(refusal("10.0.0.1:10911", RemotingCommand(code, remark=remark))) is kind

@@ -44,9 +44,9 @@ def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a=1\n\nb=\\u12G4", r"broker\.conf:3: '\\\\u12G4' is no \\uXXXX escape"),
+        ("a=1\n\nb=\\u12G4", r"broker\.conf:3: \\u without four hexadecimal digits"),
         ("a=1,\\\n2\nb=\\u1", r"broker\.conf:3: "),
-        ("a=1\n=2", r"broker\.conf:2: no key before '=2'; write key=value"),
+        ("a=1\n=2", r"broker\.conf:2: no key before the value; write key=value"),
     ],
 )
 def test_an_error_names_the_file_and_the_line(text: str, message: str) -> None:
