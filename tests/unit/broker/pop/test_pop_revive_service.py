@@ -99,7 +99,7 @@ def test_check_points_that_cannot_be_done_stop_no_other(tmp_path: Path) -> None:
                 assert sent.code == 0, sent
             ((message, _, _),) = handles(await pop(client, "orders", poll_ms=LONG_MS))
             assert (message.tags, message.reconsume_times) == ("b", 1)
-            *_, again = served.controller._state.store.get_message(topic, 1, 6).messages()
+            again, *_ = served.controller._state.store.get_message(topic, 1, 6).messages()  # it is due, and tried again
             point = decode_check_point(again.body)
             assert point is not None
             assert (point.key.broker_name, point.re_put_times, point.invisible_time) == ("broker-x", 1, 10_001)
