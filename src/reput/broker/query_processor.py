@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reput.broker.state import BrokerState
-from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.consumer_headers import (
@@ -119,5 +118,4 @@ class QueryProcessor:
 
     def _earliest(self, topic: str, queue_id: int) -> int:
         store = self._state.store
-        found = store.get_raw(topic, queue_id, store.min_offset(topic, queue_id), 1)
-        return MessageExt(found.records).store_timestamp if found is not None and found.records else -1
+        return store.message_store_timestamp(topic, queue_id, store.min_offset(topic, queue_id))

@@ -80,6 +80,14 @@ class MessageReader:
         queue = self._queues.find(topic, queue_id)
         return 0 if queue is None else self._querying.offset_by_time(queue, timestamp_ms, upper=boundary == "upper")
 
+    def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time (ms) of the message at a queue offset; -1 where there is none (`getMessageStoreTimeStamp`)."""
+        self._check_open()
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return -1
+        return self._querying.store_timestamp(queue, offset)
+
     def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit] | None:
         """The units of a queue from a queue offset on, `count` at most, with tags codes out of ext units.
 

@@ -298,6 +298,16 @@ def test_offset_by_time_answers_as_apache_does(open_store: OpenStore, monkeypatc
         store.offset_by_time("t", 0, 0, "middle")
 
 
+def test_a_look_at_a_store_time_is_no_pull(store: reput.MessageStore) -> None:
+    store.put_messages([reput.Message("t", b"x")] * 2)
+    store.wait_dispatched()
+    times = [message.store_timestamp for message in store.get_message("t", 0, 0).messages()]
+    got = store.topic_counts["t"].got_messages
+    assert [store.message_store_timestamp("t", 0, offset) for offset in (-1, 0, 1, 2)] == [-1, *times, -1]
+    assert store.message_store_timestamp("unknown", 0, 0) == -1
+    assert store.topic_counts["t"].got_messages == got == 2
+
+
 def test_an_empty_store_has_no_times_and_no_offsets(store: reput.MessageStore) -> None:
     assert (store.earliest_time(), store.latest_time()) == (-1, -1)
     assert (store.min_offset("t", 0), store.max_offset("t", 0), list(store.queues())) == (0, 0, [])

@@ -7,7 +7,6 @@ from typing import Any
 
 from reput.broker.state import BrokerState
 from reput.formats.metadata import TopicConfig
-from reput.formats.record_layout import unpack_record
 from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -82,7 +81,7 @@ class StatisticsProcessor:
         for queue_id in range(max(topic.write_queue_nums, topic.read_queue_nums)):
             end = store.max_offset(name, queue_id)
             table[self._key(name, queue_id)] = {
-                "lastUpdateTimestamp": self._store_time(name, queue_id, end - 1) if end > 0 else 0,
+                "lastUpdateTimestamp": store.message_store_timestamp(name, queue_id, end - 1) if end > 0 else 0,
                 "maxOffset": end,
                 "minOffset": max(0, store.min_offset(name, queue_id)),
             }
@@ -156,12 +155,12 @@ class StatisticsProcessor:
         """The times of one queue (`QueueTimeSpan`); -1 where there is no message."""
         store = self._state.store
         begin, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-        first = self._store_time(topic, queue_id, begin)
-        next_one = self._store_time(topic, queue_id, max(consumed, begin))
+        first = store.message_store_timestamp(topic, queue_id, begin)
+        next_one = store.message_store_timestamp(topic, queue_id, max(consumed, begin))
         return {
-            "consumeTimeStamp": self._store_time(topic, queue_id, consumed - 1) if consumed > 0 else first,
+            "consumeTimeStamp": store.message_store_timestamp(topic, queue_id, consumed - 1) if consumed > 0 else first,
             "delayTime": self._state.now_ms() - next_one if next_one >= 0 else 0,
-            "maxTimeStamp": self._store_time(topic, queue_id, end - 1),
+            "maxTimeStamp": store.message_store_timestamp(topic, queue_id, end - 1),
             "messageQueue": {"brokerName": self._state.config.broker_name, "queueId": queue_id, "topic": topic},
             "minTimeStamp": first,
         }
@@ -183,23 +182,16 @@ class StatisticsProcessor:
         return [name for name in names if name in info.subscription_table]
 
     def _consume_stats(self, queues: Iterable[_Queue]) -> Mapping[QueueKey, Any]:
+        store = self._state.store
         return {
             self._key(name, queue_id): {
-                "brokerOffset": max(0, self._state.store.max_offset(name, queue_id)),
+                "brokerOffset": max(0, store.max_offset(name, queue_id)),
                 "consumerOffset": committed,
-                "lastTimestamp": max(0, self._store_time(name, queue_id, committed - 1)) if committed else 0,
+                "lastTimestamp": max(0, store.message_store_timestamp(name, queue_id, committed - 1)),
                 "pullOffset": pulled,
             }
             for name, queue_id, committed, pulled in queues
         }
-
-    def _store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """The store time (ms) of a message; -1 where there is none (`getMessageStoreTimeStamp`)."""
-        found = self._state.store.get_raw(topic, queue_id, offset, 1, None)
-        if found is None or not found.records:
-            return -1
-        head, _ = unpack_record(found.records, 0)
-        return head[10] if head[5] == offset else -1
 
     def _key(self, topic: str, queue_id: int) -> QueueKey:
         return QueueKey(topic, self._state.config.broker_name, queue_id)
