@@ -17,7 +17,7 @@ from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.message_filters import require_parser
-from reput.broker.metrics import BrokerMetrics
+from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.pop.pop import Pop
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
@@ -168,7 +168,7 @@ class BrokerController:
                 await self._state.writes.run(self._state.topics.create, own_topics)
                 await self._server.listen()
                 if is_measured:
-                    metrics = BrokerMetrics(self._state)
+                    metrics = BrokerMetrics(self._state, self._pop, self._timers)
                     await self._pages.listen(
                         {"/metrics": metrics.metrics, "/health": metrics.healthy, "/ready": metrics.ready}
                     )

@@ -25,14 +25,18 @@ _CREATION_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
 
 
 class GroupGets:
-    """What pulls of one group have brought from one topic: pulls, messages, and bytes of their records."""
+    """What pulls of one group have brought from one topic: pulls, messages, and bytes of their records.
 
-    __slots__ = ("messages", "pulls", "size")
+    Attributes:
+        retry_messages, retry_size: Those of them that pops took from the topic's retry topics.
+    """
+
+    __slots__ = ("messages", "pulls", "retry_messages", "retry_size", "size")
 
     def __init__(self) -> None:
         self.pulls = 0
-        self.messages = 0
-        self.size = 0
+        self.messages = self.retry_messages = 0
+        self.size = self.retry_size = 0
 
 
 class Totals:
@@ -83,14 +87,17 @@ class BrokerStatsManager:
         self._sampled_puts: dict[str, tuple[int, int]] = {}
         self._sampled_gets: dict[tuple[str, str], tuple[int, int, int]] = {}
 
-    def inc_group_get(self, group: str, topic: str, messages: int, size: int) -> None:
-        """Count a pull that brings messages (`incGroupGetNums`, `incGroupGetSize`)."""
+    def inc_group_get(self, group: str, topic: str, messages: int, size: int, *, is_retry: bool = False) -> None:
+        """Count a pull that brings messages (`incGroupGetNums`, `incGroupGetSize`); is_retry: of a retry topic."""
         gets = self.group_gets.get((topic, group))
         if gets is None:
             gets = self.group_gets[topic, group] = GroupGets()
         gets.pulls += 1
         gets.messages += messages
         gets.size += size
+        if is_retry:
+            gets.retry_messages += messages
+            gets.retry_size += size
 
     def inc_send_back(self, group: str, topic: str) -> None:
         """Count a message that a consumer has sent back (`incSendBackNums`)."""

@@ -86,10 +86,9 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         offset = self._pulls.get(f"{topic}@{group}", {}).get(queue_id)
         return self.query_offset(group, topic, queue_id) if offset is None else offset
 
-    def inflight(self, group: str, topic: str) -> int:
-        """Messages that a group has pulled, and whose offsets it has not committed."""
-        pulls, committed = self._pulls.get(f"{topic}@{group}", {}), self._offsets.get(f"{topic}@{group}", {})
-        return sum(max(0, offset - committed.get(queue_id, offset)) for queue_id, offset in pulls.items())
+    def topics_and_groups(self) -> list[tuple[str, str]]:
+        """Each topic and group with committed offsets."""
+        return [split_topic_group(key) for key in self._offsets]
 
     def which_topic_by_consumer(self, group: str) -> set[str]:
         """The topics in which a group has offsets."""

@@ -28,12 +28,13 @@ class Pop:
         processors: What takes the requests.
         listeners: Pops and notifications that wait for messages.
         orders: What was popped in order.
+        stats: What has been done since the start.
     """
 
     def __init__(self, state: BrokerState, timers: TimerMessageService | None) -> None:
         self._state = state
         offsets, revive = PopOffsets(state), ReviveMessages(state)
-        self.orders = offsets.orders
+        self.orders, self.stats = offsets.orders, revive.stats
         pops, notifications = PopLongPollingService(state), PopLongPollingService(state)
         self.listeners = (pops, notifications)
 
@@ -55,6 +56,10 @@ class Pop:
         """Revive from now on what nobody acks."""
         if self._revive_service is not None:
             self._revive_service.start()
+
+    def revive_behind(self, queue_id: int) -> tuple[int, int]:
+        """What a revive queue still has to be looked at: see `PopReviveService.behind`."""
+        return (0, 0) if self._revive_service is None else self._revive_service.behind(queue_id)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the requests of a connection."""

@@ -231,7 +231,8 @@ class PopRequest:
         self._bytes += len(records)
         self._starts.append(build_start_offset_info(key.topic, key.queue_id, start))
         self._messages.append(build_msg_offset_info(key.topic, key.queue_id, messages))
-        self._state.stats.inc_group_get(key.group, self._header.topic, len(messages), len(records))
+        topic, is_retry = self._header.topic, key.topic != self._header.topic
+        self._state.stats.inc_group_get(key.group, topic, len(messages), len(records), is_retry=is_retry)
 
 
 def _queue_offsets(result: GetRawResult) -> tuple[int, ...]:

@@ -16,8 +16,9 @@ from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
-from reput.formats.pop_messages import FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
+from reput.formats.pop_messages import CK_TAG, FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
 from reput.log.store_host import encode_store_host
+from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK
 from reput.service.pop.revive_round import Judged, ReviveRound, written_again
 from reput.service.pop.topics import normal_topic_of, pop_retry_topic_of
 from reput.service.transactional_message import number
@@ -53,6 +54,8 @@ class PopReviveService:
         self._host = encode_store_host(state.store.config)
         self._stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        #: By revive queue, the revive time of the first check point of the last round; ms, 0 for none.
+        self._first_due_ms: dict[int, int] = {}
 
     def start(self) -> None:
         """Revive from now on what is due."""
@@ -92,6 +95,7 @@ class PopReviveService:
     async def _look(self, queue_id: int) -> bool:
         """Do one round; whether it had check points."""
         round_ = await self._read(queue_id)
+        self._first_due_ms[queue_id] = round_.first_revive_time
         done, end_offset = None, 0
         for judged in round_.judged():
             if self._stopped.is_set():
@@ -103,6 +107,12 @@ class PopReviveService:
         if done is not None:
             self._commit(queue_id, done)
         return round_.has_check_points
+
+    def behind(self, queue_id: int) -> tuple[int, int]:
+        """Check points and acks after the last check point done, and ms since the first check point was due."""
+        left = max(0, self._state.store.max_offset(self._revive.topic, queue_id) - self._done(queue_id) - 1)
+        due_ms = self._first_due_ms.get(queue_id, 0)
+        return left, max(0, self._state.now_ms() - due_ms) if left and due_ms else 0
 
     # -- reading
 
@@ -143,7 +153,10 @@ class PopReviveService:
 
     def _add(self, round_: ReviveRound, queue_id: int, message: MessageExt) -> None:
         deliver_ms = number(message.properties.get(TIMER_DELIVER_MS, "0"))
-        if not round_.add(message.queue_offset, message.tags, message.body, deliver_ms, self._state.now_ms()):
+        key = round_.add(message.queue_offset, message.tags, message.body, deliver_ms, self._state.now_ms())
+        if key is not None:
+            self._revive.stats.inc_got(key, CK if message.tags == CK_TAG else ACK, queue_id)
+        else:
             what = Event("a message is no check point and no ack", queue=queue_id, offset=message.queue_offset)
             logger.warning(what)
 
@@ -165,7 +178,12 @@ class PopReviveService:
             if message is None:  # retention has deleted it
                 continue
             topic = await self._retry_topic(key)
-            end_offset = await self._put(message, topic.topic_name, key.pop_time)
+            try:
+                end_offset = await self._put(message, topic.topic_name, key.pop_time)
+            except ReputError:
+                self._revive.stats.inc_retried(key, PUT_FAILED)
+                raise
+            self._revive.stats.inc_retried(key, PUT_OK)
         return end_offset
 
     async def _message(self, key: CheckPointKey, offset: int) -> MessageExt | None:

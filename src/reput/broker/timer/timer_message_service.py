@@ -18,6 +18,7 @@ from reput.events import Event
 from reput.formats.timer_log import Magic, TimerUnit
 from reput.formats.timer_wheel import SLOTS_TOTAL
 from reput.service.timer_metrics_manager import TimerMetricsManager
+from reput.service.timer_stats import TimerStats
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.results import GetMessageStatus
 from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
@@ -53,6 +54,7 @@ class TimerMessageService:
 
     Attributes:
         metrics: How many messages wait.
+        stats: What has been done since the start.
         recalled_to: Commit log offset after the last message that recalls another one; it counts before later slots.
     """
 
@@ -66,6 +68,7 @@ class TimerMessageService:
         self._flush_every_s = config.timer_flush_interval_ms / 1000
         self._work = DiskWork("reput-broker-timer", 1, None)
         self.metrics = TimerMetricsManager(state.store.path, state.files)
+        self.stats = TimerStats()
         self.recalled_to = 0
         self._slot: OpenSlot | None = None
         self._next: OpenSlot | None = None
@@ -206,6 +209,8 @@ class TimerMessageService:
         counts: Counter[str] = Counter()
         for message, entry in waiting:
             counts[message.real_topic] += -1 if entry.magic & Magic.DELETE else 1
+            born_ms = message.inner.born_timestamp
+            self.stats.enqueue(message.real_topic, born_ms, message.stored_ms, message.out_ms, now_ms)
             if entry.time in slots:
                 unit = TimerUnit(-1, entry.magic, write_ms, entry.time - write_ms, *entry[2:])
                 self._add(slots[entry.time], message, unit)
@@ -336,6 +341,7 @@ class TimerMessageService:
                 raise
             slot.has_begun = True
             counts[message.real_topic] -= 1
+            self.stats.dequeued[message.real_topic] += 1
         self.metrics.add(counts, now_ms)
         return end_offset
 

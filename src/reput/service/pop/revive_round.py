@@ -61,8 +61,10 @@ class ReviveRound:
         """Whether a check point was read."""
         return bool(self._check_points)
 
-    def add(self, revive_offset: int, tag: str | None, body: bytes, deliver_ms: int, now_ms: int) -> bool:
-        """Take the next message of the queue; False for one that is neither check point nor ack.
+    def add(
+        self, revive_offset: int, tag: str | None, body: bytes, deliver_ms: int, now_ms: int
+    ) -> CheckPointKey | None:
+        """Take the next message of the queue, and return whose it is; None for one that is neither check point nor ack.
 
         deliver_ms: when it was due, 0 where it does not say.
         """
@@ -73,11 +75,11 @@ class ReviveRound:
             if check_point is not None:
                 self._check_points[check_point.key] = revive_offset, check_point
                 self.first_revive_time = self.first_revive_time or check_point.revive_time
-            return check_point is not None
+            return None if check_point is None else check_point.key
         ack = decode_ack(body, self._broker_name) if tag in (ACK_TAG, BATCH_ACK_TAG) else None
         if ack is not None and ack.key in self._check_points:
             self._acked.setdefault(ack.key, set()).update(ack.offsets)
-        return ack is not None
+        return None if ack is None else ack.key
 
     def quiet(self, now_ms: int) -> None:
         """The queue has no more messages now."""

@@ -123,6 +123,10 @@ class TimerMessageStore:
         slot = self._wheel.slot(time_ms)
         return 0 if slot is None else slot.num
 
+    def num_between(self, begin_ms: int, end_ms: int) -> int:
+        """The number of messages in the slots of the times in [begin, end)."""
+        return self._wheel.num_between(begin_ms, end_ms)
+
     @property
     def total(self) -> int:
         """The number of messages that wait; a look at the whole wheel, which takes milliseconds."""

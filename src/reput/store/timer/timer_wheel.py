@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -83,15 +85,31 @@ class TimerWheel:
     def next_time(self, begin_ms: int, end_ms: int) -> int | None:
         """The first time in [begin, end) for which a message waits, at most half a wheel on; None without one."""
         begin, end = begin_ms // self.precision_ms, -(-end_ms // self.precision_ms)
+        for first, _, is_live in self._parts(begin, end):
+            found = np.flatnonzero(is_live)
+            if len(found):
+                return (first + int(found[0])) * self.precision_ms
+        return None
+
+    def num_between(self, begin_ms: int, end_ms: int) -> int:
+        """The number of messages that wait for a time in [begin, end), both rounded down to slots."""
+        nums, total = self._slots["NUM"], 0
+        for _, index, is_live in self._parts(begin_ms // self.precision_ms, end_ms // self.precision_ms):
+            total += int(nums[index : index + len(is_live)][is_live].sum(dtype=np.int64))
+        return total
+
+    def _parts(self, begin: int, end: int) -> Iterator[tuple[int, int, npt.NDArray[np.bool_]]]:
+        """The slots of the times in [begin, end), half a wheel at most, in one or two pieces.
+
+        Yields:
+            A piece's first time and its index in the wheel, and for each of its slots whether messages wait there.
+        """
         end = min(end, begin + SLOTS // 2)
         while begin < end:
             index = begin % SLOTS
             count = min(end - begin, SLOTS - index)
-            found = np.flatnonzero(self._times[index : index + count] == np.arange(begin, begin + count))
-            if len(found):
-                return (begin + int(found[0])) * self.precision_ms
+            yield begin, index, self._times[index : index + count] == np.arange(begin, begin + count)
             begin += count
-        return None
 
     def total(self, begin_ms: int) -> int:
         """The number of messages that wait for this time or a later one (`getAllNum`)."""

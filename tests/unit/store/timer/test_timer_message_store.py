@@ -47,6 +47,8 @@ def check(store: MessageStore, timers: TimerMessageStore, count: int = 40) -> No
     assert timers.next_time(BEGIN, LATER) == SOON
     assert timers.next_time(SOON + 1000, LATER + 1) == LATER
     assert timers.next_time(SOON + 1000, LATER) is None
+    slots = ((SOON, SOON + PRECISION), (SOON + PRECISION, LATER), (SOON, LATER), (BEGIN, LATER + PRECISION))
+    assert [timers.num_between(*one) for one in slots] == [count // 2, 0, count // 2, count]
 
 
 def test_messages_wait_in_the_slots_of_their_times_across_files(path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What a broker tells a monitoring system."""

@@ -1,0 +1,38 @@
+"""TimerStats: what the timers have done since the broker's start, for a monitoring system."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from reput.service.histogram import Histogram
+
+#: As 5.3.3's `DefaultStoreMetricsManager`.
+_DELAY_BOUNDS_S = (60, 600, 3600, 43_200, 86_400, 259_200)
+#: For so long the last message says how late the timers are.
+_LAST_COUNTS_MS = 2000
+
+
+class TimerStats:
+    """Counts by the topic that messages go to.
+
+    Attributes:
+        enqueued: Messages that got a slot, each time they did.
+        dequeued: Messages that were put when their slot was due, into their topic or back into the queue.
+        delay_s: From the birth of a message to the time of its slot.
+    """
+
+    def __init__(self) -> None:
+        self.enqueued: Counter[str] = Counter()
+        self.dequeued: Counter[str] = Counter()
+        self.delay_s: Histogram[str] = Histogram(_DELAY_BOUNDS_S)
+        self._last_at_ms = self._last_stored_ms = 0
+
+    def enqueue(self, topic: str, born_ms: int, stored_ms: int, out_ms: int, now_ms: int) -> None:
+        """Count a message that gets a slot; born, stored, out: the message's times, and the time of its own slot."""
+        self.enqueued[topic] += 1
+        self.delay_s.add(topic, max(0, out_ms - born_ms) // 1000)
+        self._last_at_ms, self._last_stored_ms = now_ms, stored_ms
+
+    def enqueue_latency_ms(self, now_ms: int) -> int:
+        """How long ago the last message was stored that got a slot; 0 where that was not just now."""
+        return max(0, now_ms - self._last_stored_ms) if now_ms - self._last_at_ms < _LAST_COUNTS_MS else 0
