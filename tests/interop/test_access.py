@@ -99,6 +99,44 @@ def test_javas_clients_do_what_plain_acl_allows_their_account(version: str, tmp_
         assert apache.run("signed-consume", **where, group="g") == "paid"
 
 
+def test_4_9s_mqadmin_changes_accounts_and_addresses_and_shows_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    file, tools = tmp_path / "home/conf/plain_acl.yml", tmp_path / "home/conf/tools.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"accounts: [{{accessKey: root-42, secretKey: {ROOT_PASSWORD}, admin: true}}]\nkept: 1\n")
+    file.with_name("logback_tools.xml").write_text("<configuration/>")  # 4.9's mqadmin ends without it
+    home = str(tmp_path / "home")
+    keys: dict[str, Any] = {"aclEnable": True, "rocketmqHome": home}
+    options = (*JAVA_OPTIONS, f"-Drocketmq.home.dir={home}")
+    with Broker.start(tmp_path / "store", **HERE, **keys) as broker, Apache("4.9.7", options) as apache:
+
+        def admin(*words: str, user: str = "root-42", password: str = ROOT_PASSWORD) -> str:
+            tools.write_text(f"{{accessKey: {user}, secretKey: {password}}}")
+            return str(apache.run("mqadmin", namesrv=broker.namesrv, words=words))
+
+        where = {"namesrv": broker.namesrv, "user": "alice-1", "password": ALICE_PASSWORD, "topic": "orders"}
+        assert "No acl config for alice-1" in apache.run("signed-send", **where, body="paid")["remark"]
+        put = of_broker(broker, "updateAclConfig", "-a", "alice-1", "-s", ALICE_PASSWORD)
+        assert "success" in admin(*put, "-t", "orders=PUB|SUB", "-g", "g=SUB", "-w", "10.0.0.1")
+        assert apache.run("signed-send", **where, body="paid") == {"status": "SEND_OK"}
+        assert apache.run("signed-consume", **where, body="paid", group="g") == "paid"
+        assert "success" not in admin(*put, "-m", "true", user="alice-1", password=ALICE_PASSWORD)
+        assert "success" not in admin(*put, "-t", "orders=ALL")
+        assert "success" in admin(*of_broker(broker, "updateGlobalWhiteAddr", "-g", "10.0.0.2", "-p", str(file)))
+        shown = admin(*of_broker(broker, "getAclConfig"))
+        assert all(one in shown for one in ("[10.0.0.2]", "alice-1", "[orders=PUB|SUB]", "[g=SUB]", "10.0.0.1"))
+        listed = admin("clusterAclConfigVersion", "-c", "DefaultCluster")
+        assert all(one in listed for one in (broker.address, str(file), "success"))
+        delete = of_broker(broker, "deleteAclConfig", "-a", "alice-1")
+        assert "success" in admin(*delete)
+        assert "success" not in admin(*delete)
+        assert "No acl config for alice-1" in apache.run("signed-send", **where, body="paid")["remark"]
+    assert "kept: 1" in file.read_text()
+    assert not any(secret in caplog.text for secret in SECRETS)
+
+
 def tls_options(trust: str, *more: str) -> tuple[str, ...]:
     """Options of a JVM whose clients talk TLS, and verify."""
     return (

@@ -10,8 +10,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from reput.broker.access.auth_processor import AuthProcessor
-from reput.broker.access.gate import first_users, gate_of
+from reput.broker.access.access import Access
 from reput.broker.access.plain_gate import PlainGate
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
@@ -50,7 +49,6 @@ from reput.formats.metadata import (
 )
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
-from reput.service.access.access_manager import AccessManager
 from reput.service.broker_stats_manager import SAMPLE_S
 from reput.service.consumer_filter_manager import ConsumerFilterManager
 from reput.service.filter_bit_maps import FilterBitMaps
@@ -137,9 +135,7 @@ class BrokerController:
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         read_metadata(self._path, DelayOffsets, self._files)
-        is_kept = config.authentication_enabled or config.authentication_metadata_provider is not None
-        access = AccessManager(self._path, self._files) if is_kept else None
-        self._gate = gate = gate_of(config, access, self._files)
+        access = Access(self._path, config, self._files)
         read_metadata(self._path, ConsumerOrderInfos, self._files)
         read_metadata(self._path, MessageRequestModes, self._files)
         filters = self._consumer_filters()
@@ -163,8 +159,7 @@ class BrokerController:
             )  # fmt: skip
             try:
                 self._serve_from(store, own_topics, servers, access, filters)
-                if access is not None:
-                    await self._state.writes.run(access.create_first, first_users(config))
+                await self._state.writes.run(access.create_first)
                 await self._state.writes.run(self._state.topics.create, own_topics)
                 await self._server.listen()
                 if is_measured:
@@ -181,8 +176,8 @@ class BrokerController:
         state = self._state
         await state.registration.register()
         state.registration.start()
-        if isinstance(gate, PlainGate):
-            self._spawn(gate.keep_reloading())
+        if isinstance(access.gate, PlainGate):
+            self._spawn(access.gate.keep_reloading())
         self._held_pulls.start()
         self._schedule.start()
         self._pop.start()
@@ -236,7 +231,7 @@ class BrokerController:
         store: MessageStore,
         own_topics: Sequence[TopicConfig],
         servers: tuple[str, ...],
-        access: AccessManager | None,
+        access: Access,
         filters: ConsumerFilterManager,
     ) -> None:
         """Make what answers requests."""
@@ -261,9 +256,9 @@ class BrokerController:
             sends, pulls, QueryProcessor(state), self._clients, ReplyMessageProcessor(state, sends, clients),
             *admin_processors(state, clients, self._files, self._config_path),
             SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self._ended),
-            RecallMessageProcessor(state, self._timers), AuthProcessor(state, access), *self._pop.processors,
+            RecallMessageProcessor(state, self._timers), *access.processors(state), *self._pop.processors,
         )  # fmt: skip
-        gate = self._gate
+        gate = access.gate
         self._requests = request_table(
             processors,
             config,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable
 
-from reput.broker.access.plain_gate import PlainGate
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
 from reput.events import Event
-from reput.files import FileLayer
 from reput.formats.access import Decision, User, UserStatus, UserType
 from reput.remoting.acl import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, is_signed
 from reput.remoting.codes import ResponseCode
@@ -42,8 +38,8 @@ class Gate:
         self._access = access
         self._authorizes = config.authorization_enabled
         self._cluster = config.broker_cluster_name
-        self._unsigned = _codes("authenticationWhitelist", config.authentication_whitelist)
-        self._unauthorized = _codes("authorizationWhitelist", config.authorization_whitelist)
+        self._unsigned = request_codes("authenticationWhitelist", config.authentication_whitelist)
+        self._unauthorized = request_codes("authorizationWhitelist", config.authorization_whitelist)
 
     def refusal(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request that may not be done; None for one that may."""
@@ -99,51 +95,9 @@ class Gate:
         return None
 
 
-def _codes(key: str, text: str | None) -> frozenset[int]:
+def request_codes(key: str, text: str | None) -> frozenset[int]:
+    """The request codes of a white list; raises ConfigError where a text is none."""
     parts = [part.strip() for part in (text or "").split(",") if part.strip()]
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise ConfigError(f"{key}={text}: expected request codes, as 34,38")
     return frozenset(map(int, parts))
-
-
-def first_users(config: BrokerConfig) -> Iterable[User]:
-    """The super users of the configuration; raises ConfigError, without their passwords, where a text is none."""
-    given = (
-        ("initAuthenticationUser", config.init_authentication_user, "username", "password"),
-        ("innerClientAuthenticationCredentials", config.inner_client_authentication_credentials,
-         "accessKey", "secretKey"),
-    )  # fmt: skip
-    for key, text, name, password in given:
-        if text is None:
-            continue
-        try:
-            value = json.loads(text)
-            username, secret = value[name], value[password]
-        except (ValueError, KeyError, TypeError):
-            username = secret = None
-        if not (isinstance(username, str) and isinstance(secret, str) and username and secret):
-            raise ConfigError(f'{key}: expected {{"{name}":"...","{password}":"..."}}')
-        yield User(username, secret, UserType.SUPER)
-
-
-def _check_keys(config: BrokerConfig) -> None:
-    """Raises ConfigError for keys of access that contradict each other."""
-    if config.acl_enable and config.authentication_enabled:
-        raise ConfigError("aclEnable and authenticationEnabled: choose plain_acl.yml, or users and policies")
-    if config.acl_enable and config.rocketmq_home is None:
-        raise ConfigError("aclEnable=true needs rocketmqHome, the folder of conf/plain_acl.yml")
-    if config.authorization_enabled and not config.authentication_enabled:
-        raise ConfigError("authorizationEnabled needs authenticationEnabled: else anybody may say who he is")
-    _ = (
-        *first_users(config),
-        _codes("authenticationWhitelist", config.authentication_whitelist),
-        _codes("authorizationWhitelist", config.authorization_whitelist),
-    )
-
-
-def gate_of(config: BrokerConfig, access: AccessManager | None, files: FileLayer) -> Gate | PlainGate | None:
-    """What checks requests; None where nobody asks. Raises ConfigError as the two do."""
-    _check_keys(config)
-    if config.acl_enable and config.rocketmq_home is not None:
-        return PlainGate(config.rocketmq_home, config.broker_cluster_name, files)
-    return Gate(config, access) if config.authentication_enabled and access is not None else None

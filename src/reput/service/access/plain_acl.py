@@ -108,6 +108,11 @@ def _account(given: dict[str, Any]) -> Account:
     )  # fmt: skip
 
 
+def is_perm(text: str) -> bool:
+    """Whether a text is a permission."""
+    return text.strip() in (*_PERMS, Perm.DENY.name)
+
+
 def _perm(text: object) -> Perm:
     """What is no permission is none, as in RocketMQ."""
     return _PERMS.get(str(text).strip(), Perm.DENY)

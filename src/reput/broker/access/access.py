@@ -1,0 +1,92 @@
+"""Access to one broker: users or accounts, the gate that asks them, and the processors that change them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from reput.broker.access.auth_processor import AuthProcessor
+from reput.broker.access.gate import Gate, request_codes
+from reput.broker.access.plain_acl_processor import PlainAclProcessor
+from reput.broker.access.plain_gate import PlainGate
+from reput.broker.state import BrokerState
+from reput.config.broker import BrokerConfig
+from reput.errors import ConfigError
+from reput.files import FileLayer
+from reput.formats.access import User, UserType
+from reput.service.access.access_manager import AccessManager
+from reput.service.access.plain_acl_manager import PlainAclManager
+
+
+class Access:
+    """Who may do what.
+
+    Args:
+        path: The store's directory.
+        config: The broker's keys.
+        files: The file layer.
+
+    Attributes:
+        gate: What checks requests; None where nobody asks.
+
+    Raises:
+        ConfigError: A key is wrong, or contradicts another; or plain_acl.yml is missing or wrong.
+        CorruptMetadataError: The file of users cannot be read.
+    """
+
+    def __init__(self, path: str, config: BrokerConfig, files: FileLayer) -> None:
+        _check_keys(config)
+        self._first_users = tuple(_first_users(config))
+        is_kept = config.authentication_enabled or config.authentication_metadata_provider is not None
+        self._users = AccessManager(path, files) if is_kept else None
+        has_accounts = config.acl_enable and config.rocketmq_home is not None
+        self._accounts = PlainAclManager(str(config.rocketmq_home), files) if has_accounts else None
+        self.gate: Gate | PlainGate | None = None
+        if self._accounts is not None:
+            self.gate = PlainGate(self._accounts, config.broker_cluster_name)
+        elif config.authentication_enabled and self._users is not None:
+            self.gate = Gate(config, self._users)
+
+    def create_first(self) -> None:
+        """Make the users of the configuration, unless there are some of these names. Waits for the disk."""
+        if self._users is not None:
+            self._users.create_first(self._first_users)
+
+    def processors(self, state: BrokerState) -> tuple[AuthProcessor, PlainAclProcessor]:
+        """What changes users and accounts, as requests ask."""
+        return AuthProcessor(state, self._users), PlainAclProcessor(state, self._accounts)
+
+
+def _first_users(config: BrokerConfig) -> Iterable[User]:
+    """The super users of the configuration; raises ConfigError, without their passwords, where a text is none."""
+    given = (
+        ("initAuthenticationUser", config.init_authentication_user, "username", "password"),
+        ("innerClientAuthenticationCredentials", config.inner_client_authentication_credentials,
+         "accessKey", "secretKey"),
+    )  # fmt: skip
+    for key, text, name, password in given:
+        if text is None:
+            continue
+        try:
+            value = json.loads(text)
+            username, secret = value[name], value[password]
+        except (ValueError, KeyError, TypeError):
+            username = secret = None
+        if not (isinstance(username, str) and isinstance(secret, str) and username and secret):
+            raise ConfigError(f'{key}: expected {{"{name}":"...","{password}":"..."}}')
+        yield User(username, secret, UserType.SUPER)
+
+
+def _check_keys(config: BrokerConfig) -> None:
+    """Raises ConfigError for keys of access that contradict each other."""
+    if config.acl_enable and config.authentication_enabled:
+        raise ConfigError("aclEnable and authenticationEnabled: choose plain_acl.yml, or users and policies")
+    if config.acl_enable and config.rocketmq_home is None:
+        raise ConfigError("aclEnable=true needs rocketmqHome, the folder of conf/plain_acl.yml")
+    if config.authorization_enabled and not config.authentication_enabled:
+        raise ConfigError("authorizationEnabled needs authenticationEnabled: else anybody may say who he is")
+    _ = (
+        *_first_users(config),
+        request_codes("authenticationWhitelist", config.authentication_whitelist),
+        request_codes("authorizationWhitelist", config.authorization_whitelist),
+    )
