@@ -18,7 +18,7 @@ pytestmark = pytest.mark.java
 
 FILE_SIZE = 16 << 20
 HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": FILE_SIZE}
-TOPICS = ("sends", "retries", "order", "delays", "shared", "table")
+TOPICS = ("sends", "retries", "order", "delays", "shared", "table", "ns%named")
 
 
 class Side(NamedTuple):
@@ -202,5 +202,23 @@ def test_a_group_is_shared_with_rocketmqs_consumer(side: Side) -> None:
             here, there = await round_of(100)
         assert (len(here), len(there), here & there) == (20, 20, set())
         await asyncio.to_thread(side.java.run, "consumer-stop")
+
+    run(scenario())
+
+
+def test_a_namespace_is_rocketmqs(side: Side) -> None:
+    async def scenario() -> None:
+        where = {"namesrv": side.namesrv, "topic": "named", "namespace": "ns"}
+        async with Producer(side.namesrv, group="p", namespace="ns") as producer:
+            await producer.send(Message("named", b"ours"))
+        theirs = await asyncio.to_thread(side.java.run, "client-push", group="named", tags="*", count=1, **where)
+        assert [one["body"] for one in theirs] == ["ours"]
+        await asyncio.to_thread(side.java.run, "client-send", **where)
+        async with PullConsumer(
+            side.namesrv, group="named", topics={"named": "*"}, consume_from="first", namespace="ns"
+        ) as consumer:
+            found = await polled(consumer, 9)  # behind what Java has committed: one group
+            assert {(each.topic, each.queue.topic) for each in found} == {("named", "named")}
+            assert b"ours" not in {each.body for each in found}
 
     run(scenario())

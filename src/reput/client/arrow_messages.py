@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.events import Event
 from reput.formats.record_layout import MIN_RECORD_SIZE, PHYSICAL_OFFSET
 from reput.kernels.columns import RecordColumns, RecordStatus
@@ -27,7 +29,11 @@ _SIZE = struct.Struct(">i")
 _OFFSET_SIZE = 8
 
 
-def table_of(parts: Iterable[tuple[SubscriptionData, bytes]], columns: Sequence[str] | None) -> pa.Table:
+def table_of(
+    parts: Iterable[tuple[SubscriptionData, bytes]],
+    columns: Sequence[str] | None,
+    namespace: Namespace = NO_NAMESPACE,
+) -> pa.Table:
     """The wanted messages of pulls' bodies, as rows with the columns of `reput.read_log`.
 
     What is no whole record, or has a body with another CRC, is left out. Raises ConfigError for an unknown column.
@@ -43,7 +49,15 @@ def table_of(parts: Iterable[tuple[SubscriptionData, bytes]], columns: Sequence[
         for rows in _rows(b"".join(pulled))
         for batch in record_batches(rows, selection)
     ]
-    return pa.Table.from_batches(batches, selection.schema).select(names)
+    return _bare_topics(pa.Table.from_batches(batches, selection.schema).select(names), namespace)
+
+
+def _bare_topics(table: pa.Table, namespace: Namespace) -> pa.Table:
+    """The table with topics as the program knows them."""
+    if not namespace.name or "topic" not in table.column_names:
+        return table
+    bare = pc.replace_substring_regex(table["topic"], f"^{re.escape(namespace.wrap(''))}", "")
+    return table.set_column(table.column_names.index("topic"), "topic", bare)
 
 
 def _rows(body: bytes) -> Iterator[RecordColumns]:

@@ -99,7 +99,8 @@ class ConsumeConcurrently:
     async def _send_back(self, message: MessageClientExt) -> None:
         """Let the broker deliver a message again, later each time; after the last time it is a dead letter."""
         header = ConsumerSendMsgBackRequestHeader(
-            message.commit_log_offset, self._group.name, 0, message.message_id, message.topic,
+            message.commit_log_offset, self._group.name, 0, message.message_id,
+            self._group.namespace.wrap(message.topic),
             unit_mode=False, max_reconsume_times=self._max_reconsume_times,
         )  # fmt: skip
         await self._group.api.send_back(self._group.master(message.queue), header)

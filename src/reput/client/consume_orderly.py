@@ -120,7 +120,8 @@ class ConsumeOrderly:
         if limit is None or message.reconsume_times < limit or self._group.is_broadcasting:
             return False
         header = ConsumerSendMsgBackRequestHeader(
-            message.commit_log_offset, self._group.name, _DEAD_LETTER, message.message_id, message.topic,
+            message.commit_log_offset, self._group.name, _DEAD_LETTER, message.message_id,
+            self._group.namespace.wrap(message.topic),
             unit_mode=False, max_reconsume_times=limit,
         )  # fmt: skip
         try:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from reput.client.consumer_group import ConsumerGroup
-from reput.client.message_client_ext import MessageClientExt, decode_messages
+from reput.client.message_client_ext import MessageClientExt
 from reput.client.offset_store import OffsetStore
 from reput.client.process_queue import ProcessQueue
 from reput.errors import ReputError
@@ -121,7 +121,7 @@ class ConsumedQueue:
                 logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=result.next_begin_offset))
                 self._moved(self.queue, result.next_begin_offset)
                 return
-            messages = decode_messages(result.body, self.queue, self._group.subscription(self.queue.topic))
+            messages = self._group.decode(result.body, self.queue)
             offset = result.next_begin_offset
             self.process_queue.put(messages, offset)
             self.keep_offset()

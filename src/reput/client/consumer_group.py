@@ -13,6 +13,8 @@ from reput.client.allocate_message_queue import allocate_averagely
 from reput.client.client_instance import ClientInstance
 from reput.client.consumer_api import ConsumerAPI, PullResult
 from reput.client.heartbeat import ConsumerRegistration, encode_heartbeat
+from reput.client.message_client_ext import MessageClientExt, decode_messages
+from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, consume_from_where
 from reput.client.topic_route import MASTER_ID
@@ -39,12 +41,13 @@ class ConsumerGroup:
 
     Args:
         namesrv: "host:port" of the name servers, separated by `;`.
-        group: The group's name.
+        group: The group's name; this one, topics and queues as the brokers have them.
         subscriptions: By topic; none for a consumer that is given its queues, and is no member.
         consume_type, message_model: What heartbeats tell of the consumer.
         consume_from: Where the group begins in a queue without an offset.
         tls: How to talk TLS; None for the plain protocol.
         credentials: Sign each request; None for none.
+        namespace: Of group and topics.
         assigned: Called with all queues of this member, after they have changed.
 
     Attributes:
@@ -64,8 +67,10 @@ class ConsumerGroup:
         assigned: Callable[[set[QueueKey]], None],
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
+        namespace: Namespace = NO_NAMESPACE,
     ) -> None:
         self.name = group
+        self.namespace = namespace
         self.subscriptions = dict(subscriptions)
         self.is_broadcasting = message_model is MessageModel.BROADCASTING
         self._consume_from = consume_from
@@ -195,6 +200,10 @@ class ConsumerGroup:
     def subscription(self, topic: str) -> SubscriptionData:
         """What is wanted of a topic; everything of one that was not subscribed."""
         return self.subscriptions.get(topic) or build_subscription_data(topic, None)
+
+    def decode(self, body: bytes, queue: QueueKey) -> list[MessageClientExt]:
+        """The wanted messages of what a pull of a queue brought."""
+        return decode_messages(body, queue, self.subscription(queue.topic), self.namespace)
 
     async def begin_offset(self, queue: QueueKey) -> int:
         """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`."""

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.errors import CorruptRecordError
 from reput.events import Event
 from reput.formats.java import body_crc
@@ -33,11 +34,12 @@ class MessageClientExt(MessageExt):
         reconsume_times: How often consumers have failed with it.
     """
 
-    __slots__ = ("queue",)
+    __slots__ = ("_namespace", "queue")
 
-    def __init__(self, buffer: Buffer, position: int, queue: QueueKey) -> None:
+    def __init__(self, buffer: Buffer, position: int, queue: QueueKey, namespace: Namespace = NO_NAMESPACE) -> None:
         super().__init__(buffer, position)
         self.queue = queue
+        self._namespace = namespace
 
     if not TYPE_CHECKING:
 
@@ -45,8 +47,10 @@ class MessageClientExt(MessageExt):
             value = super().__getattr__(name)
             if name == "body" and self.sys_flag & SysFlag.COMPRESSED:
                 value = self.body = self._decompressed(value)
-            elif name == "topic" and value.startswith(RETRY_TOPIC_PREFIX):
-                value = self.topic = self.properties.get(RETRY_TOPIC, value)
+            elif name == "topic":
+                if value.startswith(RETRY_TOPIC_PREFIX):
+                    value = self.properties.get(RETRY_TOPIC, value)
+                value = self.topic = self._namespace.bare(value)
             return value
 
     def _decompressed(self, body: bytes) -> bytes:
@@ -70,23 +74,27 @@ class MessageClientExt(MessageExt):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle only the record's bytes, not those of the whole pull."""
-        return MessageClientExt, (self.raw, 0, self.queue)
+        return MessageClientExt, (self.raw, 0, self.queue, self._namespace)
 
 
-def decode_messages(body: Buffer, queue: QueueKey, subscription: SubscriptionData | None) -> list[MessageClientExt]:
+def decode_messages(
+    body: Buffer, queue: QueueKey, subscription: SubscriptionData | None, namespace: Namespace = NO_NAMESPACE
+) -> list[MessageClientExt]:
     """The messages of a pull's body that a subscription wants: brokers filter by the hashes of tags alone.
+
+    The queue's topic has the broker's name; messages show the program's.
 
     What is no whole record, or has a body with another CRC, is left out with a line in the log, as RocketMQ does.
     """
     found = []
     tags = subscription.tags if subscription is not None else None
-    for message in _messages(body, queue):
+    for message in _messages(body, namespace.bare_queue(queue), namespace):
         if not tags or message.tags in tags:
             found.append(message)
     return found
 
 
-def _messages(body: Buffer, queue: QueueKey) -> Iterator[MessageClientExt]:
+def _messages(body: Buffer, queue: QueueKey, namespace: Namespace) -> Iterator[MessageClientExt]:
     position = 0
     while position < len(body):
         try:
@@ -98,7 +106,7 @@ def _messages(body: Buffer, queue: QueueKey) -> Iterator[MessageClientExt]:
             logger.error(Event("a message was left out: its body has another CRC", queue=queue, offset=head[5]))
         elif head[7] & INNER_BATCH == INNER_BATCH:
             for record in unfold_record(bytes(body[position : position + head[0]])) or ():
-                yield MessageClientExt(record, 0, queue)
+                yield MessageClientExt(record, 0, queue, namespace)
         else:
-            yield MessageClientExt(body, position, queue)
+            yield MessageClientExt(body, position, queue, namespace)
         position += head[0]

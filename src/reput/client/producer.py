@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from reput.client.client_instance import ClientInstance
 from reput.client.heartbeat import encode_heartbeat
 from reput.client.mq_fault_strategy import FAILED_S, MQFaultStrategy
+from reput.client.namespaces import Namespace
 from reput.client.send_request import (
     SHARDING_KEY,
     TIMER_DELAY_MS,
@@ -47,6 +48,8 @@ _TRY_ANOTHER = frozenset(
         ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY,
     }
 )  # fmt: skip
+#: The property in which Java's producers tell their namespace.
+INSTANCE_ID = "INSTANCE_ID"
 #: The first version of a broker that has timers (V5_0_0).
 _VERSION_TIMERS = 413
 
@@ -69,6 +72,7 @@ class Producer:
             `send_in_transaction`.
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
+        namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
     """
 
     def __init__(
@@ -81,9 +85,11 @@ class Producer:
         check_transaction: CheckTransaction | None = None,
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
+        namespace: str | None = None,
     ) -> None:
         self._namesrv = namesrv
-        self._group = group
+        self._namespace = Namespace(namespace or "")
+        self._group = self._namespace.wrap(group)
         self._timeout = timeout
         self._attempts = 1 + retries
         self._check_transaction = check_transaction
@@ -106,7 +112,7 @@ class Producer:
         if self._check_transaction is not None:
             from reput.client.transactions import Transactions  # here: other producers are imported without it
 
-            self._transactions = Transactions(client, self._group, self._check_transaction)
+            self._transactions = Transactions(client, self._group, self._check_transaction, self._namespace)
             self._handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.asked
         client.start()
         self._client = client
@@ -163,6 +169,7 @@ class Producer:
             MQClientError: The topic has no queue, or no attempt succeeded; the broker that did not answer may have it.
         """
         client = self._open_client()
+        message = self._named(message)
         more = delay_properties(delay_ms, delay_level)
         if sharding_key is not None:
             more[SHARDING_KEY] = sharding_key
@@ -180,7 +187,8 @@ class Producer:
         client = self._open_client()
         results: list[SendResult] = []
         now_ms = client.now_ms()
-        parts = [batch_request(part, [client.unique_key() for _ in part], now_ms) for part in in_batches(messages)]
+        named = list(map(self._named, messages))
+        parts = [batch_request(part, [client.unique_key() for _ in part], now_ms) for part in in_batches(named)]
         for part in parts:
             try:
                 results += await self._send(client, part, queue)
@@ -192,6 +200,7 @@ class Producer:
     async def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Send a message that no broker answers: it may be lost. Returns when it is on its way; errors as of `send`."""
         client = self._open_client()
+        message = self._named(message)
         more = {} if sharding_key is None else {SHARDING_KEY: sharding_key}
         request = send_request(message, client.unique_key(), client.now_ms(), more)
         queues = await client.routes.publish_queues(message.topic)
@@ -219,7 +228,7 @@ class Producer:
         if self._transactions is None:
             raise MQClientError("give the producer check_transaction=..., which a broker asks how a transaction ended")
         more = self._transactions.half_properties()
-        request = half_request(message, client.unique_key(), client.now_ms(), more)
+        request = half_request(self._named(message), client.unique_key(), client.now_ms(), more)
         (half,) = await self._send(client, request, None, needs_heartbeat=True)
         return await self._transactions.run(message, half, execute)
 
@@ -236,7 +245,7 @@ class Producer:
             self._handlers[RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT] = self._requests.replied
         number, more = self._requests.begin(client.client_id, timeout)
         try:
-            request = send_request(message, client.unique_key(), client.now_ms(), more)
+            request = send_request(self._named(message), client.unique_key(), client.now_ms(), more)
             await self._send(client, request, None, needs_heartbeat=True)
             return await self._requests.wait(number, timeout)
         finally:
@@ -256,7 +265,16 @@ class Producer:
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues of a topic that take messages; errors as of `send`."""
-        return await self._open_client().routes.publish_queues(topic)
+        queues = await self._open_client().routes.publish_queues(self._namespace.wrap(topic))
+        return tuple(map(self._namespace.bare_queue, queues))
+
+    def _named(self, message: Message) -> Message:
+        """A message with its topic's name at the brokers."""
+        namespace = self._namespace
+        if not namespace.name:
+            return message
+        properties = {**(message.properties or {}), INSTANCE_ID: namespace.name}
+        return replace(message, topic=namespace.wrap(message.topic), properties=properties)
 
     async def _send(
         self,
@@ -271,12 +289,13 @@ class Producer:
 
         `needs_heartbeat`: the broker will ask this producer something, so it must know it.
         """
+        wanted = None if queue is None else self._namespace.wrap_queue(queue)
         tried: list[str] = []
         reasons = []
         loop = asyncio.get_running_loop()
         for _ in range(self._attempts if queue is None else 1):
             queues = await client.routes.publish_queues(request.topic)
-            to = queue or self._faults.select(queues, tried, loop.time())
+            to = wanted or self._faults.select(queues, tried, loop.time())
             tried.append(to.broker_name)
             begun = loop.time()
             try:
@@ -297,10 +316,15 @@ class Producer:
                 await client.routes.renew(request.topic)
             else:
                 self._faults.sent(to.broker_name, loop.time() - begun, loop.time())
-                return results
+                return self._told(results)
         found = MQClientError(f"topic {request.topic}: not sent after {len(reasons)} attempts: {'; '.join(reasons)}")
         found.retriable = True
         raise found
+
+    def _told(self, results: list[SendResult]) -> list[SendResult]:
+        """Results with their topic's name as the program knows it."""
+        namespace = self._namespace
+        return [replace(one, queue=namespace.bare_queue(one.queue)) for one in results] if namespace.name else results
 
 
 def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.namespaces import Namespace
 from reput.client.pulled_queue import PulledQueue
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
@@ -44,6 +45,7 @@ class PullConsumer:
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
+        namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
     """
 
     def __init__(
@@ -55,10 +57,14 @@ class PullConsumer:
         consume_from: ConsumeFrom = "last",
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
+        namespace: str | None = None,
     ) -> None:
         self._namesrv = namesrv
-        self._subscriptions = {} if topics is None else build_subscriptions(topics, time.time_ns() // 1_000_000)
-        self._name = group
+        self._namespace = Namespace(namespace or "")
+        self._subscriptions = (
+            {} if topics is None else build_subscriptions(topics, time.time_ns() // 1_000_000, self._namespace)
+        )
+        self._name = self._namespace.wrap(group)
         self._consume_from = consume_from
         self._tls = tls
         self._credentials = credentials
@@ -76,6 +82,7 @@ class PullConsumer:
         group = ConsumerGroup(
             self._namesrv, self._name, self._subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY,
             consume_from=self._consume_from, assigned=self._assigned, tls=self._tls, credentials=self._credentials,
+            namespace=self._namespace,
         )  # fmt: skip
         self._group = group
         try:
@@ -107,18 +114,19 @@ class PullConsumer:
     @property
     def assignment(self) -> set[QueueKey]:
         """The queues that this consumer has now."""
-        return set(self._queues)
+        return set(map(self._namespace.bare_queue, self._queues))
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
         """All queues of a topic, to assign some; raises MQClientError where no name server answers."""
-        return await self._open_group().client.routes.subscribe_queues(topic)
+        queues = await self._open_group().client.routes.subscribe_queues(self._namespace.wrap(topic))
+        return tuple(map(self._namespace.bare_queue, queues))
 
     def assign(self, queues: Iterable[QueueKey]) -> None:
         """Take these queues and no others; raises MQClientError where topics were given."""
         self._open_group()
         if self._subscriptions:
             raise MQClientError("this consumer has topics, so the group shares their queues: make it without topics")
-        self._assigned(set(queues))
+        self._assigned(set(map(self._namespace.wrap_queue, queues)))
 
     def _assigned(self, queues: set[QueueKey]) -> None:
         for queue in self._queues.keys() - queues:
@@ -129,9 +137,10 @@ class PullConsumer:
 
     def _pulled(self, queue: QueueKey) -> PulledQueue:
         self._open_group()
-        if queue not in self._queues:
+        found = self._queues.get(self._namespace.wrap_queue(queue))
+        if found is None:
             raise MQClientError(f"{queue} is none of this consumer's queues: see `assignment`")
-        return self._queues[queue]
+        return found
 
     def pause(self, *queues: QueueKey) -> None:
         """Poll nothing of these queues until `resume`; raises MQClientError for a queue that it does not have."""
@@ -153,17 +162,18 @@ class PullConsumer:
     async def seek_to_begin(self, queue: QueueKey) -> None:
         """Go on at the first message of a queue; errors as of `pause` and `committed`."""
         group = self._open_group()
-        self.seek(queue, await group.api.min_offset(group.master(queue), queue))
+        self.seek(queue, await group.api.min_offset(group.master(queue), self._namespace.wrap_queue(queue)))
 
     async def seek_to_end(self, queue: QueueKey) -> None:
         """Go on behind the last message of a queue; errors as of `pause` and `committed`."""
         group = self._open_group()
-        self.seek(queue, await group.api.max_offset(group.master(queue), queue))
+        self.seek(queue, await group.api.max_offset(group.master(queue), self._namespace.wrap_queue(queue)))
 
     async def offset_of_time(self, queue: QueueKey, moment: datetime) -> int:
         """The offset of the first message that was stored then or later; errors as of `committed`."""
         group = self._open_group()
-        return await group.api.search_offset(group.master(queue), queue, int(moment.timestamp() * 1000))
+        wrapped = self._namespace.wrap_queue(queue)
+        return await group.api.search_offset(group.master(queue), wrapped, int(moment.timestamp() * 1000))
 
     def position(self, queue: QueueKey) -> int | None:
         """The offset of the next message that `poll` gives; None before it is known. Errors as of `pause`."""
@@ -172,7 +182,7 @@ class PullConsumer:
     async def committed(self, queue: QueueKey) -> int | None:
         """The group's offset in a queue; None for none. Raises RemotingError where its broker does not tell."""
         group = self._open_group()
-        return await group.api.committed(group.master(queue), group.name, queue)
+        return await group.api.committed(group.master(queue), group.name, self._namespace.wrap_queue(queue))
 
     async def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
         """Keep offsets at the brokers: those given, else those behind all that was polled.
@@ -181,7 +191,7 @@ class PullConsumer:
         """
         group = self._open_group()
         if offsets is not None:
-            await group.commit(offsets)
+            await group.commit({self._namespace.wrap_queue(queue): one for queue, one in offsets.items()})
             return
         changed = {
             queue: one.position
@@ -215,7 +225,7 @@ class PullConsumer:
         """
         module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
         parts = await self._poll(self._take_bodies, timeout)
-        return module.table_of(parts, columns)
+        return module.table_of(parts, columns, self._namespace)
 
     async def _poll(self, take: Callable[[], list[_T]], timeout: float) -> list[_T]:
         self._open_group()

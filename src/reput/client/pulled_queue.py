@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from reput.client.consumer_api import PullResult
 from reput.client.consumer_group import ConsumerGroup
-from reput.client.message_client_ext import MessageClientExt, decode_messages
+from reput.client.message_client_ext import MessageClientExt
 from reput.errors import MQBrokerError, ReputError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
@@ -113,9 +113,7 @@ class PulledQueue:
         while len(taken) < count and (self._messages or self._pulled) and not self.is_paused:
             if not self._messages:
                 result = self._next_pulled()
-                self._messages.extend(
-                    decode_messages(result.body, self.queue, self._group.subscription(self.queue.topic))
-                )
+                self._messages.extend(self._group.decode(result.body, self.queue))
                 self._after_messages = result.next_begin_offset
             while self._messages and len(taken) < count:
                 taken.append(self._messages.popleft())

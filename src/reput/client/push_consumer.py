@@ -13,6 +13,7 @@ from reput.client.consume_orderly import ConsumeOrderly
 from reput.client.consumed_queue import ConsumedQueue, PullLimits
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_handler import MessageHandler, OnMessage
+from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
@@ -55,6 +56,7 @@ class PushConsumer:
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
+        namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
         concurrency: How many messages are handled at once.
         max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
         limits: When a queue is not pulled further.
@@ -74,6 +76,7 @@ class PushConsumer:
         consume_from: ConsumeFrom = "last",
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
+        namespace: str | None = None,
         concurrency: int = 20,
         max_reconsume_times: int | None = None,
         limits: PullLimits | None = None,
@@ -81,9 +84,10 @@ class PushConsumer:
         close_timeout: float = 30.0,
     ) -> None:
         self._namesrv = namesrv
-        self._name = group
+        self._namespace = Namespace(namespace or "")
+        self._name = self._namespace.wrap(group)
         self._topics = dict(topics)
-        build_subscriptions(self._topics, 0)  # refuses what is none
+        build_subscriptions(self._topics, 0, self._namespace)  # refuses what is none
         self._on_message = on_message
         self._orderly = orderly
         self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
@@ -93,7 +97,7 @@ class PushConsumer:
         self._concurrency = concurrency
         self._max_reconsume_times = max_reconsume_times
         self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
-        self._offsets_path = offsets_path or local_offsets_path(group)
+        self._offsets_path = offsets_path or local_offsets_path(self._name)
         self._close_timeout = close_timeout
         self._queues: dict[QueueKey, ConsumedQueue] = {}
         self._group: ConsumerGroup | None = None
@@ -112,9 +116,10 @@ class PushConsumer:
         if self._model is MessageModel.CLUSTERING:
             topics[RETRY_TOPIC_PREFIX + self._name] = "*"
         group = ConsumerGroup(
-            self._namesrv, self._name, build_subscriptions(topics, time.time_ns() // 1_000_000),
+            self._namesrv, self._name, build_subscriptions(topics, time.time_ns() // 1_000_000, self._namespace),
             consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=self._model, consume_from=self._consume_from,
             assigned=self._assigned, tls=self._tls, credentials=self._credentials,
+            namespace=self._namespace,
         )  # fmt: skip
         group.handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset
         if group.is_broadcasting:
@@ -163,7 +168,7 @@ class PushConsumer:
     @property
     def assignment(self) -> set[QueueKey]:
         """The queues that this consumer has now."""
-        return set(self._queues)
+        return set(map(self._namespace.bare_queue, self._queues))
 
     # -- queues
 

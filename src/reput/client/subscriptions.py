@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.errors import ConfigError
 from reput.formats.consumers import ConsumeFromWhere
 from reput.formats.message import check_topic
@@ -34,8 +35,10 @@ class MessageSelector:
         return cls(expression, SQL92)
 
 
-def build_subscriptions(topics: Mapping[str, str | MessageSelector], version_ms: int) -> dict[str, SubscriptionData]:
-    """Subscriptions by topic; texts are tags.
+def build_subscriptions(
+    topics: Mapping[str, str | MessageSelector], version_ms: int, namespace: Namespace = NO_NAMESPACE
+) -> dict[str, SubscriptionData]:
+    """Subscriptions by topic, by its name at the brokers; texts are tags.
 
     Raises:
         ConfigError: No topic.
@@ -45,7 +48,8 @@ def build_subscriptions(topics: Mapping[str, str | MessageSelector], version_ms:
     if not topics:
         raise ConfigError('no topic to consume: give them with their tags, topics={"orders": "*"}')
     found = {}
-    for topic, wanted in topics.items():
+    for name, wanted in topics.items():
+        topic = namespace.wrap(name)
         check_topic(topic)
         selector = wanted if isinstance(wanted, MessageSelector) else MessageSelector(wanted)
         found[topic] = build_subscription_data(

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt, decode_messages
+from reput.client.namespaces import Namespace
 from reput.client.send_result import SendResult, SendStatus
 from reput.errors import ReputError
 from reput.events import Event
@@ -59,12 +60,14 @@ class Transactions:
         client: Asks brokers.
         group: The producer's group: a broker asks any of its members.
         check: Tells how a transaction ended.
+        namespace: Of group and topics.
     """
 
-    def __init__(self, client: ClientInstance, group: str, check: CheckTransaction) -> None:
+    def __init__(self, client: ClientInstance, group: str, check: CheckTransaction, namespace: Namespace) -> None:
         self._client = client
         self._group = group
         self._check = check
+        self._namespace = namespace
 
     def half_properties(self) -> dict[str, str]:
         """The properties of a half message."""
@@ -84,7 +87,7 @@ class Transactions:
             else:  # it may get lost
                 state = LocalTransactionState.ROLLBACK_MESSAGE
         finally:
-            await self._end(message.topic, half, state)
+            await self._end(self._namespace.wrap(message.topic), half, state)
         return TransactionSendResult(half, state)
 
     async def _end(self, topic: str, half: SendResult, state: LocalTransactionState) -> None:
@@ -107,7 +110,8 @@ class Transactions:
     async def _answer(self, connection: Connection, command: RemotingCommand) -> None:
         header = decode_header(CheckTransactionStateRequestHeader, command.ext_fields)
         broker_name = (command.ext_fields or {}).get("bname", "")
-        messages = decode_messages(command.body, QueueKey(header.topic or "", broker_name, 0), None)
+        queue = QueueKey(header.topic or "", broker_name, 0)
+        messages = decode_messages(command.body, queue, None, self._namespace)
         if not messages:
             return
         (message,) = messages
@@ -118,7 +122,8 @@ class Transactions:
             state = LocalTransactionState.UNKNOW
         ended = EndTransactionRequestHeader(
             message.properties.get(PGROUP, self._group), header.tran_state_table_offset, header.commit_log_offset,
-            int(state), message.unique_key or header.msg_id or "", from_transaction_check=True, topic=message.topic,
+            int(state), message.unique_key or header.msg_id or "", from_transaction_check=True,
+            topic=self._namespace.wrap(message.topic),
             transaction_id=header.transaction_id,
         )  # fmt: skip
         connection.send_one_way(self._client.api.prepared(_end_command(ended, broker_name)))

@@ -49,12 +49,13 @@ final class Clients {
     /** A busy machine may take long to answer a first send, which makes a topic. */
     private static final int SEND_TIMEOUT_MS = 30_000;
 
-    /** topic; one message each: sync, async, one-way; two in order by a selector; a batch of three. Results by their names. */
+    /** topic, namespace (none without); one message each: sync, async, one-way; two in order by a selector; a batch of three. Results by their names. */
     static Object send(JsonObject arguments) throws Exception {
         String topic = arguments.get("topic").getAsString();
         DefaultMQProducer producer = new DefaultMQProducer("producers");
         producer.setNamesrvAddr(arguments.get("namesrv").getAsString());
         producer.setVipChannelEnabled(false);
+        if (arguments.has("namespace")) producer.setNamespace(arguments.get("namespace").getAsString());
         producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         producer.start();
         try {
@@ -102,11 +103,12 @@ final class Clients {
         return told;
     }
 
-    /** topic, group, tags (an expression), count: a push consumer that ends when it has so many messages. */
+    /** topic, group, tags (an expression), count, namespace (none without): a push consumer that ends when it has so many messages. */
     static Object push(JsonObject arguments) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.get("group").getAsString());
         consumer.setNamesrvAddr(arguments.get("namesrv").getAsString());
         consumer.setVipChannelEnabled(false);
+        if (arguments.has("namespace")) consumer.setNamespace(arguments.get("namespace").getAsString());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(MOST_S));   // for the last message's offset
         // A 5.x client may pull before a heartbeat has told the broker its new subscription: 1 s after the start its first
