@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,7 @@ def table_of(
     batches = [
         _wanted(batch, subscription)
         for subscription, pulled in bodies.values()
-        for rows in _rows(b"".join(pulled))
+        for rows in pulled_rows(b"".join(pulled), _leave_out)
         for batch in record_batches(rows, selection)
     ]
     return _bare_topics(pa.Table.from_batches(batches, selection.schema).select(names), namespace)
@@ -60,8 +60,14 @@ def _bare_topics(table: pa.Table, namespace: Namespace) -> pa.Table:
     return table.set_column(table.column_names.index("topic"), "topic", bare)
 
 
-def _rows(body: bytes) -> Iterator[RecordColumns]:
-    """The columns of records that follow each other, by one call of the kernel where all of them are whole."""
+def pulled_rows(body: bytes, left_out: Callable[[str, int, int], None]) -> Iterator[RecordColumns]:
+    """The columns of records that follow each other, by one call of the kernel where all of them are whole.
+
+    Args:
+        body: Of one pull or of several.
+        left_out: Called for what is damaged, with what it is, the commit log offset of the first of these messages, and
+            their number; they are left out when it returns.
+    """
     buffer = np.frombuffer(body, np.uint8)
     positions = np.fromiter(_positions(body), np.int64)
     at = positions[:, None] + np.arange(PHYSICAL_OFFSET, PHYSICAL_OFFSET + _OFFSET_SIZE)
@@ -71,13 +77,17 @@ def _rows(body: bytes) -> Iterator[RecordColumns]:
         rows = read_records_at(buffer, positions[begin:], offsets[begin:], check_crc=True)
         whole = (rows["status"] & RecordStatus.BAD_BODY_CRC) == 0
         if not whole.all():
-            left_out = int(whole.size - np.count_nonzero(whole))
-            logger.error(Event("messages were left out: their bodies have another CRC", messages=left_out))
+            first = int(offsets[begin + int(np.argmin(whole))])
+            left_out("the body has another CRC", first, int(whole.size - np.count_nonzero(whole)))
         yield rows if whole.all() else with_rows(rows, rows.wide[:, whole], rows.narrow[:, whole])
         begin += rows.rows
         if begin < positions.size:
-            logger.error(Event("a message was left out: it is no whole record", commit_log_offset=int(offsets[begin])))
+            left_out("it is no whole record", int(offsets[begin]), 1)
             begin += 1
+
+
+def _leave_out(reason: str, commit_log_offset: int, messages: int) -> None:
+    logger.error(Event("messages were left out", reason=reason, commit_log_offset=commit_log_offset, messages=messages))
 
 
 def _positions(body: bytes) -> Iterator[int]:

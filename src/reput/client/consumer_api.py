@@ -72,22 +72,9 @@ class ConsumerAPI:
         commit_offset: int | None = None,
     ) -> PullResult:
         """Messages of a queue from an offset on; the broker waits for one, where there is none yet."""
-        flags = PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION
-        if commit_offset is not None:
-            flags |= PullSysFlag.COMMIT_OFFSET
-        header = PullMessageRequestHeader(
-            group, queue.topic, queue.queue_id, offset, count, int(flags), commit_offset or 0, SUSPEND_MS,
-            subscription.sub_version, subscription.sub_string, subscription.expression_type,
-        )  # fmt: skip
-        fields = encode_header(header) | {"bname": queue.broker_name}
-        command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields)
-        answer = checked(address, await self._api.ask(address, command, PULL_S), *_PULLED)
-        found = decoded(address, PullMessageResponseHeader, answer.ext_fields)
-        body = answer.body if answer.code == ResponseCode.SUCCESS else b""
-        is_moved = answer.code == ResponseCode.PULL_OFFSET_MOVED
-        return PullResult(
-            body, found.next_begin_offset, found.min_offset, found.max_offset, is_moved, found.suggest_which_broker_id
-        )
+        fields = pull_fields(group, queue, subscription, suspends=True, commit_offset=commit_offset)
+        command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields | pulled_from(offset, count))
+        return pull_result(address, await self._api.ask(address, command, PULL_S))
 
     async def committed(self, address: str, group: str, queue: QueueKey) -> int | None:
         """The offset of a group in a queue; None where it has none."""
@@ -143,6 +130,41 @@ class ConsumerAPI:
     async def send_back(self, address: str, header: ConsumerSendMsgBackRequestHeader) -> None:
         """Let a broker deliver a message to its group again later."""
         await self._api.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_OFFSET_S)
+
+
+def pull_fields(
+    group: str,
+    queue: QueueKey,
+    subscription: SubscriptionData,
+    *,
+    suspends: bool = False,
+    commit_offset: int | None = None,
+) -> dict[str, str]:
+    """The fields of a pull; `pulled_from` has the others. `suspends`: a broker without a message waits for one."""
+    flags = PullSysFlag.SUBSCRIPTION | PullSysFlag.SUSPEND * suspends
+    if commit_offset is not None:
+        flags |= PullSysFlag.COMMIT_OFFSET
+    header = PullMessageRequestHeader(
+        group, queue.topic, queue.queue_id, 0, 0, int(flags), commit_offset or 0, SUSPEND_MS,
+        subscription.sub_version, subscription.sub_string, subscription.expression_type,
+    )  # fmt: skip
+    return encode_header(header) | {"bname": queue.broker_name}
+
+
+def pulled_from(offset: int, count: int) -> dict[str, str]:
+    """The fields of a pull that say from where, and how many messages at most."""
+    return {"queueOffset": str(offset), "maxMsgNums": str(count)}
+
+
+def pull_result(address: str, answer: RemotingCommand) -> PullResult:
+    """What the answer to a pull brings; errors as of `MQClientAPI`."""
+    checked(address, answer, *_PULLED)
+    found = decoded(address, PullMessageResponseHeader, answer.ext_fields)
+    body = answer.body if answer.code == ResponseCode.SUCCESS else b""
+    is_moved = answer.code == ResponseCode.PULL_OFFSET_MOVED
+    return PullResult(
+        body, found.next_begin_offset, found.min_offset, found.max_offset, is_moved, found.suggest_which_broker_id
+    )
 
 
 def _locks(group: str, client_id: str, queues: Iterable[QueueKey]) -> bytes:

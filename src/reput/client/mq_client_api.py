@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult, SendStatus
@@ -15,7 +15,6 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import SendMessageResponseHeader
-from reput.transport.client import RemotingClient
 
 _H = TypeVar("_H")
 
@@ -37,6 +36,16 @@ _DENIED = {
 }
 
 
+class Remoting(Protocol):
+    """What makes the connections: `RemotingClient`, or `BlockingClient`, over which nothing waits for a loop."""
+
+    async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+        """The answer to a request; raises RemotingError where there is none in time."""
+
+    async def send_one_way(self, address: str, command: RemotingCommand) -> None:
+        """Send a request that nobody answers; raises RemotingError where the server cannot be reached."""
+
+
 class MQClientAPI:
     """Asks brokers by their addresses.
 
@@ -48,7 +57,7 @@ class MQClientAPI:
         credentials: Sign each request; None for none.
     """
 
-    def __init__(self, remoting: RemotingClient, credentials: SessionCredentials | None = None) -> None:
+    def __init__(self, remoting: Remoting, credentials: SessionCredentials | None = None) -> None:
         self._remoting = remoting
         self._credentials = credentials
 
@@ -65,9 +74,7 @@ class MQClientAPI:
 
     async def one_way(self, address: str, command: RemotingCommand) -> None:
         """Send a request that nobody answers."""
-        connection = await self._remoting.connection(address)
-        await connection.writable()
-        connection.send_one_way(self.prepared(command))
+        await self._remoting.send_one_way(address, self.prepared(command))
 
     def prepared(self, command: RemotingCommand) -> RemotingCommand:
         """A request as it is sent: with its language, and signed."""

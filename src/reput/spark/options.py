@@ -20,6 +20,10 @@ T = TypeVar("T")
 OptionTable = Mapping[str, tuple[str, Callable[[str], object]]]
 
 
+#: The option that makes the format read and write at brokers (`reput.spark.wire`).
+NAMESRV = "namesrv"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """Options of `spark.read.format("reput")`, as the arguments of `reput.read_log` where it has them.
@@ -73,6 +77,18 @@ def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T])
     Raises ConfigError for an unknown option (with the nearest name, or all names), for a wrong value, and where `path`
     is missing.
     """
+    values = option_values(options, table)
+    if "path" not in values:
+        raise ConfigError(
+            "the format reput needs the directory of a store: load(path), save(path) or start(path); in SQL, CREATE "
+            "TEMPORARY VIEW ... USING reput OPTIONS (path '...'), for Spark hides a table's options from Python "
+            "sources. Or it needs brokers: option namesrv"
+        )
+    return into(**values)
+
+
+def option_values(options: Mapping[str, str], table: OptionTable) -> dict[str, Any]:
+    """Values of options by the names of their fields; raises ConfigError for an unknown option and a wrong value."""
     by_lower_name = {name.lower(): name for name in table}
     values: dict[str, Any] = {}
     for given, text in options.items():
@@ -86,12 +102,12 @@ def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T])
             values[attribute] = parse(text)
         except ValueError as error:
             raise ConfigError(f"option {name}: {text!r} is {error}") from None
-    if "path" not in values:
-        raise ConfigError(
-            "the format reput needs the directory of a store: load(path), save(path) or start(path); in SQL, CREATE "
-            "TEMPORARY VIEW ... USING reput OPTIONS (path '...'), for Spark hides a table's options from Python sources"
-        )
-    return into(**values)
+    return values
+
+
+def is_wire(options: Mapping[str, str]) -> bool:
+    """Whether options are of brokers, not of a directory."""
+    return any(name.lower() == NAMESRV for name in options)
 
 
 def option_texts(options: Mapping[str, object]) -> dict[str, str]:

@@ -20,7 +20,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_folders, absolute_path, option_texts, parse_options
+from reput.spark.options import (
+    READ_OPTIONS,
+    ReadOptions,
+    absolute_folders,
+    absolute_path,
+    is_wire,
+    option_texts,
+    parse_options,
+)
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.short_errors import end_quietly, without_traceback
 
@@ -30,6 +38,8 @@ if TYPE_CHECKING:
 
 class ReputDataSource(DataSource):
     """Commit log of a store as a table, a row a message: the rows of `reput.read_log`, read by all executors.
+
+    With the option `namesrv`, the messages of topics at brokers instead; see `reput.spark.wire`.
 
     Spark does not tell a Python source which columns a query needs, so all columns are read. The user can give a schema
     with any columns in any order. See `reput.spark.options.ReadOptions` for the options.
@@ -53,6 +63,8 @@ class ReputDataSource(DataSource):
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of the columns in `schema`. Raises ConfigError for unknown columns and options."""
+        if is_wire(self.options):
+            return _wire_reader(self.options, schema)
         from reput.spark.reader import FilteringLogReader, LogReader
 
         options = parse_options(self.options, READ_OPTIONS, ReadOptions)
@@ -81,6 +93,15 @@ class ReputDataSource(DataSource):
         from reput.spark.write_options import stream_write_options
 
         return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
+
+
+def _wire_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    from reput.spark.wire.options import read_options
+    from reput.spark.wire.reader import FilteringWireReader, WireReader
+
+    options = read_options(given)
+    reader = FilteringWireReader if options.push_filters else WireReader
+    return reader(options, column_names(schema))
 
 
 def register(spark: SparkSession) -> None:

@@ -45,6 +45,12 @@ class RemotingClient:
         connection = await self.connection(address)
         return await connection.call(command, timeout_s)
 
+    async def send_one_way(self, address: str, command: RemotingCommand) -> None:
+        """Send a request that nobody answers, once the server reads; errors as of `call`."""
+        connection = await self.connection(address)
+        await connection.writable()
+        connection.send_one_way(command)
+
     async def connection(self, address: str) -> Connection:
         """The connection to an address; errors as of `call`."""
         async with self._connecting.setdefault(address, asyncio.Lock()):
@@ -56,24 +62,14 @@ class RemotingClient:
     async def _connect(self, address: str) -> Connection:
         if address in self._own_servers:
             return await self._own_servers[address](Connection(self))
-        host, _, port = address.rpartition(":")
-        if not (host and port.isascii() and port.isdigit()):
-            raise RemotingError(f"address {address!r}: expected HOST:PORT")
+        host, port = host_and_port(address)
         loop = asyncio.get_running_loop()
         try:
             context = None if self._tls is None else await asyncio.to_thread(self._tls.context)
             async with asyncio.timeout(_CONNECT_S):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(self), host.strip("[]"), int(port), ssl=context
-                )
-        except TimeoutError:
-            raise RemotingError(f"{address}: no connection in {_CONNECT_S:g} s") from None
-        except ConfigError as error:
-            raise RemotingError(f"{address}: {error}") from None
-        except ssl.SSLError as error:
-            raise RemotingError(f"{address}: no TLS: {why(error)}") from None
-        except (OSError, OverflowError, ValueError) as error:  # the last two: no port, no name
-            raise RemotingError(f"{address}: {getattr(error, 'strerror', None) or error}") from None
+                _, connection = await loop.create_connection(lambda: Connection(self), host, port, ssl=context)
+        except (ConfigError, ssl.SSLError, OSError, OverflowError, ValueError) as error:
+            raise connect_error(address, error, _CONNECT_S) from None
         return connection
 
     def close(self) -> None:
@@ -93,3 +89,20 @@ class RemotingClient:
 
     def closed(self, connection: Connection) -> None:
         """Called by a connection."""
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of "host:port"; raises RemotingError where it is none."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit()):
+        raise RemotingError(f"address {address!r}: expected HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def connect_error(address: str, error: Exception, timeout_s: float) -> RemotingError:
+    """What is raised where no connection could be made."""
+    if isinstance(error, TimeoutError):
+        return RemotingError(f"{address}: no connection in {timeout_s:g} s")
+    if isinstance(error, ssl.SSLError):
+        return RemotingError(f"{address}: no TLS: {why(error)}")
+    return RemotingError(f"{address}: {getattr(error, 'strerror', None) or error}")  # no port, no name, no file

@@ -1,0 +1,167 @@
+"""Cluster: what the planner asks name servers and brokers: topics, their queues, and offsets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from reput.client.consumer_api import ConsumerAPI
+from reput.client.mq_client_api import MQClientAPI
+from reput.client.name_servers import NameServers
+from reput.client.topic_route import MASTER_ID, publish_queues, subscribe_queues
+from reput.errors import MQClientError, RemotingError
+from reput.events import Event
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.remoting.body import decode_body
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.queue_tables import QueueKey
+from reput.remoting.route_bodies import TopicList, TopicRouteData
+from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from reput.spark.wire.options import Access, WireReadOptions
+from reput.transport.blocking_client import BlockingClient, BlockingConnection
+
+logger = logging.getLogger("reput.spark")
+
+_T = TypeVar("_T")
+
+#: Routes are asked for again after so long: Spark asks for a stream's latest offset up to a thousand times a second.
+_ROUTES_S = 1.0
+_NO_TOPIC_OF_A_USER = RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX
+
+
+class Cluster:
+    """Name servers and brokers as one thread asks them. Every method raises errors as of `MQClientAPI`.
+
+    Args:
+        access: How they are asked.
+        clock: Seconds, for the age of routes.
+    """
+
+    def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+        self._remoting = BlockingClient(access.tls)
+        self._mq = MQClientAPI(self._remoting, access.credentials)
+        self._name_servers = NameServers(access.namesrv, self._mq)
+        self._api = ConsumerAPI(self._mq)
+        self._clock = clock
+        self._routes: dict[str, tuple[float, TopicRouteData | None]] = {}
+        self._topics: tuple[float, tuple[str, ...]] | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._remoting.close()
+
+    # -- topics and queues
+
+    def topics(self, options: WireReadOptions) -> tuple[str, ...]:
+        """The topics that are read: those of the option, or all of users that match the pattern now."""
+        if options.subscribe is not None:
+            return options.subscribe
+        assert options.subscribe_pattern is not None
+        return tuple(topic for topic in self._all_topics() if options.subscribe_pattern.fullmatch(topic))
+
+    def _all_topics(self) -> tuple[str, ...]:
+        """The names of all topics, without RocketMQ's own and those of retries."""
+        if self._topics is None or self._clock() >= self._topics[0] + _ROUTES_S:
+            clusters = self._topic_names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)  # and brokers
+            own = {*SYSTEM_TOPICS, *clusters, *(f"{one}_REPLY_TOPIC" for one in clusters)}
+            names = self._topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+            users = (name for name in names if not (name in own or name.startswith(_NO_TOPIC_OF_A_USER)))
+            self._topics = self._clock(), tuple(sorted(users))
+        return self._topics[1]
+
+    def _topic_names(self, code: RequestCode) -> tuple[str, ...]:
+        address, answer = _ended(self._name_servers.call(RemotingCommand(code)))
+        if answer.code != ResponseCode.SUCCESS:
+            raise MQClientError(f"{address} does not tell its topics: code {answer.code}, {answer.remark}")
+        return decode_body(TopicList, answer.body).topic_list
+
+    def queues(self, topics: Iterable[str]) -> tuple[QueueKey, ...]:
+        """The queues of topics that give messages; none of a topic that is not there."""
+        found: list[QueueKey] = []
+        for topic in topics:
+            route = self._route(topic)
+            found += () if route is None else subscribe_queues(topic, route)
+        return tuple(found)
+
+    def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
+        """The queues of a topic that take messages. Raises MQClientError where there is none."""
+        route = self._route(topic)
+        queues = () if route is None else publish_queues(topic, route)
+        if not queues:
+            raise MQClientError(f"topic {topic!r} has no queue that takes messages: make it with `mqadmin updateTopic`")
+        return queues
+
+    def _route(self, topic: str) -> TopicRouteData | None:
+        asked = self._routes.get(topic)
+        if asked is None or self._clock() >= asked[0] + _ROUTES_S:
+            asked = self._routes[topic] = self._clock(), _ended(self._name_servers.route(topic))
+        return asked[1]
+
+    def address(self, queue: QueueKey) -> str:
+        """The broker of a queue: the master, or a slave where it is not there. Raises RemotingError for none."""
+        route = self._route(queue.topic)
+        for one in () if route is None else route.broker_datas:
+            if one.broker_name == queue.broker_name and one.broker_addrs:
+                return one.broker_addrs.get(MASTER_ID) or next(iter(one.broker_addrs.values()))
+        raise RemotingError(f"broker {queue.broker_name} of topic {queue.topic}: no name server knows where it is")
+
+    def forget_route(self, topic: str) -> None:
+        """Ask for a route again at the next use."""
+        self._routes.pop(topic, None)
+
+    # -- offsets
+
+    def earliest(self, queue: QueueKey) -> int:
+        """The offset of the first message that is there."""
+        return _ended(self._api.min_offset(self.address(queue), queue))
+
+    def latest(self, queue: QueueKey) -> int:
+        """The offset of the next message."""
+        return _ended(self._api.max_offset(self.address(queue), queue))
+
+    def at(self, queue: QueueKey, timestamp_ms: int) -> int:
+        """The offset of the first message that was stored at a time or after it.
+
+        RocketMQ before 5.0 may tell the message before it.
+        """
+        return _ended(self._api.search_offset(self.address(queue), queue, timestamp_ms))
+
+    def commit(self, group: str, offsets: Mapping[QueueKey, int]) -> None:
+        """Tell the brokers how far a group is. A broker that takes it not is told about in the log: others go on."""
+        for queue, offset in offsets.items():
+            try:
+                _ended(self._api.commit(self.address(queue), group, queue, offset))
+            except RemotingError as error:
+                logger.warning(Event("a group's progress was not kept", group=group, queue=queue, error=error))
+
+    # -- what tasks use
+
+    def open(self, address: str) -> BlockingConnection:
+        """The connection to a broker."""
+        return self._remoting.open(address)
+
+    def drop(self, address: str) -> None:
+        """Close the connection to a broker, after an error."""
+        self._remoting.drop(address)
+
+    def prepared(self, command: RemotingCommand) -> RemotingCommand:
+        """A request as it is sent."""
+        return self._mq.prepared(command)
+
+    def ask(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer to a request, whatever it is."""
+        return _ended(self._mq.ask(address, command, timeout_s))
+
+
+def _ended(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """The result of a coroutine over `BlockingClient`: it ends in one step, as nothing in it waits for a loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: _T = stop.value
+        return result
+    coroutine.close()
+    raise AssertionError("a coroutine over a BlockingClient waits for a loop")

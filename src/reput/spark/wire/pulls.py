@@ -1,0 +1,152 @@
+"""Pulls of one range of a queue, several of them under way at a time, and their records as Arrow."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reput.client.arrow_messages import pulled_rows
+from reput.client.consumer_api import PULL_S, PullResult, pull_fields, pull_result, pulled_from
+from reput.errors import DataLossError, MQBrokerError, RemotingError
+from reput.events import Event
+from reput.log.reader import record_batches
+from reput.log.selection import Selection
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.service.subscription_data import SubscriptionData
+from reput.spark.wire.cluster import Cluster
+from reput.spark.wire.queue_ranges import QueueRange
+
+logger = logging.getLogger("reput.spark")
+
+#: Messages that a pull asks for; brokers give what `maxTransferCountOnMessageInMemory` allows, 32 by default.
+_COUNT = 1024
+#: Pulls under way at most. Each whole answer doubles their number: an answer that is short makes the others useless.
+_DEPTH = 16
+#: Bytes of pulls that are decoded in one call.
+_BLOCK_BYTES = 4 << 20
+_ATTEMPTS, _AGAIN_S = 3, 1.0
+
+
+class Pulls:
+    """Pulls of a range, in its order.
+
+    Args:
+        cluster: Knows the broker.
+        group: Who pulls.
+        wanted: The range.
+        lost: Called where messages of the range are gone, with what is lost; raises, or returns to go on after them.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, wanted: QueueRange, lost: Callable[[DataLossError], None]) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._lost = lost
+        self._fields = pull_fields(group, wanted.queue, SubscriptionData(wanted.queue.topic))
+        self._offset = wanted.begin
+        self._sent: deque[tuple[int, int]] = deque()  # number of the request, and the offset after its messages
+        self._ahead = wanted.begin
+        self._count, self._depth = _COUNT, 1
+        self._address = ""
+
+    def bodies(self) -> Iterator[bytes]:
+        """Records, one after the other, in blocks of some megabytes.
+
+        The first and the last may hold messages beside the range. Raises RemotingError where the broker does not answer
+        again and again, MQBrokerError where it refuses.
+        """
+        bodies: list[bytes] = []
+        failures = 0
+        while self._offset < self._wanted.end:
+            try:
+                bodies.append(self._next())
+                failures = 0
+            except MQBrokerError:
+                raise
+            except RemotingError as error:
+                failures += 1
+                if failures == _ATTEMPTS:
+                    raise
+                logger.warning(Event("a pull failed", queue=self._wanted.queue, offset=self._offset, error=error))
+                self._begin_again()
+                time.sleep(_AGAIN_S)
+            if sum(map(len, bodies)) >= _BLOCK_BYTES:
+                yield b"".join(bodies)
+                bodies = []
+        if bodies:
+            yield b"".join(bodies)
+
+    def _begin_again(self) -> None:
+        """Take another connection, to whichever broker has the queue now."""
+        self._cluster.drop(self._address)
+        self._cluster.forget_route(self._wanted.queue.topic)
+        self._address = ""
+        self._sent.clear()
+        self._ahead, self._count, self._depth = self._offset, _COUNT, 1
+
+    def _next(self) -> bytes:
+        """The records of the next pull."""
+        address = self._address = self._address or self._cluster.address(self._wanted.queue)
+        connection = self._cluster.open(address)
+        while self._ahead < self._wanted.end and len(self._sent) < self._depth:
+            count = min(self._count, self._wanted.end - self._ahead)
+            fields = self._fields | pulled_from(self._ahead, count)
+            command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields)
+            self._ahead += count
+            self._sent.append((connection.send(self._cluster.prepared(command)), self._ahead))
+        opaque, after = self._sent.popleft()
+        result = pull_result(address, connection.answer(opaque, PULL_S))
+        following = result.next_begin_offset if result.body else self._after_loss(result)
+        brought = following - self._offset
+        self._offset = following
+        if following == after:
+            self._depth = min(2 * self._depth, _DEPTH)
+            return result.body
+        # What was asked ahead does not join: the broker gives less than was asked for.
+        for opaque, _ in self._sent:
+            connection.answer(opaque, PULL_S)
+        self._sent.clear()
+        self._ahead = following
+        if result.body and self._depth == 1:
+            self._count, self._depth = brought, 2  # so many it gives at a time
+        else:
+            self._count, self._depth = _COUNT, 1
+        return result.body
+
+    def _after_loss(self, result: PullResult) -> int:
+        """Where to go on: an answer without messages, although they were there when the range was planned."""
+        wanted, offset = self._wanted, self._offset
+        following = max(result.next_begin_offset, result.min_offset)
+        following = min(following, wanted.end) if following > offset else wanted.end
+        self._lost(
+            DataLossError(
+                f"{wanted.queue.topic}, queue {wanted.queue.queue_id} of {wanted.queue.broker_name}: messages {offset} "
+                f"to {following - 1} were there when they were planned, and are not now (the queue has "
+                f"{result.min_offset} to {result.max_offset - 1})"
+            )
+        )
+        return following
+
+
+def batches(
+    pulls: Pulls, wanted: QueueRange, selection: Selection, left_out: Callable[[str, int, int], None]
+) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a range, with the columns of a selection.
+
+    Args:
+        pulls: Of this range.
+        wanted: The range.
+        selection: Has the column `queue_offset`.
+        left_out: As of `pulled_rows`.
+    """
+    for body in pulls.bodies():
+        for rows in pulled_rows(body, left_out):
+            for batch in record_batches(selection.select(rows), selection):
+                offsets = batch["queue_offset"]
+                inside = pc.and_(pc.greater_equal(offsets, wanted.begin), pc.less(offsets, wanted.end))
+                yield batch if pc.all(inside).as_py() is not False else batch.filter(inside)
