@@ -207,6 +207,9 @@ class BrokerConfig(TlsConfig):
     inner_client_authentication_credentials: str | None = config_key(
         None, 'A super user for other parts of the cluster: {"accessKey":"...","secretKey":"..."}.', secret=True
     )
+    migrate_auth_from_v1_enabled: bool = config_key(
+        False, "Each start makes the users that accounts of plain_acl.yml have not yet."
+    )
     authentication_whitelist: str | None = config_key(None, "Request codes that need no signature: 34,38.")
     authorization_whitelist: str | None = config_key(None, "Request codes that need no policy.")
 

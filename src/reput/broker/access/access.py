@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable
+from typing import Any
 
 from reput.broker.access.auth_processor import AuthProcessor
 from reput.broker.access.gate import Gate, request_codes
@@ -12,10 +14,16 @@ from reput.broker.access.plain_gate import PlainGate
 from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
+from reput.events import Event
 from reput.files import FileLayer
-from reput.formats.access import User, UserType
+from reput.formats.access import Policies, User, UserType
 from reput.service.access.access_manager import AccessManager
+from reput.service.access.migration import migrated, widened
 from reput.service.access.plain_acl_manager import PlainAclManager
+
+logger = logging.getLogger("reput.broker")
+
+_MIGRATE = "migrateAuthFromV1Enabled"
 
 
 class Access:
@@ -36,21 +44,30 @@ class Access:
 
     def __init__(self, path: str, config: BrokerConfig, files: FileLayer) -> None:
         _check_keys(config)
-        self._first_users = tuple(_first_users(config))
-        is_kept = config.authentication_enabled or config.authentication_metadata_provider is not None
-        self._users = AccessManager(path, files) if is_kept else None
-        has_accounts = config.acl_enable and config.rocketmq_home is not None
-        self._accounts = PlainAclManager(str(config.rocketmq_home), files) if has_accounts else None
+        self._first: list[tuple[User, Policies]] = [(user, {}) for user in _first_users(config)]
+        self._users = AccessManager(path, files) if _keeps_users(config) else None
+        self._accounts = PlainAclManager(str(config.rocketmq_home), files) if config.acl_enable else None
         self.gate: Gate | PlainGate | None = None
         if self._accounts is not None:
             self.gate = PlainGate(self._accounts, config.broker_cluster_name)
         elif config.authentication_enabled and self._users is not None:
             self.gate = Gate(config, self._users)
+        self._old: list[dict[str, Any]] = []
+        if config.migrate_auth_from_v1_enabled:
+            old = PlainAclManager(str(config.rocketmq_home), files, f"{_MIGRATE}=true")
+            self._old = old.config()["plainAccessConfigs"]
 
     def create_first(self) -> None:
-        """Make the users of the configuration, unless there are some of these names. Waits for the disk."""
-        if self._users is not None:
-            self._users.create_first(self._first_users)
+        """Make the users of the configuration and of plain_acl.yml that are not there. Waits for the disk."""
+        if self._users is None:
+            return
+        made = self._users.create_first((*self._first, *map(migrated, self._old)))
+        for account in self._old:
+            if (name := account["accessKey"]) in made:
+                logger.info(Event("account became a user", user=name, admin=account["admin"]))
+                if resources := widened(account):
+                    more = "; ".join(resources)
+                    logger.warning(Event("a user may do more than its account might", user=name, resources=more))
 
     def processors(self, state: BrokerState) -> tuple[AuthProcessor, PlainAclProcessor]:
         """What changes users and accounts, as requests ask."""
@@ -77,12 +94,22 @@ def _first_users(config: BrokerConfig) -> Iterable[User]:
         yield User(username, secret, UserType.SUPER)
 
 
+def _keeps_users(config: BrokerConfig) -> bool:
+    return config.authentication_enabled or config.authentication_metadata_provider is not None
+
+
 def _check_keys(config: BrokerConfig) -> None:
     """Raises ConfigError for keys of access that contradict each other."""
     if config.acl_enable and config.authentication_enabled:
         raise ConfigError("aclEnable and authenticationEnabled: choose plain_acl.yml, or users and policies")
     if config.acl_enable and config.rocketmq_home is None:
         raise ConfigError("aclEnable=true needs rocketmqHome, the folder of conf/plain_acl.yml")
+    if config.migrate_auth_from_v1_enabled and config.rocketmq_home is None:
+        raise ConfigError(f"{_MIGRATE}=true needs rocketmqHome, the folder of conf/plain_acl.yml")
+    if config.migrate_auth_from_v1_enabled and not _keeps_users(config):
+        raise ConfigError(
+            f"{_MIGRATE}=true needs authenticationEnabled or authenticationMetadataProvider: no users are kept"
+        )
     if config.authorization_enabled and not config.authentication_enabled:
         raise ConfigError("authorizationEnabled needs authenticationEnabled: else anybody may say who he is")
     _ = (

@@ -60,11 +60,17 @@ class AccessManager:
 
     # -- users
 
-    def create_first(self, users: Iterable[User]) -> None:
-        """Make the users of the configuration, unless there are some of these names."""
-        new = {user.username: user for user in users if user.username not in self.users}
+    def create_first(self, users: Iterable[tuple[User, Policies]]) -> list[str]:
+        """Make the users of the configuration with their policies; the names of those that were not there."""
+        new: dict[str, User] = {}
+        acls: dict[str, Policies] = {}
+        for user, policies in users:
+            if user.username not in self.users and user.username not in new:
+                new[user.username] = user
+                acls |= {user.username: policies} if policies else {}
         if new:
-            self._keep(self.users | new, self.acls)
+            self._keep(self.users | new, self.acls | acls)
+        return list(new)
 
     def create_user(self, user: User, by: str) -> None:
         """Make a user; `by` is who asks. Raises RemotingCommandError where it is there, or is not for this user."""

@@ -100,11 +100,11 @@ def _account(given: dict[str, Any]) -> Account:
             resource, equals, perm = str(text).partition("=")
             if not equals:
                 raise ValueError(f"account {access_key}: {key}: expected NAME=PUB, found {text!r:.80}")
-            perms[prefix + resource.strip()] = _perm(perm)
+            perms[prefix + resource.strip()] = perm_of(perm)
     return Account(
         access_key, secret_key, address_pattern(str(given.get("whiteRemoteAddress") or "")),
         str(given.get("admin", False)).lower() == "true",
-        _perm(given.get("defaultTopicPerm")), _perm(given.get("defaultGroupPerm")), perms,
+        perm_of(given.get("defaultTopicPerm")), perm_of(given.get("defaultGroupPerm")), perms,
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def is_perm(text: str) -> bool:
     return text.strip() in (*_PERMS, Perm.DENY.name)
 
 
-def _perm(text: object) -> Perm:
+def perm_of(text: object) -> Perm:
     """What is no permission is none, as in RocketMQ."""
     return _PERMS.get(str(text).strip(), Perm.DENY)
 

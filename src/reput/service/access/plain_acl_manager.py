@@ -33,6 +33,7 @@ class PlainAclManager:
     Args:
         home: The folder that has `conf`.
         files: The file layer.
+        reason: The key and the value for which the files are read, as errors say it.
 
     Attributes:
         acl: What counts: that of the last files that were right.
@@ -41,19 +42,19 @@ class PlainAclManager:
         ConfigError: A file is missing or wrong; or YAML is not installed.
     """
 
-    def __init__(self, home: str, files: FileLayer) -> None:
-        require("yaml", "aclEnable=true")
+    def __init__(self, home: str, files: FileLayer, reason: str = "aclEnable=true") -> None:
+        require("yaml", reason)
         conf = os.path.join(os.path.expanduser(home), "conf")
         self._default, self._folder = os.path.join(conf, "plain_acl.yml"), os.path.join(conf, "acl")
         self._files = files
         self._changing = Lock()
         self._data = self._read()
         if not self._data:
-            raise ConfigError(f"aclEnable=true: {self._default} is missing; make it, or name its home by rocketmqHome")
+            raise ConfigError(f"{reason}: {self._default} is missing; make it, or name its home by rocketmqHome")
         try:
             self._take(self._data)
         except ValueError as error:
-            raise ConfigError(f"aclEnable=true: {error}") from None
+            raise ConfigError(f"{reason}: {error}") from None
 
     def _read(self) -> dict[str, bytes]:
         """The files by their paths."""
