@@ -78,6 +78,20 @@ def test_a_user_of_the_configuration_goes_before_an_account_of_its_name(tmp_path
     run(scenario())
 
 
+def test_users_are_made_while_accounts_are_still_asked(tmp_path: Path) -> None:
+    kept = {"aclEnable": True, "authenticationMetadataProvider": "local"}
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **keys(tmp_path, **kept)) as served:
+            client = await served.client()
+            found = await ask_as(client, "AdminAccount", ADMIN_SECRET, Code.AUTH_LIST_USER)
+            assert [one["username"] for one in json.loads(bytes(found.body))] == ["AdminAccount", "PlainAccount"]
+            assert (await ask_as(client, "PlainAccount", SECRET, Code.AUTH_LIST_USER)).code == 1
+            assert (await client.begin_all([signed(send_command("sent"), "PlainAccount", SECRET)])[0]).code == 0
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [

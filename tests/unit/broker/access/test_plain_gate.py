@@ -106,6 +106,16 @@ RULES = [
         lambda: request(RequestCode.UPDATE_BROKER_CONFIG),
         "Need admin permission for request code=25, but accessKey=RocketMQ is not",
     ),
+    (
+        lambda: request(RequestCode.GET_BROKER_CONFIG),
+        lambda: request(RequestCode.AUTH_LIST_USER),
+        "Need admin permission for request code=3005, but accessKey=RocketMQ is not",
+    ),
+    (
+        lambda: request(RequestCode.GET_BROKER_CONFIG),
+        lambda: request(RequestCode.AUTH_GET_USER, username="root"),
+        "Need admin permission for request code=3004, but accessKey=RocketMQ is not",
+    ),
 ]
 
 
