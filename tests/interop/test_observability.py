@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from reput import Broker
+from reput.client import Message
+from reput.client.sync import Producer, PushConsumer
 from tests.support.broker import make_topic
 from tests.support.rocketmq.apache import Apache
 
@@ -43,6 +46,24 @@ def test_the_trace_of_a_message_is_read_by_mqadmin(apache: Apache, tmp_path: Pat
         assert row(told, "Pub")[-1] == "success"
         assert row(told, "Sub")[:3] == ["Sub", "traced", "127.0.0.1"], told
         assert row(told, "Sub")[-1] == "success"
+
+
+@pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)
+def test_the_traces_of_our_client_are_read_by_mqadmin(apache: Apache, tmp_path: Path) -> None:
+    handled = threading.Event()
+    with Broker.start(tmp_path / "store", traceTopicEnable="true", **HERE) as broker:
+        make_topic(broker.address, "orders", 1)
+        with Producer(broker.namesrv, group="shop", trace=True) as producer:
+            message_id = producer.send_batch([Message("orders", b"1"), Message("orders", b"2")])[1].message_id
+        with PushConsumer(
+            broker.namesrv, group="billing", topics={"orders": "*"}, consume_from="first", trace=True,
+            on_message=lambda message: handled.set() if message.body == b"2" else None,
+        ):  # fmt: skip
+            assert handled.wait(30)
+        told = mqadmin(apache, broker, "queryMsgTraceById", "-i", message_id)
+        for kind, group in (("Pub", "shop"), ("Sub", "billing")):
+            assert row(told, kind)[:3] == [kind, group, "127.0.0.1"], told
+            assert row(told, kind)[-1] == "success"
 
 
 @pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)

@@ -8,10 +8,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.trace_data import ConsumeReturnType
 from reput.events import Event
+
+if TYPE_CHECKING:
+    from reput.client.traces import Traces
 
 logger = logging.getLogger("reput.client")
 
@@ -34,9 +38,13 @@ class MessageHandler:
     Args:
         on_message: The handler.
         threads: How many messages a plain function is given at once.
+
+    Attributes:
+        traces: Is told of each message; None for no traces.
     """
 
     def __init__(self, on_message: OnMessage, threads: int) -> None:
+        self.traces: Traces | None = None
         self._on_message = on_message
         is_async = inspect.iscoroutinefunction(on_message) or inspect.iscoroutinefunction(
             getattr(on_message, "__call__", None)  # noqa: B004, an object with a method is called, too
@@ -45,6 +53,20 @@ class MessageHandler:
 
     async def handle(self, message: MessageClientExt) -> bool:
         """Whether a message is done; an error of the handler is logged, and means that it is not."""
+        return await self.returned(message) is ConsumeReturnType.SUCCESS
+
+    async def returned(self, message: MessageClientExt) -> ConsumeReturnType:
+        """How the handler has ended with a message."""
+        before = None if self.traces is None else self.traces.consuming(message)
+        found = ConsumeReturnType.EXCEPTION  # where it is cancelled
+        try:
+            found = await self._call(message)
+        finally:
+            if before is not None and self.traces is not None:
+                self.traces.consumed(before, found)
+        return found
+
+    async def _call(self, message: MessageClientExt) -> ConsumeReturnType:
         try:
             if self._threads is None:
                 result = await self._on_message(message)
@@ -53,8 +75,9 @@ class MessageHandler:
         except Exception as error:
             fields = {"topic": message.topic, "id": message.message_id, "reconsume_times": message.reconsume_times}
             logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
-            return False
-        return result is not ConsumeStatus.RECONSUME_LATER
+            return ConsumeReturnType.EXCEPTION
+        is_failed = result is ConsumeStatus.RECONSUME_LATER
+        return ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS
 
     def close(self) -> None:
         """Give the threads back; those that a handler still keeps end with it."""

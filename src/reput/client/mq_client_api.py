@@ -96,12 +96,15 @@ class MQClientAPI:
         if len(offset_ids) != len(request.ids):  # an inner batch is one record
             offset_ids = [header.msg_id] * len(request.ids)
         stored = queue._replace(queue_id=header.queue_id)
+        fields = answer.ext_fields or {}
+        region_id, is_traced = fields.get("MSG_REGION") or "DefaultRegion", fields.get("TRACE_ON") != "false"
         return [
             SendResult(
-                status, one, stored, header.queue_offset + i, offset_ids[i], header.transaction_id, header.recall_handle
+                status, one, stored, header.queue_offset + i, offset_ids[i], header.transaction_id,
+                header.recall_handle, region_id, is_traced,
             )
             for i, one in enumerate(request.ids)
-        ]
+        ]  # fmt: skip
 
     async def heartbeat(self, address: str, body: bytes) -> int:
         """Say who is there; returns the broker's version (`MQVersion`)."""

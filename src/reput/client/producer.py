@@ -28,12 +28,14 @@ from reput.formats.java import string_hash
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode, ResponseCode, version_name
 from reput.remoting.queue_tables import QueueKey
+from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
     from reput.client.message_client_ext import MessageClientExt
     from reput.client.requests_and_replies import RequestsAndReplies
+    from reput.client.traces import Traces
     from reput.client.transactions import (
         CheckTransaction,
         LocalTransactionState,
@@ -50,6 +52,8 @@ _TRY_ANOTHER = frozenset(
 )  # fmt: skip
 #: The property in which Java's producers tell their namespace.
 INSTANCE_ID = "INSTANCE_ID"
+#: How long a send of traces may take.
+_TRACE_S = 5.0
 #: The first version of a broker that has timers (V5_0_0).
 _VERSION_TIMERS = 413
 
@@ -73,6 +77,7 @@ class Producer:
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
+        trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
     """
 
     def __init__(
@@ -86,9 +91,12 @@ class Producer:
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
         namespace: str | None = None,
+        trace: bool | str = False,
     ) -> None:
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
+        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
+        self._traces: Traces | None = None
         self._group = self._namespace.wrap(group)
         self._timeout = timeout
         self._attempts = 1 + retries
@@ -116,11 +124,21 @@ class Producer:
             self._handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.asked
         client.start()
         self._client = client
+        if self._trace_topic is not None:
+            from reput.client.traces import Traces  # here: other clients do without it
+
+            group = self._namespace.bare(self._group)
+            own = await trace_producer(self._namesrv, f"{group}-PRODUCE", self._tls, self._credentials)
+            self._traces = Traces(client, own, self._trace_topic, group)
+            if self._transactions is not None:
+                self._transactions.traces = self._traces
 
     async def close(self) -> None:
         """Leave the group, and close the connections; sends that are not answered fail. Closing again does nothing."""
         client = self._client
-        if client is not None:
+        if client is not None and client.is_open:
+            if self._traces is not None:
+                await self._traces.close()
             await client.close(
                 lambda address: client.api.unregister(address, client.client_id, producer=self._group, consumer=None)
             )
@@ -176,7 +194,7 @@ class Producer:
         request = send_request(message, client.unique_key(), client.now_ms(), more)
         if sharding_key is not None and queue is None:
             queue = queue_of_key(sharding_key, await client.routes.publish_queues(message.topic))
-        return (await self._send(client, request, queue, needs_timer=TIMER_DELAY_MS in more))[0]
+        return (await self._send(client, request, [message], queue, needs_timer=TIMER_DELAY_MS in more))[0]
 
     async def send_batch(self, messages: Sequence[Message], *, queue: QueueKey | None = None) -> list[SendResult]:
         """Send messages of one topic in one request, or in a few where they are more than 4 MiB.
@@ -188,10 +206,10 @@ class Producer:
         results: list[SendResult] = []
         now_ms = client.now_ms()
         named = list(map(self._named, messages))
-        parts = [batch_request(part, [client.unique_key() for _ in part], now_ms) for part in in_batches(named)]
-        for part in parts:
+        parts = [(part, batch_request(part, [client.unique_key() for _ in part], now_ms)) for part in in_batches(named)]
+        for part, request in parts:
             try:
-                results += await self._send(client, part, queue)
+                results += await self._send(client, request, part, queue)
             except ReputError as error:
                 error.stored_messages = len(results)
                 raise
@@ -229,7 +247,7 @@ class Producer:
             raise MQClientError("give the producer check_transaction=..., which a broker asks how a transaction ended")
         more = self._transactions.half_properties()
         request = half_request(self._named(message), client.unique_key(), client.now_ms(), more)
-        (half,) = await self._send(client, request, None, needs_heartbeat=True)
+        (half,) = await self._send(client, request, [message], None, needs_heartbeat=True)
         return await self._transactions.run(message, half, execute)
 
     async def request(self, message: Message, *, timeout: float = 3.0) -> Message:
@@ -246,7 +264,7 @@ class Producer:
         number, more = self._requests.begin(client.client_id, timeout)
         try:
             request = send_request(self._named(message), client.unique_key(), client.now_ms(), more)
-            await self._send(client, request, None, needs_heartbeat=True)
+            await self._send(client, request, [message], None, needs_heartbeat=True)
             return await self._requests.wait(number, timeout)
         finally:
             self._requests.end(number)
@@ -261,7 +279,8 @@ class Producer:
 
         message = reply_of(request.properties, body)
         reply = replace(send_request(message, client.unique_key(), client.now_ms()), is_reply=True)
-        return (await self._send(client, reply, QueueKey(message.topic, request.queue.broker_name, 0)))[0]
+        queue = QueueKey(message.topic, request.queue.broker_name, 0)
+        return (await self._send(client, reply, [message], queue))[0]
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues of a topic that take messages; errors as of `send`."""
@@ -280,6 +299,7 @@ class Producer:
         self,
         client: ClientInstance,
         request: SendRequest,
+        messages: Sequence[Message],
         queue: QueueKey | None,
         *,
         needs_timer: bool = False,
@@ -315,8 +335,12 @@ class Producer:
                 reasons.append(str(error) or f"{to.broker_name}: no answer in {self._timeout:g} s")
                 await client.routes.renew(request.topic)
             else:
-                self._faults.sent(to.broker_name, loop.time() - begun, loop.time())
-                return self._told(results)
+                cost_s = loop.time() - begun
+                self._faults.sent(to.broker_name, cost_s, loop.time())
+                told = self._told(results)
+                if self._traces is not None:
+                    self._traces.sent(messages, request, told, address, cost_s)
+                return told
         found = MQClientError(f"topic {request.topic}: not sent after {len(reasons)} attempts: {'; '.join(reasons)}")
         found.retriable = True
         raise found
@@ -325,6 +349,16 @@ class Producer:
         """Results with their topic's name as the program knows it."""
         namespace = self._namespace
         return [replace(one, queue=namespace.bare_queue(one.queue)) for one in results] if namespace.name else results
+
+
+async def trace_producer(
+    namesrv: str, name: str, tls: ClientTls | None, credentials: SessionCredentials | None
+) -> Producer:
+    """A producer, started, that sends the traces of another client."""
+    group = f"_INNER_TRACE_PRODUCER-{name}"
+    producer = Producer(namesrv, group=group, timeout=_TRACE_S, tls=tls, credentials=credentials)
+    await producer.start()
+    return producer
 
 
 def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from reput.client.consume_concurrently import ConsumeConcurrently
 from reput.client.consume_orderly import ConsumeOrderly
@@ -24,8 +24,12 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey, decode_queue_table
+from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.connection import Connection
 from reput.transport.tls import ClientTls
+
+if TYPE_CHECKING:
+    from reput.client.traces import Traces
 
 logger = logging.getLogger("reput.client")
 
@@ -57,6 +61,7 @@ class PushConsumer:
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
+        trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
         concurrency: How many messages are handled at once.
         max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
         limits: When a queue is not pulled further.
@@ -77,6 +82,7 @@ class PushConsumer:
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
         namespace: str | None = None,
+        trace: bool | str = False,
         concurrency: int = 20,
         max_reconsume_times: int | None = None,
         limits: PullLimits | None = None,
@@ -85,6 +91,8 @@ class PushConsumer:
     ) -> None:
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
+        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
+        self._traces: Traces | None = None
         self._name = self._namespace.wrap(group)
         self._topics = dict(topics)
         build_subscriptions(self._topics, 0, self._namespace)  # refuses what is none
@@ -131,6 +139,7 @@ class PushConsumer:
         self._handler = MessageHandler(self._on_message, self._concurrency)
         try:
             await group.start()
+            await self._start_traces(group)
         except BaseException:
             self._handler.close()
             await group.close()
@@ -141,6 +150,16 @@ class PushConsumer:
         else:
             self._service = ConsumeConcurrently(*more, _RECONSUME_TIMES if times is None else times)
         group.client.spawn(self._persist_service())
+
+    async def _start_traces(self, group: ConsumerGroup) -> None:
+        if self._trace_topic is None:
+            return
+        from reput.client.producer import trace_producer  # here: other consumers do without a producer
+        from reput.client.traces import Traces
+
+        name = self._namespace.bare(self._name)
+        own = await trace_producer(self._namesrv, f"{name}-CONSUME", self._tls, self._credentials)
+        self._traces = self._handler.traces = Traces(group.client, own, self._trace_topic, name)
 
     async def close(self) -> None:
         """Wait for handlers that run, commit, and leave the group. Closing again does nothing."""
@@ -156,6 +175,8 @@ class PushConsumer:
             await self._service.unlock_all()
         finally:
             self._handler.close()
+            if self._traces is not None:
+                await self._traces.close()
             await group.close()
 
     async def __aenter__(self) -> Self:

@@ -29,6 +29,8 @@ class SendResult:
         offset_message_id: The id by which its broker finds it at once: address and commit log offset.
         transaction_id: Of a message in a transaction.
         recall_handle: Takes a delayed message back (RocketMQ 5.4).
+        region_id: The broker's region, which traces tell.
+        is_traced: Whether the broker lets clients trace messages.
     """
 
     status: SendStatus
@@ -38,6 +40,8 @@ class SendResult:
     offset_message_id: str
     transaction_id: str | None = None
     recall_handle: str | None = None
+    region_id: str = "DefaultRegion"
+    is_traced: bool = True
 
     @property
     def queue_id(self) -> int:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt, decode_messages
@@ -24,6 +24,9 @@ from reput.remoting.header import decode_header, encode_header
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from reput.transport.connection import Connection
+
+if TYPE_CHECKING:
+    from reput.client.traces import Traces
 
 logger = logging.getLogger("reput.client")
 
@@ -61,6 +64,9 @@ class Transactions:
         group: The producer's group: a broker asks any of its members.
         check: Tells how a transaction ended.
         namespace: Of group and topics.
+
+    Attributes:
+        traces: Is told of each end; None for no traces.
     """
 
     def __init__(self, client: ClientInstance, group: str, check: CheckTransaction, namespace: Namespace) -> None:
@@ -68,6 +74,7 @@ class Transactions:
         self._group = group
         self._check = check
         self._namespace = namespace
+        self.traces: Traces | None = None
 
     def half_properties(self) -> dict[str, str]:
         """The properties of a half message."""
@@ -87,19 +94,24 @@ class Transactions:
             else:  # it may get lost
                 state = LocalTransactionState.ROLLBACK_MESSAGE
         finally:
-            await self._end(self._namespace.wrap(message.topic), half, state)
+            await self._end(message, half, state)
         return TransactionSendResult(half, state)
 
-    async def _end(self, topic: str, half: SendResult, state: LocalTransactionState) -> None:
+    async def _end(self, message: Message, half: SendResult, state: LocalTransactionState) -> None:
         """Tell the broker how a transaction ended; where that fails, the broker asks later."""
+        transaction_id = half.transaction_id or half.message_id
         header = EndTransactionRequestHeader(
             self._group, half.queue_offset, decode_message_id(half.offset_message_id)[1], int(state), half.message_id,
-            topic=topic, transaction_id=half.transaction_id or half.message_id,
+            topic=self._namespace.wrap(message.topic), transaction_id=transaction_id,
         )  # fmt: skip
         address = self._client.routes.master(half.queue.broker_name)
         try:
             if address is not None:
                 await self._client.api.one_way(address, _end_command(header, half.queue.broker_name))
+                if self.traces is not None:
+                    self.traces.ended(
+                        message, half.message_id, address, transaction_id, state.name, is_from_check=False
+                    )
         except ReputError as error:
             logger.warning(Event("the end of a transaction was not told", id=half.message_id, error=error))
 
@@ -127,6 +139,11 @@ class Transactions:
             transaction_id=header.transaction_id,
         )  # fmt: skip
         connection.send_one_way(self._client.api.prepared(_end_command(ended, broker_name)))
+        if self.traces is not None:
+            self.traces.ended(
+                message, message.message_id, self._client.routes.master(broker_name) or "",
+                header.transaction_id or message.message_id, state.name, is_from_check=True,
+            )  # fmt: skip
 
 
 async def state_of(
