@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
 from reput import Broker
+from reput.client.sync import PushConsumer
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
@@ -119,3 +121,28 @@ def test_the_broker_resets_the_offsets_of_a_group_with_members(apache: Apache, t
         assert decode_queue_table(reset(broker).body, "offsetTable") == {QUEUE: 0}
         send(broker.address, b"3")  # the pull that waits is answered at once
         assert taken(apache, 4) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)  # 4.9.7's mqadmin needs its folder of files
+def test_our_consumer_answers_mqadmin(apache: Apache, tmp_path: Path) -> None:
+    handled: Queue[bytes] = Queue()
+    with Broker.start(tmp_path / "store", **HERE) as broker:
+        make_topic(broker.address, "orders", 1)
+        with PushConsumer(
+            broker.namesrv, group="g", topics={"orders": "*"}, consume_from="first",
+            on_message=lambda message: handled.put(message.body),
+        ):  # fmt: skip
+            message_id = send(broker.address, b"look")
+            assert handled.get(timeout=30) == b"look"
+            members = ask(broker.address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g")
+            (client_id,) = json.loads(members.body)["consumerIdList"]
+
+            def told(*words: str) -> str:
+                return str(apache.run("mqadmin", namesrv=broker.namesrv, words=words))
+
+            status = told("consumerStatus", "-g", "g", "-i", client_id, "-s")
+            for expected in ("CONSUME_PASSIVELY", "orders", "%RETRY%g", "#Consumer RT&TPS", "MainThread"):
+                assert expected in status, status
+            directly = told("queryMsgById", "-t", "orders", "-i", message_id, "-g", "g", "-d", client_id)
+            assert "consumeResult=CR_SUCCESS" in directly, directly
+            assert handled.get(timeout=30) == b"look"

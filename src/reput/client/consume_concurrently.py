@@ -69,6 +69,10 @@ class ConsumeConcurrently:
     async def leave(self, consumed: ConsumedQueue) -> None:
         """Nothing to wait for: another member may have the queue while a handler still works on a message of it."""
 
+    def locked_s(self, queue: QueueKey) -> float | None:
+        """Nothing is locked."""
+        return None
+
     async def unlock(self, queue: QueueKey) -> None:
         """Nothing is locked."""
 

@@ -72,6 +72,10 @@ class ConsumeOrderly:
             await asyncio.wait([running])
         consumed.keep_offset()
 
+    def locked_s(self, queue: QueueKey) -> float | None:
+        """How long ago a queue was locked; None where it is not."""
+        return None if self._locks is None else self._locks.locked_s(queue)
+
     async def unlock(self, queue: QueueKey) -> None:
         """Let another member have a queue."""
         if self._locks is not None:

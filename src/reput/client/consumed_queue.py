@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.offset_store import OffsetStore
@@ -49,9 +50,11 @@ class ConsumedQueue:
         limits: Of what is pulled ahead.
         arrived: Takes new messages.
         moved: Called with the offset to go on at, where the broker says that it is another one.
+        statistics: Is told of each pull.
 
     Attributes:
         process_queue: Messages that are not handled yet.
+        last_pull_ms, last_consume_ms: When it was pulled and handled last, in ms since 1970 UTC; 0 for never.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class ConsumedQueue:
         limits: PullLimits,
         arrived: Callable[[ConsumedQueue, list[MessageClientExt]], None],
         moved: Callable[[QueueKey, int], None],
+        statistics: ConsumeStatistics,
     ) -> None:
         self.queue = queue
         self.process_queue = ProcessQueue()
@@ -72,6 +76,8 @@ class ConsumedQueue:
         self._limits = limits
         self._arrived = arrived
         self._moved = moved
+        self._statistics = statistics
+        self.last_pull_ms = self.last_consume_ms = 0
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -93,6 +99,7 @@ class ConsumedQueue:
         """A message is handled, or will come again as another one."""
         process_queue = self.process_queue
         process_queue.remove(message)
+        self.last_consume_ms = self._group.client.now_ms()
         if not process_queue.is_dropped:
             self.keep_offset()
         self._room.set()
@@ -104,11 +111,14 @@ class ConsumedQueue:
             self._offsets.update(self.queue, offset)
 
     async def _pull_all(self, offset: int | None) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 if offset is None:
                     offset = await self._begin(self.queue)
                 await self._wait_for_room()
+                self.last_pull_ms = self._group.client.now_ms()
+                begun = loop.time()
                 result = await self._group.pull(
                     self.queue, offset, count=self._limits.batch, commit_offset=self._commit_offset()
                 )
@@ -126,6 +136,7 @@ class ConsumedQueue:
             self.process_queue.put(messages, offset)
             self.keep_offset()
             if messages:
+                self._statistics.pulled(self.queue.topic, len(messages), loop.time() - begun)
                 self._arrived(self, messages)
 
     def _commit_offset(self) -> int | None:

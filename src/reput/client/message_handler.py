@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.namespaces import Namespace
 from reput.client.trace_data import ConsumeReturnType
 from reput.events import Event
 
@@ -39,12 +42,17 @@ class MessageHandler:
         on_message: The handler.
         threads: How many messages a plain function is given at once.
 
+        namespace: Of the topics that statistics are about.
+
     Attributes:
+        statistics: How fast messages are pulled and handled.
         traces: Is told of each message; None for no traces.
     """
 
-    def __init__(self, on_message: OnMessage, threads: int) -> None:
+    def __init__(self, on_message: OnMessage, threads: int, namespace: Namespace) -> None:
+        self.statistics = ConsumeStatistics()
         self.traces: Traces | None = None
+        self._namespace = namespace
         self._on_message = on_message
         is_async = inspect.iscoroutinefunction(on_message) or inspect.iscoroutinefunction(
             getattr(on_message, "__call__", None)  # noqa: B004, an object with a method is called, too
@@ -53,20 +61,24 @@ class MessageHandler:
 
     async def handle(self, message: MessageClientExt) -> bool:
         """Whether a message is done; an error of the handler is logged, and means that it is not."""
-        return await self.returned(message) is ConsumeReturnType.SUCCESS
+        begun = time.monotonic()
+        returned, _ = await self.returned(message)
+        is_done = returned is ConsumeReturnType.SUCCESS
+        self.statistics.handled(self._namespace.wrap(message.queue.topic), time.monotonic() - begun, is_done=is_done)
+        return is_done
 
-    async def returned(self, message: MessageClientExt) -> ConsumeReturnType:
-        """How the handler has ended with a message."""
+    async def returned(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
+        """How the handler has ended with a message, and its error."""
         before = None if self.traces is None else self.traces.consuming(message)
         found = ConsumeReturnType.EXCEPTION  # where it is cancelled
         try:
-            found = await self._call(message)
+            found, error = await self._call(message)
         finally:
             if before is not None and self.traces is not None:
                 self.traces.consumed(before, found)
-        return found
+        return found, error
 
-    async def _call(self, message: MessageClientExt) -> ConsumeReturnType:
+    async def _call(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
         try:
             if self._threads is None:
                 result = await self._on_message(message)
@@ -75,9 +87,9 @@ class MessageHandler:
         except Exception as error:
             fields = {"topic": message.topic, "id": message.message_id, "reconsume_times": message.reconsume_times}
             logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
-            return ConsumeReturnType.EXCEPTION
+            return ConsumeReturnType.EXCEPTION, error
         is_failed = result is ConsumeStatus.RECONSUME_LATER
-        return ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS
+        return (ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS), None
 
     def close(self) -> None:
         """Give the threads back; those that a handler still keeps end with it."""

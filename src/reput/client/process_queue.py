@@ -33,6 +33,11 @@ class ProcessQueue:
         return next(iter(self._messages.values()), None)
 
     @property
+    def last(self) -> MessageClientExt | None:
+        """The message with the largest offset."""
+        return next(reversed(self._messages.values()), None)
+
+    @property
     def span(self) -> int:
         """How far the offsets of the first and the last message are from each other."""
         first = self.first

@@ -12,6 +12,7 @@ from reput.client.consume_concurrently import ConsumeConcurrently
 from reput.client.consume_orderly import ConsumeOrderly
 from reput.client.consumed_queue import ConsumedQueue, PullLimits
 from reput.client.consumer_group import ConsumerGroup
+from reput.client.consumer_questions import ConsumerQuestions, consumer_properties
 from reput.client.message_handler import MessageHandler, OnMessage
 from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
@@ -21,11 +22,8 @@ from reput.errors import MQClientError, ReputError
 from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
-from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand
-from reput.remoting.queue_tables import QueueKey, decode_queue_table
+from reput.remoting.queue_tables import QueueKey
 from reput.service.topic_validator import TRACE_TOPIC
-from reput.transport.connection import Connection
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -129,17 +127,15 @@ class PushConsumer:
             assigned=self._assigned, tls=self._tls, credentials=self._credentials,
             namespace=self._namespace,
         )  # fmt: skip
-        group.handlers[RequestCode.RESET_CONSUMER_CLIENT_OFFSET] = self._reset
         if group.is_broadcasting:
             self._offsets = local = LocalFileOffsetStore(group, self._offsets_path)
             await local.load()
         else:
             self._offsets = RemoteBrokerOffsetStore(group)
         self._group = group
-        self._handler = MessageHandler(self._on_message, self._concurrency)
+        self._handler = MessageHandler(self._on_message, self._concurrency, self._namespace)
         try:
             await group.start()
-            await self._start_traces(group)
         except BaseException:
             self._handler.close()
             await group.close()
@@ -150,6 +146,9 @@ class PushConsumer:
         else:
             self._service = ConsumeConcurrently(*more, _RECONSUME_TIMES if times is None else times)
         group.client.spawn(self._persist_service())
+        group.client.spawn(self._handler.statistics.run())
+        group.handlers.update(self._questions(group).handlers())
+        await self._start_traces(group)
 
     async def _start_traces(self, group: ConsumerGroup) -> None:
         if self._trace_topic is None:
@@ -202,7 +201,14 @@ class PushConsumer:
     def _begin(self, queue: QueueKey, offset: int | None) -> None:
         assert self._group is not None
         consumed = ConsumedQueue(
-            self._group, queue, self._offsets, self._service.begin, self._limits, self._service.take, self._moved
+            self._group,
+            queue,
+            self._offsets,
+            self._service.begin,
+            self._limits,
+            self._service.take,
+            self._moved,
+            self._handler.statistics,
         )
         self._queues[queue] = consumed
         consumed.start(offset)
@@ -229,11 +235,18 @@ class PushConsumer:
             self._offsets.update(queue, offset)
             self._begin(queue, offset)
 
-    def _reset(self, connection: Connection, command: RemotingCommand) -> None:
-        """Take RESET_CONSUMER_CLIENT_OFFSET, as brokers of RocketMQ 4 send it."""
-        for queue, offset in decode_queue_table(command.body, "offsetTable").items():
-            if isinstance(offset, int):
-                self._moved(queue, offset)
+    def _questions(self, group: ConsumerGroup) -> ConsumerQuestions:
+        def locked_ms(queue: QueueKey) -> int | None:
+            locked_s = self._service.locked_s(queue)
+            return None if locked_s is None else group.client.now_ms() - int(locked_s * 1000)
+
+        properties = consumer_properties(
+            self._namesrv, self._concurrency, group.client.now_ms(), is_orderly=self._orderly
+        )
+        return ConsumerQuestions(
+            group, self._offsets, self._handler, self._queues, self._handler.statistics, locked_ms, self._moved,
+            properties,
+        )  # fmt: skip
 
     async def _persist_service(self) -> None:
         while True:

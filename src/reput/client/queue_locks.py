@@ -33,6 +33,10 @@ class QueueLocks:
         locked_at = self._locked_at.get(queue)
         return locked_at is not None and locked_at + _TRUSTED_S > asyncio.get_running_loop().time()
 
+    def locked_s(self, queue: QueueKey) -> float | None:
+        """How long ago a queue was locked; None where it is not this member's."""
+        return asyncio.get_running_loop().time() - self._locked_at[queue] if self.is_held(queue) else None
+
     async def lock(self, queue: QueueKey) -> None:
         """Return when a queue is this member's; raises RemotingError where its broker does not tell."""
         while True:
