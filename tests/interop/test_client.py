@@ -9,7 +9,17 @@ from typing import NamedTuple
 import pytest
 
 from reput import Broker
-from reput.client import Message, MessageClientExt, MQClientError, Producer, PullConsumer, PushConsumer, SendStatus
+from reput.client import (
+    Message,
+    MessageClientExt,
+    MessageSelector,
+    MQBrokerError,
+    MQClientError,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    SendStatus,
+)
 from tests.support.broker import make_topic
 from tests.support.rocketmq.apache import VERSIONS, Apache
 from tests.support.sockets import run
@@ -220,5 +230,14 @@ def test_a_namespace_is_rocketmqs(side: Side) -> None:
             found = await polled(consumer, 9)  # behind what Java has committed: one group
             assert {(each.topic, each.queue.topic) for each in found} == {("named", "named")}
             assert b"ours" not in {each.body for each in found}
+
+    run(scenario())
+
+
+def test_a_consumer_with_an_expression_does_not_start_where_brokers_do_not_filter(side: Side) -> None:
+    async def scenario() -> None:
+        topics = {"sends": MessageSelector.by_sql("a > 1")}
+        with pytest.raises(MQBrokerError, match="SQL92"):
+            await PullConsumer(side.namesrv, group="filters", topics=topics).start()
 
     run(scenario())

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from reput.client.heartbeat import subscription_members
 from reput.client.mq_client_api import MQClientAPI, checked, decoded
-from reput.errors import MQBrokerError, RemotingCommandError, RemotingError
+from reput.errors import MQBrokerError, RemotingCommandError, RemotingError, SubscriptionError
 from reput.remoting.body import decode_json, encode_body
 from reput.remoting.codes import PullSysFlag, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -116,6 +117,23 @@ class ConsumerAPI:
         answer = await self._api.call(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         ids = _member(address, answer.body, "consumerIdList")
         return sorted(str(one) for one in ids)
+
+    async def check_client_config(
+        self, address: str, group: str, client_id: str, subscription: SubscriptionData
+    ) -> None:
+        """Let a broker look at a subscription.
+
+        Raises SubscriptionError where the broker cannot read its expression; MQBrokerError where the broker does not
+        filter by such ones.
+        """
+        body = {"clientId": client_id, "group": group, "subscriptionData": subscription_members(subscription)}
+        try:
+            await self._api.call(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
+        except MQBrokerError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+                raise
+            found = f"topic {subscription.topic}: {subscription.sub_string!r}: {error.remark}"
+            raise SubscriptionError(found) from None
 
     async def lock(self, address: str, group: str, client_id: str, queues: Iterable[QueueKey]) -> set[QueueKey]:
         """Lock queues of a broker for a minute; returns those that are now this client's."""

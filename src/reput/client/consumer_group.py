@@ -18,14 +18,14 @@ from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, consume_from_where
 from reput.client.topic_route import MASTER_ID
-from reput.errors import MQClientError, RemotingError, ReputError
+from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
 from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
-from reput.service.subscription_data import SubscriptionData, build_subscription_data
+from reput.service.subscription_data import SubscriptionData, build_subscription_data, is_tag_type
 from reput.transport.connection import Connection
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
@@ -94,16 +94,32 @@ class ConsumerGroup:
     async def start(self) -> None:
         """Join the group, and take the first share of its queues.
 
-        Raises MQClientError where no name server answers, AccessDeniedError where no broker lets this user.
+        Raises:
+            MQClientError: No name server answers.
+            AccessDeniedError: No broker lets this user.
+            SubscriptionError: An expression is none.
+            MQBrokerError: A broker does not filter by expressions.
         """
         self.client.start()
-        for topic in self.subscriptions:
+        for topic, subscription in self.subscriptions.items():
             await self.client.routes.subscribe_queues(topic)
+            if not is_tag_type(subscription.expression_type):
+                await self._check(subscription)
         if self.subscriptions:
             denied = await self.client.heartbeat()
             if denied and not self.client.versions:
                 raise denied[0]
             self._rebalancing = self.client.spawn(self._rebalance_service())
+
+    async def _check(self, subscription: SubscriptionData) -> None:
+        """Let a broker of the topic look at an expression (`checkClientInBroker`); one that is away cannot."""
+        for address in self.client.routes.brokers_of(subscription.topic)[:1]:
+            try:
+                await self.api.check_client_config(address, self.name, self.client.client_id, subscription)
+            except MQBrokerError:
+                raise
+            except RemotingError as error:
+                logger.warning(Event("an expression was not checked", topic=subscription.topic, error=error))
 
     async def close(self) -> None:
         """Leave the group, and close the client."""

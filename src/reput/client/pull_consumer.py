@@ -75,7 +75,11 @@ class PullConsumer:
     async def start(self) -> None:
         """Join the group.
 
-        Raises MQClientError where no name server answers, AccessDeniedError where no broker lets this user.
+        Raises:
+            MQClientError: No name server answers.
+            AccessDeniedError: No broker lets this user.
+            SubscriptionError: A broker cannot read an SQL92 expression.
+            MQBrokerError: A broker does not filter by SQL92.
         """
         if self._group is not None:
             raise MQClientError("this consumer is started already")

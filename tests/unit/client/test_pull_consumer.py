@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from reput.client import Message, MessageQueue, MessageSelector, MQBrokerError, MQClientError, Producer, PullConsumer
+from reput.client import (
+    Message,
+    MessageQueue,
+    MessageSelector,
+    MQBrokerError,
+    MQClientError,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+)
 from reput.client.consumer_group import ConsumerGroup
 from reput.errors import ConfigError, SubscriptionError
 from tests.support.broker import Served, with_topic
@@ -214,10 +223,29 @@ def test_a_refusal_of_the_broker_is_raised_by_the_poll(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
             await filled(brokers["broker-a"], namesrv.address, 1)
-            topics = {"orders": MessageSelector.by_sql("a >")}
-            async with PullConsumer(namesrv.address, group="p", topics=topics) as consumer:
-                with pytest.raises(MQBrokerError):
+            async with PullConsumer(namesrv.address, group="p", consume_from="first") as consumer:
+                consumer.assign([MessageQueue("orders", "broker-a", 99)])
+                with pytest.raises(MQBrokerError, match="queueId"):
                     await consumer.poll(timeout=30)
+
+    run_clean(scenario())
+
+
+def test_an_expression_is_checked_when_the_consumer_starts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", enable_property_filter=True) as (namesrv, brokers):
+            await filled(brokers["broker-a"], namesrv.address, 1)
+            wrong, right = ({"orders": MessageSelector.by_sql(text)} for text in ("a >", "a > 1"))
+            with pytest.raises(SubscriptionError, match="topic orders: 'a >'"):
+                await PullConsumer(namesrv.address, group="p", topics=wrong).start()
+            with pytest.raises(SubscriptionError, match="topic orders: 'a >'"):
+                await PushConsumer(namesrv.address, group="p", topics=wrong, on_message=print).start()
+            async with PullConsumer(namesrv.address, group="p", topics=right) as consumer:
+                assert await consumer.poll(timeout=0) == []
+        async with cluster(tmp_path / "plain", "broker-a") as (namesrv, brokers):
+            await filled(brokers["broker-a"], namesrv.address, 1)
+            with pytest.raises(MQBrokerError, match="does not support consumer to filter message by SQL92"):
+                await PullConsumer(namesrv.address, group="p", topics=right).start()
 
     run_clean(scenario())
 
