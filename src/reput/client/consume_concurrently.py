@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from reput.client.consumed_queue import ConsumedQueue
 from reput.client.consumer_group import ConsumerGroup
@@ -19,6 +20,17 @@ logger = logging.getLogger("reput.client")
 
 #: A message that its broker did not take back is handled here again after so many seconds.
 _AGAIN_S = 5.0
+#: The delay level of a message that was handled for too long, and of one whose broker chooses.
+_LEVEL_EXPIRED, _LEVEL_OF_BROKER = 3, 0
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    """A message whose handler runs; since a time of the loop."""
+
+    consumed: ConsumedQueue
+    message: MessageClientExt
+    begun: float
 
 
 class ConsumeConcurrently:
@@ -30,6 +42,7 @@ class ConsumeConcurrently:
         handler: Handles a message.
         concurrency: How many messages are handled at once.
         max_reconsume_times: How often a message comes again, before it is a dead letter.
+        timeout_s: How long a message may be handled, before it is given back.
     """
 
     def __init__(
@@ -39,12 +52,16 @@ class ConsumeConcurrently:
         handler: MessageHandler,
         concurrency: int,
         max_reconsume_times: int,
+        timeout_s: float,
     ) -> None:
         self._group = group
         self._offsets = offsets
         self._handler = handler
         self._max_reconsume_times = max_reconsume_times
         self._waiting: asyncio.Queue[tuple[ConsumedQueue, MessageClientExt] | None] = asyncio.Queue()
+        self._timeout_s = timeout_s
+        self._running: dict[_Running, None] = {}  # in the order of their begins
+        group.client.spawn(self._expire_service())
         self._workers = [group.client.spawn(self._work()) for _ in range(concurrency)]
 
     async def begin(self, queue: QueueKey) -> int:
@@ -86,12 +103,17 @@ class ConsumeConcurrently:
                 await self._consume(consumed, message)
 
     async def _consume(self, consumed: ConsumedQueue, message: MessageClientExt) -> None:
+        running = _Running(consumed, message, asyncio.get_running_loop().time())
+        self._running[running] = None
         is_done = await self._handler.handle(message)
+        if running not in self._running:  # it was given back
+            return
+        del self._running[running]
         if consumed.process_queue.is_dropped:
             return
         if not is_done and not self._group.is_broadcasting:
             try:
-                await self._send_back(message)
+                await self._send_back(message, _LEVEL_OF_BROKER)
             except ReputError as error:
                 logger.warning(Event("a message is kept for a retry: no broker took it back", error=error))
                 message.reconsume_times += 1
@@ -100,10 +122,37 @@ class ConsumeConcurrently:
                 return
         consumed.done(message)
 
-    async def _send_back(self, message: MessageClientExt) -> None:
+    async def _expire_service(self) -> None:
+        """Give back messages that are handled for too long: they hold up the offset (`cleanExpireMsg`)."""
+        loop = asyncio.get_running_loop()
+        while True:
+            oldest = next(iter(self._running), None)
+            begun = loop.time() if oldest is None else oldest.begun
+            await asyncio.sleep(begun + self._timeout_s - loop.time())
+            while (oldest := next(iter(self._running), None)) and oldest.begun + self._timeout_s <= loop.time():
+                if not await self._expire(oldest):
+                    await asyncio.sleep(_AGAIN_S)
+
+    async def _expire(self, running: _Running) -> bool:
+        """Count a message as handled whose handler still runs: it comes again. False where no broker took it back."""
+        consumed, message = running.consumed, running.message
+        fields = {"topic": message.topic, "id": message.message_id, "seconds": self._timeout_s}
+        logger.warning(Event("a message is handled for too long", **fields))
+        if not consumed.process_queue.is_dropped and not self._group.is_broadcasting:
+            try:
+                await self._send_back(message, _LEVEL_EXPIRED)
+            except ReputError as error:
+                logger.warning(Event("a message is kept for a retry: no broker took it back", error=error))
+                return False
+        if running in self._running:
+            del self._running[running]
+            consumed.done(message)
+        return True
+
+    async def _send_back(self, message: MessageClientExt, delay_level: int) -> None:
         """Let the broker deliver a message again, later each time; after the last time it is a dead letter."""
         header = ConsumerSendMsgBackRequestHeader(
-            message.commit_log_offset, self._group.name, 0, message.message_id,
+            message.commit_log_offset, self._group.name, delay_level, message.message_id,
             self._group.namespace.wrap(message.topic),
             unit_mode=False, max_reconsume_times=self._max_reconsume_times,
         )  # fmt: skip

@@ -64,6 +64,8 @@ class PushConsumer:
         max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
         limits: When a queue is not pulled further.
         offsets_path: The file for offsets of a broadcasting consumer.
+        consume_timeout: Seconds after which a message comes again whose handler has not ended; none for an orderly
+            consumer.
         close_timeout: Seconds that handlers have to end when the consumer is closed; then they are cancelled.
     """
 
@@ -85,6 +87,7 @@ class PushConsumer:
         max_reconsume_times: int | None = None,
         limits: PullLimits | None = None,
         offsets_path: str | None = None,
+        consume_timeout: float = 900.0,
         close_timeout: float = 30.0,
     ) -> None:
         self._namesrv = namesrv
@@ -104,6 +107,7 @@ class PushConsumer:
         self._max_reconsume_times = max_reconsume_times
         self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
         self._offsets_path = offsets_path or local_offsets_path(self._name)
+        self._consume_timeout = consume_timeout
         self._close_timeout = close_timeout
         self._queues: dict[QueueKey, ConsumedQueue] = {}
         self._group: ConsumerGroup | None = None
@@ -148,7 +152,8 @@ class PushConsumer:
         if self._orderly:
             self._service = ConsumeOrderly(*more, times)
         else:
-            self._service = ConsumeConcurrently(*more, _RECONSUME_TIMES if times is None else times)
+            times = _RECONSUME_TIMES if times is None else times
+            self._service = ConsumeConcurrently(*more, times, self._consume_timeout)
         group.client.spawn(self._persist_service())
         group.client.spawn(self._handler.statistics.run())
         group.handlers.update(self._questions(group).handlers())

@@ -24,7 +24,7 @@ from reput.client import (
 from reput.errors import ConfigError
 from reput.remoting.codes import RequestCode
 from tests.support.broker import Served, with_topic
-from tests.support.clients import cluster, run_clean
+from tests.support.clients import cluster, run_clean, stored
 from tests.support.proxy import proxy_to
 
 #: Every retry comes a second after its failure.
@@ -411,5 +411,33 @@ def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> N
                 with pytest.raises(MQClientError, match="started already"):
                     await running.start()
             await running.close()
+
+    run_clean(scenario())
+
+
+def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"slow", b"good")
+            seen: list[tuple[bytes, int]] = []
+            again, free = asyncio.Event(), asyncio.Event()
+
+            async def handle(message: MessageClientExt) -> None:
+                seen.append((message.body, message.reconsume_times))
+                if message.reconsume_times:
+                    again.set()
+                elif message.body == b"slow":
+                    await free.wait()
+                    raise ValueError("no")  # which does not count any more
+
+            async with consumer(namesrv.address, handle, consume_timeout=0.2) as running:
+                await again.wait()
+                running._queues[MessageQueue("orders", "broker-a", 0)].keep_offset()
+                await running._persist()
+                assert await committed(brokers["broker-a"]) == "2"
+                free.set()
+            assert sorted(seen) == [(b"good", 0), (b"slow", 0), (b"slow", 1)]
+            assert len(await stored(brokers["broker-a"], "%RETRY%c")) == 1
 
     run_clean(scenario())
