@@ -39,7 +39,9 @@ def orders_broker(path: Path) -> Iterator[Broker]:
         yield broker
 
 
-def send_numbers(namesrv: str, numbers: Sequence[int], *, topic: str = "orders", queues: int = 2) -> None:
+def send_numbers(
+    namesrv: str, numbers: Sequence[int], *, topic: str = "orders", queues: int = 2, broker_name: str = "broker-a"
+) -> None:
     """Send numbers as bodies: number n to queue n modulo `queues`, with its tag and its key."""
     with Producer(namesrv, group="filler") as producer:
         for remainder in range(queues):
@@ -49,4 +51,4 @@ def send_numbers(namesrv: str, numbers: Sequence[int], *, topic: str = "orders",
                 if n % queues == remainder
             ]
             if batch:
-                producer.send_batch(batch, queue=QueueKey(topic, "broker-a", remainder))
+                producer.send_batch(batch, queue=QueueKey(topic, broker_name, remainder))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
 
 #: Refusals after which another broker may take a message (`DefaultMQProducer.retryResponseCodes`).
-_TRY_ANOTHER = frozenset(
+TRY_ANOTHER = frozenset(
     {
         ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE,
         ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY,
@@ -327,7 +327,7 @@ class Producer:
                         await client.version(address)
                     results = await client.api.send(address, self._group, to, request, self._timeout)
             except MQBrokerError as error:
-                if error.code not in _TRY_ANOTHER or queue is not None or isinstance(error, AccessDeniedError):
+                if error.code not in TRY_ANOTHER or queue is not None or isinstance(error, AccessDeniedError):
                     raise
                 reasons.append(str(error))
             except (RemotingError, TimeoutError) as error:

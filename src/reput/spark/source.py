@@ -74,6 +74,10 @@ class ReputDataSource(DataSource):
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make the stream reader of the columns in `schema`. See `reput.spark.stream_options` for its options."""
+        if is_wire(self.options):
+            from reput.spark.wire.stream_reader import WireStreamReader
+
+            return WireStreamReader(self.options, schema)
         from reput.spark.stream_reader import LogStreamReader
 
         return LogStreamReader(self.options, schema)
@@ -81,6 +85,11 @@ class ReputDataSource(DataSource):
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make the writer of a DataFrame; see `reput.spark.write_options.WriteOptions`, and `LogWriter` for errors."""
+        if is_wire(self.options):
+            from reput.spark.wire.write_options import write_options as wire_options
+            from reput.spark.wire.writer import WireWriter
+
+            return WireWriter(wire_options(self.options), schema, overwrite=overwrite)
         from reput.spark.write_options import write_options
         from reput.spark.writer import LogWriter
 
@@ -89,6 +98,11 @@ class ReputDataSource(DataSource):
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Make the writer of a stream's batches; as `writer`."""
+        if is_wire(self.options):
+            from reput.spark.wire.write_options import write_options
+            from reput.spark.wire.writer import WireStreamWriter
+
+            return WireStreamWriter(write_options(self.options), schema, overwrite=overwrite)
         from reput.spark.stream_writer import LogStreamWriter
         from reput.spark.write_options import stream_write_options
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
@@ -15,6 +16,8 @@ from reput.transport.client import connect_error, host_and_port
 from reput.transport.tls import ClientTls
 
 _CONNECT_S = 3.0
+#: What a poll tells where the peer has closed; Linux tells it before all is read.
+_CLOSED = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class BlockingClient:
@@ -32,7 +35,12 @@ class BlockingClient:
         self._connections: dict[str, BlockingConnection] = {}
 
     def open(self, address: str) -> BlockingConnection:
-        """The connection to an address; raises RemotingError where there can be none."""
+        """The connection to an address, another one where the server has closed it.
+
+        Raises RemotingError where there can be none.
+        """
+        if address in self._connections and not self._connections[address].is_open:
+            self.drop(address)
         if address not in self._connections:
             self._connections[address] = BlockingConnection(address, self._tls)
         return self._connections[address]
@@ -87,6 +95,13 @@ class BlockingConnection:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except (ConfigError, OSError, OverflowError, ValueError) as error:  # ssl.SSLError is an OSError
             raise connect_error(address, error, _CONNECT_S) from None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the server has not closed it, as far as this machine knows."""
+        poll = select.poll()
+        poll.register(self._socket, _CLOSED)
+        return not poll.poll(0)
 
     def close(self) -> None:
         """Close it. Closing again does nothing."""

@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers
-from reput.client.topic_route import MASTER_ID, publish_queues, subscribe_queues
+from reput.client.send_request import SendRequest
+from reput.client.send_result import SendResult
+from reput.client.topic_route import (
+    DEFAULT_TOPIC,
+    MASTER_ID,
+    default_publish_queues,
+    publish_queues,
+    subscribe_queues,
+)
 from reput.errors import MQClientError, RemotingError
 from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -87,11 +95,21 @@ class Cluster:
         return tuple(found)
 
     def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
-        """The queues of a topic that take messages. Raises MQClientError where there is none."""
-        route = self._route(topic)
-        queues = () if route is None else publish_queues(topic, route)
+        """The queues of a topic that take messages; of one that is not there, those that the first send makes.
+
+        Raises MQClientError where there is none.
+        """
+        route, default = self._route(topic), None
+        queues: tuple[QueueKey, ...] = ()
+        if route is not None:
+            queues = publish_queues(topic, route)
+        elif (default := self._route(DEFAULT_TOPIC)) is not None:
+            queues = default_publish_queues(topic, default)
         if not queues:
-            raise MQClientError(f"topic {topic!r} has no queue that takes messages: make it with `mqadmin updateTopic`")
+            raise MQClientError(
+                f"topic {topic!r} has no queue that takes messages: make it with `mqadmin updateTopic`, or let a "
+                "broker with autoCreateTopicEnable make it"
+            )
         return queues
 
     def _route(self, topic: str) -> TopicRouteData | None:
@@ -102,7 +120,7 @@ class Cluster:
 
     def address(self, queue: QueueKey) -> str:
         """The broker of a queue: the master, or a slave where it is not there. Raises RemotingError for none."""
-        route = self._route(queue.topic)
+        route = self._route(queue.topic) or self._route(DEFAULT_TOPIC)  # a topic that the next send makes
         for one in () if route is None else route.broker_datas:
             if one.broker_name == queue.broker_name and one.broker_addrs:
                 return one.broker_addrs.get(MASTER_ID) or next(iter(one.broker_addrs.values()))
@@ -151,9 +169,9 @@ class Cluster:
         """A request as it is sent."""
         return self._mq.prepared(command)
 
-    def ask(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The answer to a request, whatever it is."""
-        return _ended(self._mq.ask(address, command, timeout_s))
+    def send(self, group: str, queue: QueueKey, request: SendRequest, timeout_s: float) -> list[SendResult]:
+        """Send messages to a queue; a result for each."""
+        return _ended(self._mq.send(self.address(queue), group, queue, request, timeout_s))
 
 
 def _ended(coroutine: Coroutine[Any, Any, _T]) -> _T:

@@ -1,0 +1,167 @@
+"""Stream reader of brokers: micro-batches of ranges of queues.
+
+Spark's planner keeps one reader in a process of its own as long as the query runs. It asks for the latest offset again
+and again, and for the ranges of each batch; tasks pull the ranges. Only the offset is state: a query that is started
+again from its checkpoint plans the same batch again. Queues may come and go between batches: a new one is read from its
+first message on, and one whose broker is away waits where it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from reput.errors import DataLossError, RemotingError
+from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
+from reput.spark.schema import column_names
+from reput.spark.short_errors import without_traceback
+from reput.spark.wire.cluster import Cluster
+from reput.spark.wire.losses import tell_loss
+from reput.spark.wire.options import WireReadOptions, stream_options
+from reput.spark.wire.queue_ranges import QueueRange, limited
+from reput.spark.wire.reader import WirePartition, partitions_of, read_range, selection_of
+from reput.spark.wire.starting import begins_of, subscribed
+from reput.spark.wire.wire_offset import WireOffset, ends_of, json_of_queues, queues_of_json, ranges_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("reput.spark")
+
+
+class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stream reader of some columns of brokers' messages, made of Spark's options and the user's schema.
+
+    Its methods raise errors as of `WireReader`. The constructor raises none: Spark would hide it by an error of its
+    own.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._given = dict(options), schema
+        self._targets: dict[QueueKey, int] | None = None
+        self._latest: dict[QueueKey, int] = {}
+        self._away: set[QueueKey] = set()
+
+    @cached_property
+    def _options(self) -> WireReadOptions:
+        return stream_options(self._given[0])
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        return Cluster(self._options.access)
+
+    @without_traceback
+    def initialOffset(self) -> WireOffset:
+        """Empty offset: the end of a queue's first batch holds its begin, which so is the same after a restart."""
+        selection_of(self._options, column_names(self._given[1]), "")  # raises for wrong columns
+        return {}
+
+    @without_traceback
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Limit of a batch by the options."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end of each queue as the end of the batches; queues that come later are not read."""
+        queues = subscribed(self._cluster, self._options)
+        self._targets = {queue: self._cluster.latest(queue) for queue in queues}
+
+    @without_traceback
+    def latestOffset(self, start: WireOffset, limit: ReadLimit) -> WireOffset:
+        """End of the next batch; `start` without new messages. Queues share the limit by what waits in them."""
+        before = ends_of(start)
+        latest = self._latest_of(before)
+        self._latest = {**{queue: end for queue, end in before.items() if queue not in latest}, **latest}
+        begins = self._begins(before, latest)
+        ends = {queue: max(end, begins[queue]) for queue, end in latest.items()}
+        ends = limited(begins, ends, getattr(limit, "max_rows", None))
+        entries: dict[QueueKey, Any] = queues_of_json(start)
+        for queue, end in ends.items():
+            if begins[queue] != before.get(queue):
+                entries[queue] = [begins[queue], end]
+            elif end != begins[queue]:
+                entries[queue] = end
+        return json_of_queues(entries)
+
+    def reportLatestOffset(self) -> WireOffset:
+        """Ends of the queues when the last batch was planned, for the query's progress: the lag is up to these ends."""
+        return json_of_queues(self._latest)
+
+    @without_traceback
+    def partitions(self, start: WireOffset, end: WireOffset) -> Sequence[InputPartition]:
+        """Ranges of a batch; after a restart they have the same messages."""
+        ranges = [QueueRange(queue, *bounds) for queue, bounds in sorted(ranges_of(start, end).items())]
+        return partitions_of(ranges, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Pull the wanted rows of one range."""
+        if isinstance(partition, WirePartition):  # Spark makes another partition where there are no ranges
+            yield from read_range(self._options, column_names(self._given[1]), partition.wanted)
+
+    def commit(self, end: WireOffset) -> None:
+        """Keep the progress in the group that the options name; where that fails, the log says so."""
+        if self._options.group is not None:
+            self._cluster.commit(self._options.group, ends_of(end))
+
+    def stop(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    def _latest_of(self, before: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
+        """The end of each queue that can be read now.
+
+        Raises RemotingError where a broker does not answer before the first batch: where its queues begin is not known.
+        """
+        cluster, found = self._cluster, {}
+        queues = cluster.queues(cluster.topics(self._options)) if before else subscribed(cluster, self._options)
+        for queue in queues:
+            if self._targets is not None and queue not in self._targets:
+                continue
+            try:
+                latest = cluster.latest(queue)
+            except RemotingError as error:
+                if not before:
+                    raise
+                if queue not in self._away:
+                    logger.warning(Event("a queue waits for its broker", queue=queue, error=error))
+                self._away.add(queue)
+                continue
+            self._away.discard(queue)
+            found[queue] = latest if self._targets is None else min(latest, self._targets[queue])
+        return found
+
+    def _begins(self, before: Mapping[QueueKey, int], latest: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
+        """Where the next batch begins in each queue."""
+        if not before:
+            queues = list(latest)
+            return dict(zip(queues, begins_of(self._cluster, self._options, queues), strict=True))
+        return {queue: self._begin(queue, before.get(queue), end) for queue, end in latest.items()}
+
+    def _begin(self, queue: QueueKey, before: int | None, latest: int) -> int:
+        """The end of the batch before, or where to go on where messages after it are gone."""
+        if before is None:
+            return self._cluster.earliest(queue)
+        if before == latest or (before > latest and self._targets is not None):
+            return before
+        earliest = self._cluster.earliest(queue)
+        if earliest <= before <= latest:
+            return before
+        following = earliest if before < earliest else latest
+        name = f"{queue.topic}, queue {queue.queue_id} of {queue.broker_name}"
+        has = f"the queue has {earliest} to {latest - 1}"
+        tell_loss(self._options, DataLossError(f"{name}: the next message is {before}, and {has}"))
+        return following
