@@ -68,6 +68,10 @@ def test_javas_clients_do_what_mqadmin_allows_their_user_and_nothing_else(
         assert new.run("signed-send", **where, **alice) == {"status": "SEND_OK"}  # the group may have had all others
         assert new.run("signed-consume", **where, **alice, group="g") == "paid"
 
+        other: dict[str, Any] = HERE | AUTHORIZATION | {"namesrvAddr": broker.namesrv, "brokerName": "broker-b"}
+        with Broker.start(tmp_path / "other", **other) as copy:
+            check_copies(new, broker, copy)
+            check_cluster(new, broker, copy)
         delete = of_broker(broker, "deleteAcl", "-s", "User:alice", "-r", "Topic:orders")
         assert "success" in mqadmin(new, broker, *delete)
         assert new.run("signed-send", **where, **alice)["code"] == NO_PERMISSION
@@ -75,6 +79,56 @@ def test_javas_clients_do_what_mqadmin_allows_their_user_and_nothing_else(
         assert "is not found" in new.run("signed-send", **where, **alice)["remark"]
     assert "request refused" in caplog.text
     assert not any(secret in caplog.text for secret in SECRETS)
+
+
+def check_copies(apache: Apache, broker: Broker, copy: Broker) -> None:
+    """copyUser and copyAcl carry alice and her policies from one broker to another, and change them there."""
+    between = ("-f", broker.address, "-t", copy.address)
+    get_user, get_acl = of_broker(copy, "getUser", "-u", "alice"), of_broker(copy, "getAcl", "-s", "User:alice")
+    assert "alice" not in mqadmin(apache, broker, *get_user)
+    copied = f"of alice from {broker.address} to {copy.address} success"
+    assert copied not in mqadmin(apache, broker, "copyUser", *between, "-u", "alice", password="wrong")
+    assert copied in mqadmin(apache, broker, "copyUser", *between, "-u", "alice")
+    shown = mqadmin(apache, broker, *get_user)
+    assert all(one in shown for one in (ALICE_PASSWORD, "Normal", "enable"))
+    assert "Topic:orders" not in mqadmin(apache, broker, *get_acl)
+    copied = copied.replace("alice", "User:alice")
+    assert copied in mqadmin(apache, broker, "copyAcl", *between, "-s", "User:alice")
+    shown = mqadmin(apache, broker, *get_acl)
+    assert all(one in shown for one in ("Topic:orders", "Group:g", "[Pub, Sub]", "Allow"))
+    assert "success" in mqadmin(apache, broker, *of_broker(copy, "deleteAcl", "-s", "User:alice", "-r", "Group:g"))
+    assert "success" in mqadmin(apache, broker, *of_broker(copy, "updateUser", "-u", "alice", "-p", "another"))
+    assert copied in mqadmin(apache, broker, "copyAcl", *between)
+    assert "Group:g" in mqadmin(apache, broker, *get_acl)
+    assert "of root from" in mqadmin(apache, broker, "copyUser", *between)
+    assert ALICE_PASSWORD in mqadmin(apache, broker, *get_user)
+
+
+def check_cluster(apache: Apache, broker: Broker, other: Broker) -> None:
+    """With -c the commands for users and policies go to all brokers, or ask one of them."""
+
+    def all_of(command: str, *words: str) -> str:
+        return mqadmin(apache, broker, command, "-c", "DefaultCluster", *words)
+
+    def is_done(command: str, *words: str) -> bool:
+        shown = all_of(command, *words)
+        return all(f"to {one.address} success" in shown for one in (broker, other))
+
+    bob, policy = ("-u", "bob"), ("-s", "User:bob", "-r", "Topic:bobs")
+    assert is_done("createUser", *bob, "-p", "bob-secret", "-t", "Normal")
+    assert is_done("updateUser", *bob, "-p", "bob-secret-2")
+    assert is_done("createAcl", *policy, "-a", "Pub", "-d", "Allow")
+    assert is_done("updateAcl", *policy, "-a", "Sub", "-d", "Deny", "-i", "10.0.0.1")
+    for command in (("getUser", *bob), ("listUser", "-f", "bob")):
+        assert "bob-secret-2" in all_of(*command)
+    for command in (("getAcl", "-s", "User:bob"), ("listAcl", "-s", "bob", "-r", "bobs")):
+        assert all(one in all_of(*command) for one in ("Topic:bobs", "[Sub]", "10.0.0.1", "Deny"))
+    assert is_done("deleteAcl", *policy)
+    for one in (broker, other):
+        assert "Topic:bobs" not in mqadmin(apache, broker, *of_broker(one, "getAcl", "-s", "User:bob"))
+    assert is_done("deleteUser", *bob)
+    for one in (broker, other):
+        assert "bob" not in mqadmin(apache, broker, *of_broker(one, "listUser"))
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.3.3"])
