@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reput.broker.state import BrokerState
+from reput.config.broker import BrokerConfig
 from reput.extras import require
+from reput.files import FileLayer
+from reput.filter.bloom_filter import BloomFilter
 from reput.filter.expression_filter import ExpressionFilter
 from reput.filter.expressions import ExpressionError
 from reput.filter.selector_parser import compile_all, take_short
 from reput.remoting.codes import ResponseCode
+from reput.service.consumer_filter_manager import ConsumerFilterManager
 from reput.service.subscription_data import SQL92, SubscriptionData
 from reput.transport.connection import Connection
 
@@ -26,6 +30,18 @@ def require_parser() -> None:
     """Make the parser of expressions, which takes 0.1 s; raises ConfigError where lark is not installed."""
     require("lark", "enablePropertyFilter=true")
     compile_all(["TRUE"])
+
+
+def consumer_filters(root: str, config: BrokerConfig, files: FileLayer) -> ConsumerFilterManager:
+    """The filters of groups, from their file; a recovery of the store may need them."""
+    return ConsumerFilterManager(
+        root,
+        files,
+        bloom_filter=BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
+        is_enabled=config.enable_property_filter,
+        now_ms=BrokerState.now_ms(),
+        filter_data_clean_time_span=config.filter_data_clean_time_span,
+    )
 
 
 def unsupported(expression_type: str) -> str:

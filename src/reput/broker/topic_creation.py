@@ -1,4 +1,4 @@
-"""TopicCreation: topics that sends and heartbeats make, on the disk and registered before they are used."""
+"""Topics of a start, and TopicCreation: those that sends and heartbeats make, there before they are used."""
 
 from __future__ import annotations
 
@@ -9,13 +9,31 @@ from contextlib import contextmanager
 from functools import partial
 
 from reput.broker.disk_work import DiskWork
+from reput.config.broker import BrokerConfig
+from reput.config.message_store import MessageStoreConfig
 from reput.events import Event
 from reput.formats.metadata import TopicConfig
-from reput.service.topic_config_manager import TopicConfigManager
+from reput.service.topic_config_manager import TopicConfigManager, broker_topics
 
 logger = logging.getLogger("reput.broker")
 
 _MOST = 1000
+
+
+def own_topics(config: BrokerConfig, store_config: MessageStoreConfig) -> list[TopicConfig]:
+    """The topics that a broker has from its start; raises ConfigError where a name of its own can be no topic's."""
+    return broker_topics(
+        config.broker_name,
+        broker_cluster_name=config.broker_cluster_name,
+        auto_create_topic_enable=config.auto_create_topic_enable,
+        default_topic_queue_nums=config.default_topic_queue_nums,
+        cluster_topic_enable=config.cluster_topic_enable,
+        broker_topic_enable=config.broker_topic_enable,
+        trace_topic_enable=config.trace_topic_enable,
+        msg_trace_topic_name=config.msg_trace_topic_name,
+        revive_queue_num=config.revive_queue_num,
+        timer_wheel_enable=store_config.timer_wheel_enable,
+    )
 
 
 class TopicCreation:

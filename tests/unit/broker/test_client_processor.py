@@ -159,7 +159,7 @@ def test_the_log_tells_once_who_joins_a_group_and_who_leaves_it(
             await other.heartbeat("two", consumer("h", "orders"))
             assert told()[0] == f"producer left {of_p}"
             next(iter(served.controller._state.consumers.channels("h").values())).last_update_ms = 0
-            served.controller._clients.scan_not_active_channels()
+            served.controller._services.clients.scan_not_active_channels()
             await other.ended()
             (line,) = told()
             assert line.startswith("consumer left group=h client=127.0.0.1:")
@@ -178,7 +178,7 @@ def test_a_silent_client_is_closed_and_the_others_are_told(tmp_path: Path) -> No
             state = served.controller._state
             info = next(iter(state.consumers.channels("g").values()))
             info.last_update_ms -= 60_001
-            served.controller._clients.scan_not_active_channels()
+            served.controller._services.clients.scan_not_active_channels()
             await silent.ended()
             assert await notified(other) == "g"
             assert await members(other, "g") == ["2"]

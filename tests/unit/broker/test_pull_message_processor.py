@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reput.broker import broker, state
+from reput.broker import services, state
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
@@ -422,7 +422,7 @@ def test_the_broker_may_stop_while_a_pull_waits_for_the_disk(
 ) -> None:
     files = ColdPages()
     if not is_patient:
-        monkeypatch.setattr(broker, "_DRAIN_S", 0)
+        monkeypatch.setattr(services, "_DRAIN_S", 0)
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", files=files) as served:

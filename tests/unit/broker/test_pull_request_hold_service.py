@@ -90,7 +90,7 @@ def test_messages_with_other_tags_leave_a_pull_waiting_and_move_its_next_offset(
             assert not short.done()
             loop = asyncio.get_running_loop()
             later = SimpleNamespace(time=lambda: loop.time() + LONG_MS / 1000, call_later=loop.call_later)
-            monkeypatch.setattr(served.controller._held_pulls, "_loop", later)
+            monkeypatch.setattr(served.controller._services.held_pulls, "_loop", later)
             answer = await short
             assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
             assert answer.ext_fields is not None
@@ -135,7 +135,7 @@ def test_a_message_costs_the_same_however_many_pulls_wait_for_other_queues(tmp_p
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()
             await with_topic(client, "orders", 500)
-            held_pulls = served.controller._held_pulls
+            held_pulls = served.controller._services.held_pulls
             arrivals = Arrivals(1, [("orders", 0)], [1], np.zeros(1, np.int32), np.zeros(1, np.int32))
             for queues in (range(1, 2), range(2, 500)):
                 held = client.begin_all([pull_command("orders", queueId=n, hold_ms=LONG_MS) for n in queues])
@@ -199,7 +199,7 @@ def test_pulls_of_a_closed_connection_are_forgotten(tmp_path: Path) -> None:
             await gone.round_trip()
             (held,) = stays.begin_all([pull_command("orders", hold_ms=LONG_MS)])
             await stays.round_trip()
-            pulls = served.controller._held_pulls
+            pulls = served.controller._services.held_pulls
             assert (pulls._count, len(pulls._held_of)) == (4, 2)
             gone._answers.clear()
             await gone.leave()

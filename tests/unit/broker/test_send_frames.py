@@ -78,7 +78,7 @@ def serve(
         try:
             state, peer = controller._state, Peer()
             state.store.update_topics([reput.TopicConfig(name, queues, queues) for name, queues in TOPICS])
-            controller._sends._is_usable &= not plain_way
+            controller._services.sends._is_usable &= not plain_way
             work(controller, peer)
             files = state.store._log.queue.mapped_files
             return b"".join(bytes(file.view[: file.wrote_position]) for file in files), peer
@@ -129,7 +129,7 @@ def test_a_stream_of_sends_gives_the_same_log_and_the_same_answers_as_one_send_a
             ports[plain_way] = int(controller.address.rpartition(":")[2])
             for read in reads:
                 for _ in peer.feed(read):
-                    controller._sends.take_all(peer)  # type: ignore[arg-type]
+                    controller._services.sends.take_all(peer)  # type: ignore[arg-type]
 
         log, peer = serve(tmp_path / str(plain_way), work, plain_way=plain_way)
         return without_ids(log, ports[plain_way]), without_ids(peer.written, ports[plain_way])
@@ -154,14 +154,14 @@ def test_the_sends_that_real_clients_wrote_are_plain(tmp_path: Path, client: str
     plain = [0]
 
     def work(controller: BrokerController, peer: Peer) -> None:
-        kernel, store = controller._sends._kernel, controller._state.store
+        kernel, store = controller._services.sends._kernel, controller._state.store
         for frame in sends:
             command = decode_command(frame)
             fields = command.ext_fields or {}
             topic = fields.get("b") or fields["topic"]
             kernel.topics.add_topic(topic, store.loop_writer().number_queues(topic, 8))
             for _ in peer.feed(frame):
-                controller._sends.take_all(peer)  # type: ignore[arg-type]
+                controller._services.sends.take_all(peer)  # type: ignore[arg-type]
             plain[0] += kernel.records > 0
 
     _, peer = serve(tmp_path, work)
@@ -180,7 +180,7 @@ def test_a_file_without_room_and_a_full_buffer_of_answers_stop_no_send(tmp_path:
     count = 100  # four files of 256 KiB
 
     def work(controller: BrokerController, peer: Peer) -> None:
-        words, kernel = controller._sends._kernel.words, controller._sends._kernel
+        words, kernel = controller._services.sends._kernel.words, controller._services.sends._kernel
         assert isinstance(kernel, SendFrames)
         from reput.kernels.send_block import B_ANSWERS, B_ANSWERS_END
 
@@ -188,7 +188,7 @@ def test_a_file_without_room_and_a_full_buffer_of_answers_stop_no_send(tmp_path:
         for opaque in range(count):
             send.opaque = opaque
             for _ in peer.feed(encode_command(send)):
-                controller._sends.take_all(peer)  # type: ignore[arg-type]
+                controller._services.sends.take_all(peer)  # type: ignore[arg-type]
 
     log, peer = serve(tmp_path, work)
     answers = peer.answers()
@@ -204,7 +204,7 @@ def test_a_large_message_goes_into_the_rest_of_a_file_where_it_fits(tmp_path: Pa
     def work(controller: BrokerController, peer: Peer) -> None:
         for _ in range(3):
             for _ in peer.feed(frame):
-                controller._sends.take_all(peer)  # type: ignore[arg-type]
+                controller._services.sends.take_all(peer)  # type: ignore[arg-type]
 
     log, peer = serve(tmp_path, work)
     assert len(peer.answers()) == 3
@@ -219,7 +219,7 @@ def test_a_store_that_takes_nothing_more_answers_whole_frames_and_waits_for_the_
         controller._state.store._log.refuse_while_full(StoreFullError("the disk is full"))
         for read in (frame + frame[:20], frame[20:]):
             for _ in peer.feed(read):
-                controller._sends.take_all(peer)  # type: ignore[arg-type]
+                controller._services.sends.take_all(peer)  # type: ignore[arg-type]
         controller._state.store._log.refuse_while_full(None)
 
     _, peer = serve(tmp_path, work)
@@ -235,7 +235,7 @@ def test_a_topic_that_changes_is_looked_at_again(tmp_path: Path) -> None:
         for queues in (4, 4, 2, 4):
             store.update_topics([reput.TopicConfig("orders", queues, queues)])
             for _ in peer.feed(frame):
-                controller._sends.take_all(peer)  # type: ignore[arg-type]
+                controller._services.sends.take_all(peer)  # type: ignore[arg-type]
 
     _, peer = serve(tmp_path, work)
     assert [answer.code for answer in peer.answers()] == [0, 0, 29, 0]
@@ -247,8 +247,8 @@ def test_a_store_whose_records_the_kernel_does_not_write_is_served_the_plain_way
 
     def work(controller: BrokerController, peer: Peer) -> None:
         for _ in peer.feed(b"".join(send_stream(1, 20))):
-            controller._sends.take_all(peer)  # type: ignore[arg-type]
-        assert controller._sends._kernel.records == 0
+            controller._services.sends.take_all(peer)  # type: ignore[arg-type]
+        assert controller._services.sends._kernel.records == 0
 
     _, peer = serve(tmp_path, work, **options)
     assert any(answer.code == 0 for answer in peer.answers())

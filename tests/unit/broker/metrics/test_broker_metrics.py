@@ -101,7 +101,7 @@ def test_each_of_rocketmqs_metrics_is_told_with_its_labels_or_has_a_reason(tmp_p
             assert (await client.pull("orders", hold_ms=LONG_MS)).code == 0
             ((_, topic, handle),) = handles(await pop(client, "orders"))
             assert (await ack(client, topic, handle)).code == 0
-            stats, pops = served.controller._state.stats, served.controller._pop.stats
+            stats, pops = served.controller._state.stats, served.controller._services.pop.stats
             for is_commit in (True, False):
                 stats.transaction_ended("orders", 1, is_commit=is_commit)
             key = CheckPointKey("orders", "g", 0, 0, 0, "broker-a")

@@ -175,7 +175,7 @@ def test_more_pops_than_may_wait_are_told_so(tmp_path: Path) -> None:
             await client.leave()
             other = await served.client()
             await other.round_trip()
-            polling = served.controller._pop.listeners[0]
+            polling = served.controller._services.pop.listeners[0]
             while polling.any_wait:
                 await other.round_trip()
             assert polling._count == polling._bytes == 0

@@ -95,7 +95,7 @@ def test_a_pop_waits_for_a_message_and_gets_it(tmp_path: Path) -> None:
             assert [message.body for message in messages_of(await waiting)] == [b"late"]
             await other.send_message("orders", b"tagged", queueId=3, properties={"TAGS": "x"})
             assert [message.body for message in messages_of(await one_queue)] == [b"tagged"]
-            polling = served.controller._pop.listeners[0]
+            polling = served.controller._services.pop.listeners[0]
             assert not polling.any_wait
             assert not polling._woken_by
             assert polling._bytes == polling._count == 0

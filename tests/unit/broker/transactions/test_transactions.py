@@ -69,7 +69,7 @@ async def check(served: Served) -> None:
     now_ms = state.now_ms()
     while state.now_ms() == now_ms or state.store.dispatch_behind_bytes:
         await asyncio.sleep(0)
-    await served.controller._transactions.check()
+    await served.controller._services.transactions.check()
 
 
 def judged(served: Served) -> tuple[int, int]:
@@ -360,7 +360,7 @@ def test_many_transactions_end_in_few_op_messages(tmp_path: Path) -> None:
                 *(end(client, half, ROLLBACK if number % 3 == 2 else COMMIT) for number, half in enumerate(halves))
             )
             assert {answer.code for answer in answers} == {0}
-            await served.controller._ended.stop()
+            await served.controller._services.ended.stop()
             ops: list[MessageExt] = []
             while len([text for op in ops for text in op.body.split(b",") if text]) < 150:
                 ops += await pulled(client, OP, len(ops))
@@ -410,7 +410,7 @@ def test_ends_that_cannot_be_written_are_written_later(tmp_path: Path, monkeypat
             with monkeypatch.context() as patch:
                 patch.setattr(LoopWriter, "put_rows", lambda self, rows: [StoreBusyError("busy")])
                 assert (await end(client, first, ROLLBACK)).code == 0
-                await served.controller._ended.stop()
+                await served.controller._services.ended.stop()
             assert (await end(client, second, ROLLBACK)).code == 0
             assert [op.body for op in await pulled(client, OP)] == [b"0,1,"]
 

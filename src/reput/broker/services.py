@@ -1,0 +1,146 @@
+"""BrokerServices: what answers the requests of a broker, and what works by itself beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import date
+from functools import partial
+
+from reput.broker.access.access import Access
+from reput.broker.access.plain_gate import PlainGate
+from reput.broker.admin.processors import admin_processors
+from reput.broker.broker_to_client import BrokerToClient
+from reput.broker.client_processor import ClientProcessor
+from reput.broker.periodic_work import PeriodicWork
+from reput.broker.pop.pop import Pop
+from reput.broker.pull_message_processor import PullMessageProcessor
+from reput.broker.query_processor import QueryProcessor
+from reput.broker.reply_message_processor import ReplyMessageProcessor
+from reput.broker.request_table import Processor, request_table
+from reput.broker.schedule_message_service import ScheduleMessageService
+from reput.broker.send_back_processor import SendBackProcessor
+from reput.broker.send_frames import SendFrameProcessor
+from reput.broker.send_message_processor import SendMessageProcessor
+from reput.broker.state import BrokerState
+from reput.broker.timer.recall_message_processor import RecallMessageProcessor
+from reput.broker.timer.timer_message_service import TimerMessageService
+from reput.broker.transactions.end_transaction_processor import EndTransactionProcessor
+from reput.broker.transactions.transactional_message_check_service import TransactionalMessageCheckService
+from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
+from reput.service.broker_stats_manager import SAMPLE_S
+from reput.transport.connection import Connection
+
+_SCAN_CLIENTS_S = 10.0
+_PERSIST_FILTERS_S = 10.0
+_DRAIN_S = 1.0
+#: Between two writes of consumerOrderInfo.json.
+_ORDER_INFO_S = 10.0
+
+
+class BrokerServices:
+    """Processors and services over one state; used in the loop's thread.
+
+    Args:
+        state: What they share.
+        access: Who may do what.
+        config_path: The broker.conf in which changes of keys are kept, if there is one.
+
+    Attributes:
+        sends: Takes what connections bring.
+        clients: Knows the members of groups.
+        held_pulls: Pulls that wait for messages.
+        timers: Messages with a time; None without `timerWheelEnable`.
+        pop: What there is for POP.
+        ended: Half messages that were ended, and are not marked yet.
+        transactions: Asks how transactions ended.
+    """
+
+    def __init__(self, state: BrokerState, access: Access, config_path: str | None) -> None:
+        self._state = state
+        self._gate = gate = access.gate
+        self._work = PeriodicWork()
+        self.clients = ClientProcessor(state)
+        pulls = PullMessageProcessor(state)
+        self.held_pulls = pulls.held
+        self._schedule = ScheduleMessageService(state)
+        self.timers = None if state.timers is None else TimerMessageService(state, state.timers)
+        self.pop = Pop(state, self.timers)
+        state.dispatch.listeners += (pulls.held, self._schedule, *self.pop.listeners)
+        if self.timers is not None:
+            state.dispatch.listeners.append(self.timers)
+        sends, to_client = SendMessageProcessor(state), BrokerToClient(state)
+        self.ended = TransactionalOpBatchService(state)
+        self.transactions = TransactionalMessageCheckService(state, to_client, self.ended)
+        processors: tuple[Processor, ...] = (
+            sends, pulls, QueryProcessor(state), self.clients, ReplyMessageProcessor(state, sends, to_client),
+            *admin_processors(state, to_client, state.files, config_path),
+            SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self.ended),
+            RecallMessageProcessor(state, self.timers), *access.processors(state), *self.pop.processors,
+        )  # fmt: skip
+        self._requests = request_table(
+            processors,
+            state.config,
+            state.sending,
+            state.dispatch.with_all_messages,
+            state.rpc_latency,
+            None if gate is None else gate.refusal,
+        )
+        self.sends = SendFrameProcessor(state, self._requests, is_checked=gate is not None)
+
+    def start(self) -> None:
+        """Begin what works by itself."""
+        state, every = self._state, self._work.every
+        config, try_persist = state.config, state.config_files.try_persist
+        if isinstance(self._gate, PlainGate):
+            self._work.begin(self._gate.keep_reloading())
+        self.held_pulls.start()
+        self._schedule.start()
+        self.pop.start()
+        if self.timers is not None:
+            self.timers.start()
+        every(_ORDER_INFO_S, self.pop.persist_orders)
+        every(config.flush_consumer_offset_interval / 1000, partial(try_persist, state.offsets))
+        every(config.flush_delay_offset_interval / 1000, partial(try_persist, state.delay_offsets))
+        every(_PERSIST_FILTERS_S, self._persist_filters)
+        every(_SCAN_CLIENTS_S, self.clients.scan_not_active_channels)
+        every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
+        every(config.transaction_check_interval / 1000, self.transactions.check)
+
+    async def _persist_filters(self) -> None:
+        self._state.filters.clean(self._state.now_ms())
+        await self._state.config_files.try_persist(self._state.filters)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the client of a connection, and its requests that wait."""
+        self.held_pulls.connection_closed(connection)
+        self.pop.connection_closed(connection)
+        self.clients.connection_closed(connection)
+
+    async def answer_all(self) -> None:
+        """Answer what was accepted, and what waits for messages."""
+        self.held_pulls.answer_all()
+        await self.pop.stop()
+        await self._requests.drain(_DRAIN_S)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _DRAIN_S
+        while not self._state.answers.is_empty and loop.time() < deadline:
+            await asyncio.sleep(0.001)
+
+    async def stop(self) -> None:
+        """End what works by itself."""
+        self._work.stop()
+        await self._schedule.stop()
+        if self.timers is not None:
+            await self.timers.stop()
+        await self.ended.stop()
+
+    async def persist(self) -> None:
+        """Write what requests and services have changed.
+
+        Raises:
+            ReputError: Something could not be made durable.
+        """
+        state = self._state
+        for manager in (state.groups, state.filters, state.offsets, state.delay_offsets, self.pop.orders):
+            await state.config_files.persist(manager)
