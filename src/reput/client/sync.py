@@ -15,12 +15,13 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 import reput.client.producer as _producer
 import reput.client.pull_consumer as _pull_consumer
 import reput.client.push_consumer as _push_consumer
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.options import ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from reput.client.send_result import SendResult
 from reput.errors import MQClientError
 from reput.formats.message import Message
@@ -29,6 +30,8 @@ from reput.remoting.queue_tables import QueueKey
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from reput.client.message_handler import OnMessage
+    from reput.client.subscriptions import MessageSelector
     from reput.client.transactions import LocalTransactionState, TransactionSendResult
 
 __all__ = ["Producer", "PullConsumer", "PushConsumer"]
@@ -119,7 +122,7 @@ class Producer(_Face):
 
     _client: _producer.Producer
 
-    def __init__(self, namesrv: str, *, group: str, **options: Any) -> None:
+    def __init__(self, namesrv: str, *, group: str, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(_producer.Producer(namesrv, group=group, **options))
 
     def send(
@@ -174,8 +177,18 @@ class PushConsumer(_Face):
 
     _client: _push_consumer.PushConsumer
 
-    def __init__(self, namesrv: str, **options: Any) -> None:
-        super().__init__(_push_consumer.PushConsumer(namesrv, **options))
+    def __init__(
+        self,
+        namesrv: str,
+        *,
+        group: str,
+        topics: Mapping[str, str | MessageSelector],
+        on_message: OnMessage,
+        **options: Unpack[PushConsumerOptions],
+    ) -> None:
+        super().__init__(
+            _push_consumer.PushConsumer(namesrv, group=group, topics=topics, on_message=on_message, **options)
+        )
 
     @property
     def assignment(self) -> set[QueueKey]:
@@ -188,7 +201,7 @@ class PullConsumer(_Face):
 
     _client: _pull_consumer.PullConsumer
 
-    def __init__(self, namesrv: str, *, group: str, **options: Any) -> None:
+    def __init__(self, namesrv: str, *, group: str, **options: Unpack[PullConsumerOptions]) -> None:
         super().__init__(_pull_consumer.PullConsumer(namesrv, group=group, **options))
 
     def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:

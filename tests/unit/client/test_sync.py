@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import reput.client
+import reput.client.options
+import reput.client.sync
 from reput import Broker
 from reput.client import LocalTransactionState, Message, MessageClientExt, MQClientError
 from reput.client.sync import Producer, PullConsumer, PushConsumer
@@ -22,6 +27,23 @@ def namesrv(tmp_path: Path) -> Iterator[str]:
     with Broker.start(tmp_path / "store", **HERE) as broker:
         make_topic(broker.address, "orders", 2)
         yield broker.namesrv
+
+
+@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer"])
+def test_each_option_of_the_client_in_asyncio_is_typed_here(name: str) -> None:
+    client = inspect.signature(getattr(reput.client, name).__init__).parameters
+    face = inspect.signature(getattr(reput.client.sync, name).__init__).parameters
+    assert set(face) - {"options"} <= set(client)
+    options = {key: one for key, one in client.items() if key not in face}
+    told = getattr(reput.client.options, f"{name}Options")
+    typed = {key: text for kind in (reput.client.options.ClientOptions, told) for key, text in hints(kind).items()}
+    assert typed == {key: one.annotation for key, one in options.items()}
+    assert all(one.default is not inspect.Parameter.empty for one in options.values())
+
+
+def hints(kind: Any) -> dict[str, str]:
+    """The annotations of a TypedDict as they are written."""
+    return {key: one.__forward_arg__ for key, one in kind.__annotations__.items()}
 
 
 def test_messages_are_sent_pulled_and_handled_without_a_loop(namesrv: str) -> None:
