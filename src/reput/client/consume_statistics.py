@@ -36,7 +36,7 @@ class _Counts:
 
 
 class ConsumeStatistics:
-    """Counts of the last minute, and of the last hour, up to the last sample."""
+    """Counts of the last minute, and of the last hour, up to the last sample; topics by their names here."""
 
     def __init__(self) -> None:
         self._minute = StatsWindow(_INTERVAL_S, _MINUTE)
@@ -53,8 +53,10 @@ class ConsumeStatistics:
     def handled(self, topic: str, seconds: float, *, is_done: bool) -> None:
         """A handler has ended with a message."""
         counts = self._counts_of(topic)
-        counts.done += is_done
-        counts.failed += not is_done
+        if is_done:
+            counts.done += 1
+        else:
+            counts.failed += 1
         counts.handle_s += seconds
 
     def _counts_of(self, topic: str) -> _Counts:

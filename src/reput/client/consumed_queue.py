@@ -136,7 +136,7 @@ class ConsumedQueue:
             self.process_queue.put(messages, offset)
             self.keep_offset()
             if messages:
-                self._statistics.pulled(self.queue.topic, len(messages), loop.time() - begun)
+                self._statistics.pulled(messages[0].queue.topic, len(messages), loop.time() - begun)
                 self._arrived(self, messages)
 
     def _commit_offset(self) -> int | None:

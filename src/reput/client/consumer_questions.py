@@ -93,12 +93,12 @@ class ConsumerQuestions:
         header = decode_header(GetConsumerRunningInfoRequestHeader, command.ext_fields)
         if header.consumer_group != self.group.name:
             return self._unknown(command, header.consumer_group)
-        subscriptions = self.group.subscriptions
+        subscriptions, bare = self.group.subscriptions, self.group.namespace.bare
         info: dict[str, Any] = {
             "mqPopTable": {},
             "mqTable": {queue: self._queue_info(one) for queue, one in sorted(self.queues.items())},
             "properties": {**self.properties, "PROP_CLIENT_VERSION": version_name(command.response().version)},
-            "statusTable": {topic: self.statistics.status(topic) for topic in sorted(subscriptions)},
+            "statusTable": {topic: self.statistics.status(bare(topic)) for topic in sorted(subscriptions)},
             "subscriptionSet": [subscription_members(one) for _, one in sorted(subscriptions.items())],
             "userConsumerInfo": {},
         }

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.message_client_ext import MessageClientExt
-from reput.client.namespaces import Namespace
 from reput.client.trace_data import ConsumeReturnType
 from reput.events import Event
 
@@ -31,6 +30,10 @@ class ConsumeStatus(Enum):
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
+#: Python 3.11 takes 0.2 us for a member of an enum; these are asked for with each message.
+_RECONSUME_LATER = ConsumeStatus.RECONSUME_LATER
+_SUCCESS, _FAILED = ConsumeReturnType.SUCCESS, ConsumeReturnType.FAILED
+
 #: Takes a message; what it returns counts only where it is `ConsumeStatus.RECONSUME_LATER`.
 OnMessage = Callable[[MessageClientExt], Awaitable[Any] | Any]
 
@@ -42,17 +45,14 @@ class MessageHandler:
         on_message: The handler.
         threads: How many messages a plain function is given at once.
 
-        namespace: Of the topics that statistics are about.
-
     Attributes:
         statistics: How fast messages are pulled and handled.
         traces: Is told of each message; None for no traces.
     """
 
-    def __init__(self, on_message: OnMessage, threads: int, namespace: Namespace) -> None:
+    def __init__(self, on_message: OnMessage, threads: int) -> None:
         self.statistics = ConsumeStatistics()
         self.traces: Traces | None = None
-        self._namespace = namespace
         self._on_message = on_message
         is_async = inspect.iscoroutinefunction(on_message) or inspect.iscoroutinefunction(
             getattr(on_message, "__call__", None)  # noqa: B004, an object with a method is called, too
@@ -62,9 +62,9 @@ class MessageHandler:
     async def handle(self, message: MessageClientExt) -> bool:
         """Whether a message is done; an error of the handler is logged, and means that it is not."""
         begun = time.monotonic()
-        returned, _ = await self.returned(message)
-        is_done = returned is ConsumeReturnType.SUCCESS
-        self.statistics.handled(self._namespace.wrap(message.queue.topic), time.monotonic() - begun, is_done=is_done)
+        returned, _ = await (self._call if self.traces is None else self.returned)(message)
+        is_done = returned is _SUCCESS
+        self.statistics.handled(message.queue.topic, time.monotonic() - begun, is_done=is_done)
         return is_done
 
     async def returned(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
@@ -88,8 +88,7 @@ class MessageHandler:
             fields = {"topic": message.topic, "id": message.message_id, "reconsume_times": message.reconsume_times}
             logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
             return ConsumeReturnType.EXCEPTION, error
-        is_failed = result is ConsumeStatus.RECONSUME_LATER
-        return (ConsumeReturnType.FAILED if is_failed else ConsumeReturnType.SUCCESS), None
+        return (_FAILED if result is _RECONSUME_LATER else _SUCCESS), None
 
     def close(self) -> None:
         """Give the threads back; those that a handler still keeps end with it."""

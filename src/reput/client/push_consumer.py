@@ -141,7 +141,7 @@ class PushConsumer:
         else:
             self._offsets = RemoteBrokerOffsetStore(group)
         self._group = group
-        self._handler = MessageHandler(self._on_message, self._concurrency, self._namespace)
+        self._handler = MessageHandler(self._on_message, self._concurrency)
         try:
             await group.start()
         except BaseException:

@@ -63,7 +63,7 @@ def test_a_consumer_tells_what_it_does_and_consumes_what_it_is_given(tmp_path: P
                 PushConsumer(
                     namesrv.address, group="c", topics={"orders": "a || b"}, on_message=handle, namespace="ns",
                     consume_from="first", orderly=orderly, concurrency=7,
-                ),
+                ) as consumer,
             ):  # fmt: skip
                 sent = await producer.send(Message("orders", b"good", tags="a"))
                 await done.wait()
@@ -72,6 +72,7 @@ def test_a_consumer_tells_what_it_does_and_consumes_what_it_is_given(tmp_path: P
                     pass  # the message is counted soon after its handler has returned
                 assert await offsets(broker, "ns%other") == {}
 
+                consumer._handler.statistics.sample(0.0)
                 answer = await asked(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, jstackEnable=True)
                 info = decode_queue_table(answer.body, "mqTable")[queue]
                 assert (info["commitOffset"], info["cachedMsgCount"], info["droped"]) == (1, 0, False)
@@ -83,7 +84,8 @@ def test_a_consumer_tells_what_it_does_and_consumes_what_it_is_given(tmp_path: P
                 assert told["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
                 subscriptions = {one["topic"]: one["subString"] for one in told["subscriptionSet"]}
                 assert subscriptions == {"ns%orders": "a || b", "%RETRY%ns%c": "*"}
-                assert set(told["statusTable"]) == {"ns%orders", "%RETRY%ns%c"}
+                speeds = {key: (one["pullTPS"], one["consumeOKTPS"]) for key, one in told["statusTable"].items()}
+                assert speeds == {"ns%orders": (0.1, 0.1), "%RETRY%ns%c": (0.0, 0.0)}
                 assert "MainThread" in told["jstack"]
 
                 messages = [Message("orders", body, tags="none") for body in (b"late", b"odd")]
