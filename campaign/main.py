@@ -19,20 +19,36 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from campaign import brokers, clocks, damage, disks, faults, flips, frames, hostile, kills, kinds, model, power, repairs
+from campaign import (
+    brokers,
+    clocks,
+    damage,
+    disks,
+    faults,
+    flips,
+    frames,
+    hostile,
+    java_clients,
+    kills,
+    kinds,
+    model,
+    power,
+    repairs,
+)  # fmt: skip
 from campaign.cases import Findings, Part, run_case, run_part
 from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, brokers.PART, *kinds.PARTS,
+    repairs.PART, frames.PART, brokers.PART, *kinds.PARTS, java_clients.PART,
 )  # fmt: skip
+_NAMES = [part.name for part in PARTS]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run, print, write; the exit status."""
     options = _parse(arguments)
-    parts = [part for part in PARTS if not options.only or part.name in options.only]
+    parts = [part for part in PARTS if part.name in (options.only or _NAMES) and part.name not in options.without]
     if options.case is not None:
         return _repeat(parts, options.case)
     console = Console(stderr=True)
@@ -53,9 +69,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m campaign.main", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--only", action="append", choices=[part.name for part in PARTS], help="a part; may be repeated"
-    )
+    parser.add_argument("--only", action="append", choices=_NAMES, help="a part; may be repeated")
+    without = 'a part that is left out, as "java" where there is no JDK; may be repeated'
+    parser.add_argument("--without", action="append", choices=_NAMES, default=[], help=without)
     parser.add_argument("--seed", type=int, default=0, help="of the first case; each next one has the next")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases of the published run")
     parser.add_argument("--case", type=int, help="repeat one case by its seed, and raise what it finds")

@@ -8,10 +8,10 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from campaign.soak.children import ROOT, Child, StoreChild, module
-from campaign.soak.ledger import Deliveries
+from campaign.soak.ledger import Deliveries, Ledger
 from campaign.soak.load import GROUPS, KINDS, SoakedStore
 from campaign.soak.telling import Acknowledgement
 from tests.support.rocketmq.apache import classes_command
@@ -21,11 +21,20 @@ _PORTS = range(20_000, 30_000)
 _STOP_S = 60
 _JAVA_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _VERSION = "5.3.3"
-#: Producers are asked soon how a transaction ended: what a run waits for at its end. Consumers that ask get POP.
-_KEYS = {
+#: Of the brokers. Producers are asked soon how a transaction ended: a run waits for it at its end. Consumers that ask
+#: get POP.
+KEYS = {
     "transactionTimeOut": 2_000, "transactionCheckInterval": 5_000, "transactionCheckMax": 100,
     "defaultMessageRequestMode": "POP", "mappedFileSizeTimerLog": 1 << 20,
 }  # fmt: skip
+
+
+class Broker(Protocol):
+    """Who answers Java clients: its name in the figures, where they find it, and what it has acknowledged."""
+
+    role: str
+    namesrv: str
+    ledger: Ledger
 
 
 class BrokerChild(StoreChild):
@@ -36,9 +45,9 @@ class BrokerChild(StoreChild):
     """
 
     def __init__(self, store: SoakedStore, folder: Path, chance: random.Random) -> None:
-        port, namesrv_port = _free_ports(chance)
+        port, namesrv_port = free_ports(chance)
         self.namesrv = f"127.0.0.1:{namesrv_port}"
-        keys = store.options | _KEYS | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerName": store.name}
+        keys = store.options | KEYS | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1", "brokerName": store.name}
         settings = [word for name, value in keys.items() for word in ("--set", f"{name}={value}")]
         ports = ["--port", str(port), "--namesrv-port", str(namesrv_port)]
         super().__init__(store, folder, module("reput"), ["broker", str(folder / store.name), *ports, *settings])
@@ -66,8 +75,8 @@ class BrokerChild(StoreChild):
 class ClientsChild(Child):
     """A JVM with producers and consumers of one broker (interop/, `SoakClients`)."""
 
-    def __init__(self, broker: BrokerChild, folder: Path, rate: float) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, folder: Path, rate: float) -> None:
+        self.broker = broker
         self._deliveries = {group: Deliveries() for group in GROUPS}
         self._kinds = {group: Deliveries() for group in KINDS}
         self._keys_promised: set[tuple[str, str]] = set()
@@ -78,7 +87,7 @@ class ClientsChild(Child):
         super().__init__(f"{broker.role}-clients", folder, [*command, "reput.interop.SoakClients"], arguments)
 
     def _acknowledged(self, acknowledgement: Acknowledgement) -> None:
-        self._broker.ledger.add(acknowledgement)
+        self.broker.ledger.add(acknowledgement)
         for deliveries in self._deliveries.values():
             deliveries.acknowledged(acknowledgement.key)
 
@@ -90,7 +99,7 @@ class ClientsChild(Child):
         if group in self._kinds:
             self._kinds[group].consumed(key, is_acknowledged=(group, key) in self._keys_promised)
             return
-        self._deliveries[group].consumed(key, is_acknowledged=key in self._broker.ledger.entries)
+        self._deliveries[group].consumed(key, is_acknowledged=key in self.broker.ledger.entries)
 
     def stop_sending(self) -> None:
         """From now on it only consumes."""
@@ -99,13 +108,13 @@ class ClientsChild(Child):
 
     def missing(self) -> list[str]:
         """What a group has not got, though it is in the log; retention may have taken other messages."""
-        entries = self._broker.ledger.entries.keys()
+        entries = self.broker.ledger.entries.keys()
         waiting = {group: deliveries.waiting & entries for group, deliveries in self._deliveries.items()}
         waiting |= {group: deliveries.waiting for group, deliveries in self._kinds.items()}
         return [f"{key} has not come to {group}" for group, keys in waiting.items() for key in sorted(keys)]
 
 
-def _free_ports(chance: random.Random) -> Sequence[int]:
+def free_ports(chance: random.Random) -> Sequence[int]:
     """Two that nobody listens on."""
     found: list[int] = []
     while len(found) < 2:

@@ -259,12 +259,14 @@ class Served:
 
 
 def controller_of(
-    path: Path, *, files: FileLayer = DISK, config_path: str | None = None, **keys: object
+    path: Path, *, files: FileLayer = DISK, config_path: str | None = None, namesrv_port: int = 0, **keys: object
 ) -> BrokerController:
-    """A broker that is not started, on free ports of this machine."""
+    """A broker that is not started, on free ports of this machine, unless told others."""
     given = SMALL | {"bind_address": "127.0.0.1", "listen_port": 0, "brokerIP1": "127.0.0.1"} | keys
     config, store_config, _ = broker_configs(given)
-    return BrokerController(str(path), config, store_config, namesrv_port=0, config_path=config_path, files=files)
+    return BrokerController(
+        str(path), config, store_config, namesrv_port=namesrv_port, config_path=config_path, files=files
+    )
 
 
 @contextmanager

@@ -47,10 +47,10 @@ class Death(NamedTuple):
 
 @contextmanager
 def broker_process(
-    store: Path, *, log_level: str = "info", **keys: object
+    store: Path, *, log_level: str = "info", port: int = 0, namesrv_port: int = 0, **keys: object
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """The command, when it is ready, and its ready line; killed at the end, if it still runs."""
-    with _starting(store, keys, log_level) as process:
+    with _starting(store, keys, log_level, port, namesrv_port) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
@@ -59,11 +59,24 @@ def broker_process(
 
 
 @contextmanager
-def _starting(store: Path, keys: dict[str, object], log_level: str = "info") -> Iterator[subprocess.Popen[str]]:
+def _starting(
+    store: Path, keys: dict[str, object], log_level: str = "info", port: int = 0, namesrv_port: int = 0
+) -> Iterator[subprocess.Popen[str]]:
     given = SMALL | {"bindAddress": "127.0.0.1", "brokerIP1": "127.0.0.1"} | keys
     settings = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "reput", "broker", str(store), "--port", "0", "--namesrv-port", "0", "--json"]
-    command += ["--log-level", log_level, *settings]
+    ports = ["--port", str(port), "--namesrv-port", str(namesrv_port)]
+    command = [
+        sys.executable,
+        "-m",
+        "reput",
+        "broker",
+        str(store),
+        *ports,
+        "--json",
+        "--log-level",
+        log_level,
+        *settings,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

@@ -73,7 +73,7 @@ def live(kind: Kind, store: Path, scratch: Path, death: Death, **keys: object) -
     given = _KEYS | kind.KEYS | keys | ({"flush_disk_type": "SYNC_FLUSH"} if death.way == "power cut" else {})
     if death.way == "power cut":
         left = scratch / "left"
-        with _on_disk(store, left, death, given) as (process, address):
+        with broker_on_disk(store, left, death, given) as (process, address):
             if address:
                 asyncio.run(_Load(kind, process, death).run(address))
             _, errors = process.communicate(timeout=_MOST_S)
@@ -91,10 +91,10 @@ def live(kind: Kind, store: Path, scratch: Path, death: Death, **keys: object) -
 
 
 @contextmanager
-def _on_disk(
+def broker_on_disk(
     store: Path, left: Path, death: Death, keys: dict[str, object]
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process of `disk_broker`, and its address; none where its power was cut before it was ready."""
+    """A process of `disk_broker`, and its address; '' where its power was cut before it was ready."""
     words = [str(store), str(left), str(death.operation), str(int(death.in_start)), str(death.seed), json.dumps(keys)]
     command = [sys.executable, "-m", "tests.support.kinds.disk_broker", *words]
     root = Path(__file__).parents[3]
