@@ -54,7 +54,8 @@ class BlockingClient:
         """Send a request, and return its answer; errors as of `BlockingConnection`, after which it is another one."""
         try:
             connection = self.open(address)
-            return connection.answer(connection.send(command), timeout_s)
+            [opaque] = connection.send(command)
+            return connection.answer(opaque, timeout_s)
         except RemotingError:
             self.drop(address)
             raise
@@ -107,15 +108,19 @@ class BlockingConnection:
         """Close it. Closing again does nothing."""
         self._socket.close()
 
-    def send(self, command: RemotingCommand) -> int:
-        """Send a request; returns the number that `answer` wants. Raises RemotingError where the connection ended."""
-        command.opaque = next(self._opaques) & INT32_MAX
+    def send(self, *commands: RemotingCommand) -> list[int]:
+        """Send requests in one write; returns the numbers that `answer` wants.
+
+        Raises RemotingError where the connection ended.
+        """
+        for command in commands:
+            command.opaque = next(self._opaques) & INT32_MAX
         try:
             self._socket.settimeout(_CONNECT_S)
-            self._socket.sendall(encode_command(command))
+            self._socket.sendall(b"".join(map(encode_command, commands)))
         except OSError as error:
             raise RemotingError(f"{self.address}: {error.strerror or error}") from None
-        return command.opaque
+        return [command.opaque for command in commands]
 
     def answer(self, opaque: int, timeout_s: float) -> RemotingCommand:
         """The answer to a request; others that come before it are kept for their own call.

@@ -36,7 +36,7 @@ def route(topic: str) -> RemotingCommand:
 
 def test_answers_find_their_requests_in_any_order(broker: Broker) -> None:
     connection = BlockingConnection(broker.namesrv)
-    sent = [connection.send(route(topic)) for topic in ("orders", "missing", "refunds")]
+    sent = connection.send(*map(route, ("orders", "missing", "refunds")))
     codes = [connection.answer(opaque, 30).code for opaque in reversed(sent)]
     assert codes == [ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUCCESS]
     connection.close()

@@ -21,13 +21,15 @@ from reput.remoting.command import RemotingCommand
 from reput.service.subscription_data import SubscriptionData
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.queue_ranges import QueueRange
+from reput.transport.blocking_client import BlockingConnection
 
 logger = logging.getLogger("reput.spark")
 
 #: Messages that a pull asks for; brokers give what `maxTransferCountOnMessageInMemory` allows, 32 by default.
 _COUNT = 1024
-#: Pulls under way at most. Each whole answer doubles their number: an answer that is short makes the others useless.
-_DEPTH = 16
+#: Pulls under way, and bytes of their answers at most. Each whole answer doubles their number up to that: an answer
+#: that is short makes the others useless.
+_DEPTH, _AHEAD_BYTES = 64, 4 << 20
 #: Bytes of pulls that are decoded in one call.
 _BLOCK_BYTES = 4 << 20
 _ATTEMPTS, _AGAIN_S = 3, 1.0
@@ -53,6 +55,7 @@ class Pulls:
         self._ahead = wanted.begin
         self._count, self._depth = _COUNT, 1
         self._address = ""
+        self._connection: BlockingConnection | None = None
 
     def bodies(self) -> Iterator[bytes]:
         """Records, one after the other, in blocks of some megabytes.
@@ -61,10 +64,11 @@ class Pulls:
         again and again, MQBrokerError where it refuses.
         """
         bodies: list[bytes] = []
-        failures = 0
+        size = failures = 0
         while self._offset < self._wanted.end:
             try:
                 bodies.append(self._next())
+                size += len(bodies[-1])
                 failures = 0
             except MQBrokerError:
                 raise
@@ -75,9 +79,9 @@ class Pulls:
                 logger.warning(Event("a pull failed", queue=self._wanted.queue, offset=self._offset, error=error))
                 self._begin_again()
                 time.sleep(_AGAIN_S)
-            if sum(map(len, bodies)) >= _BLOCK_BYTES:
+            if size >= _BLOCK_BYTES:
                 yield b"".join(bodies)
-                bodies = []
+                bodies, size = [], 0
         if bodies:
             yield b"".join(bodies)
 
@@ -85,27 +89,25 @@ class Pulls:
         """Take another connection, to whichever broker has the queue now."""
         self._cluster.drop(self._address)
         self._cluster.forget_route(self._wanted.queue.topic)
-        self._address = ""
+        self._connection = None
         self._sent.clear()
         self._ahead, self._count, self._depth = self._offset, _COUNT, 1
 
     def _next(self) -> bytes:
         """The records of the next pull."""
-        address = self._address = self._address or self._cluster.address(self._wanted.queue)
-        connection = self._cluster.open(address)
-        while self._ahead < self._wanted.end and len(self._sent) < self._depth:
-            count = min(self._count, self._wanted.end - self._ahead)
-            fields = self._fields | pulled_from(self._ahead, count)
-            command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields)
-            self._ahead += count
-            self._sent.append((connection.send(self._cluster.prepared(command)), self._ahead))
+        if self._connection is None:
+            self._address = self._cluster.address(self._wanted.queue)
+            self._connection = self._cluster.open(self._address)
+        connection = self._connection
+        if len(self._sent) <= self._depth // 2:  # several at once: a write costs more than its requests
+            self._ask(connection)
         opaque, after = self._sent.popleft()
-        result = pull_result(address, connection.answer(opaque, PULL_S))
+        result = pull_result(self._address, connection.answer(opaque, PULL_S))
         following = result.next_begin_offset if result.body else self._after_loss(result)
         brought = following - self._offset
         self._offset = following
         if following == after:
-            self._depth = min(2 * self._depth, _DEPTH)
+            self._depth = min(2 * self._depth, _DEPTH, max(_AHEAD_BYTES // max(len(result.body), 1), 2))
             return result.body
         # What was asked ahead does not join: the broker gives less than was asked for.
         for opaque, _ in self._sent:
@@ -117,6 +119,18 @@ class Pulls:
         else:
             self._count, self._depth = _COUNT, 1
         return result.body
+
+    def _ask(self, connection: BlockingConnection) -> None:
+        """Send pulls until enough are under way."""
+        commands, afters = [], []
+        while self._ahead < self._wanted.end and len(self._sent) + len(commands) < self._depth:
+            count = min(self._count, self._wanted.end - self._ahead)
+            fields = self._fields | pulled_from(self._ahead, count)
+            commands.append(self._cluster.prepared(RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields)))
+            self._ahead += count
+            afters.append(self._ahead)
+        if commands:
+            self._sent += zip(connection.send(*commands), afters, strict=True)
 
     def _after_loss(self, result: PullResult) -> int:
         """Where to go on: an answer without messages, although they were there when the range was planned."""

@@ -11,10 +11,12 @@ from pyspark.sql.datasource import EqualTo, GreaterThan
 
 from reput import Broker
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, MQClientError, RemotingError
+from reput.remoting.command import RemotingCommand
 from reput.spark.wire import pulls as pulls_module
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.options import read_options
 from reput.spark.wire.reader import FilteringWireReader, WireReader
+from reput.transport.blocking_client import BlockingConnection
 from tests.support.wire import MESSAGES, send_numbers, wire_broker
 
 ALL = list(range(MESSAGES))
@@ -128,18 +130,19 @@ REST = ("next_begin_offset", "min_offset", "max_offset", "is_moved", "suggested_
 
 def test_a_connection_that_ends_in_the_middle_is_made_again(orders: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulls_module, "_AGAIN_S", 0)
-    real, calls = Cluster.open, []
+    real, calls = BlockingConnection.answer, []
 
-    def ending(cluster: Cluster, address: str) -> object:
-        calls.append(address)
-        connection = real(cluster, address)
-        if len(calls) in (2, 5):
-            connection._socket.shutdown(2)
-        return connection
+    def ending(connection: BlockingConnection, opaque: int, timeout_s: float) -> RemotingCommand:
+        if connection.address == orders.address:
+            calls.append(connection)
+            if len(calls) in (11, 16):
+                raise RemotingError("the connection ended before the answer came")
+        return real(connection, opaque, timeout_s)
 
-    monkeypatch.setattr(Cluster, "open", ending)
-    assert numbers(reader(orders)) == ALL
-    assert len(calls) > 5
+    monkeypatch.setattr(BlockingConnection, "answer", ending)
+    one = reader(orders, maxRecordsPerPartition=125)
+    assert numbers(one) == ALL
+    assert len(set(calls)) == 1 + 4 + 2  # of the planner, of four tasks, and another one for each that ended
 
 
 def test_who_does_not_answer_is_told(orders: Broker, tmp_path: Path) -> None:
