@@ -47,6 +47,7 @@ from bench import (
     spark_sink,
     spark_source,
     spark_stream,
+    spark_wire,
     statistics,
     sync_flush,
 )
@@ -83,6 +84,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "spark_source": spark_source.measure,
     "spark_source_large": spark_source.measure_large,
     "spark_stream": spark_stream.measure,
+    "spark_wire": spark_wire.measure,
     "dispatch": dispatch.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
