@@ -122,7 +122,8 @@ class Pulls:
 
     def _ask(self, connection: BlockingConnection) -> None:
         """Send pulls until enough are under way."""
-        commands, afters = [], []
+        commands: list[RemotingCommand] = []
+        afters: list[int] = []
         while self._ahead < self._wanted.end and len(self._sent) + len(commands) < self._depth:
             count = min(self._count, self._wanted.end - self._ahead)
             fields = self._fields | pulled_from(self._ahead, count)
