@@ -82,7 +82,7 @@ def test_rows_that_were_sent_are_read_by_offsets_and_times(namesrv: str) -> None
 @pytest.mark.spark
 @pytest.mark.parametrize("namesrv", ["5.3.3"], indirect=True)
 def test_a_stream_goes_through_a_broker(namesrv: str, tmp_path: Path) -> None:
-    spark = session("local[2]", "reput interop")
+    spark, folder = session("local[2]", "reput interop"), tmp_path / "spark"  # the broker's store is beside it
     try:
         register(spark)
         at = {"namesrv": namesrv}
@@ -90,12 +90,10 @@ def test_a_stream_goes_through_a_broker(namesrv: str, tmp_path: Path) -> None:
         frame.write.format("reput").options(**at).mode("append").save()
         wait_until_stored(Cluster(read_options(at | {"subscribe": "orders"}).access))
         live = spark.readStream.format("reput").options(**at, subscribe="orders", maxOffsetsPerTrigger="200").load()
-        query = (
-            live.select("body").writeStream.format("parquet").trigger(availableNow=True)
-            .option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "rows"))
-        )  # fmt: skip
+        writer = live.select("body").writeStream.format("parquet").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(folder / "checkpoint")).start(str(folder / "rows"))
         query.awaitTermination()
-        found = sorted(int(row.body) for row in spark.read.parquet(str(tmp_path / "rows")).collect())
+        found = sorted(int(row.body) for row in spark.read.parquet(str(folder / "rows")).collect())
         assert found == list(range(ROWS))
     finally:
         spark.stop()
