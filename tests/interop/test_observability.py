@@ -16,6 +16,7 @@ from tests.support.rocketmq.apache import Apache
 pytestmark = pytest.mark.java
 
 HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": 1 << 20}
+TRACES = "RMQ_SYS_TRACE_TOPIC"
 #: Asked again so often: a sample is taken every ten seconds, and a command takes a second.
 _TRIES = 100
 
@@ -36,16 +37,30 @@ def row(table: str, *first: str) -> list[str]:
     return []
 
 
+def check_trace(broker: Broker, clients: Apache, tools: Apache) -> None:
+    """Let traced clients send and consume a message, and let RocketMQ's tool read both traces."""
+    make_topic(broker.address, "orders", 1)
+    message_id = clients.run("traced", namesrv=broker.namesrv, topic="orders")
+    told = mqadmin(tools, broker, "queryMsgTraceById", "-i", message_id)
+    assert row(told, "Pub")[:3] == ["Pub", "traced-producers", "127.0.0.1"], told
+    assert row(told, "Pub")[-1] == "success"
+    assert row(told, "Sub")[:3] == ["Sub", "traced", "127.0.0.1"], told
+    assert row(told, "Sub")[-1] == "success"
+
+
 @pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)  # 4.9.7's mqadmin needs its folder of files
 def test_the_trace_of_a_message_is_read_by_mqadmin(apache: Apache, tmp_path: Path) -> None:
     with Broker.start(tmp_path / "store", traceTopicEnable="true", **HERE) as broker:
-        make_topic(broker.address, "orders", 1)
-        message_id = apache.run("traced", namesrv=broker.namesrv, topic="orders")
-        told = mqadmin(apache, broker, "queryMsgTraceById", "-i", message_id)
-        assert row(told, "Pub")[:3] == ["Pub", "traced-producers", "127.0.0.1"], told
-        assert row(told, "Pub")[-1] == "success"
-        assert row(told, "Sub")[:3] == ["Sub", "traced", "127.0.0.1"], told
-        assert row(told, "Sub")[-1] == "success"
+        assert row(mqadmin(apache, broker, "topicList"), TRACES) == [TRACES]
+        check_trace(broker, apache, apache)
+
+
+@pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)
+def test_the_first_trace_of_an_older_client_makes_the_topic(apache: Apache, tmp_path: Path) -> None:
+    with Broker.start(tmp_path / "store", **HERE) as broker, Apache("4.9.7") as clients:
+        assert row(mqadmin(apache, broker, "topicList"), TRACES) == []
+        check_trace(broker, clients, apache)
+        assert row(mqadmin(apache, broker, "topicList"), TRACES) == [TRACES]
 
 
 @pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)
