@@ -20,10 +20,11 @@ from reput.formats.metadata import (
     SimpleSubscriptionData,
     SubscriptionGroupConfig,
     SubscriptionGroups,
-    TimerMetric,
     TimerMetrics,
     TopicConfig,
+    TopicMetric,
     Topics,
+    TransactionMetrics,
     decode_metadata,
     encode_metadata,
 )
@@ -50,7 +51,8 @@ OURS: tuple[object, ...] = (
     ConsumerOffsets({"t@g": {0: 12, 1: 7, 100: 1 << 50}, ODD: {0: 1}}, CHANGED),
     LmqConsumerOffsets({"t@g": {0: 12}}, {"%LMQ%a@g": 3}),
     DelayOffsets({1: 5, 18: 3}, CHANGED),
-    TimerMetrics({"t": TimerMetric(3, 1_700_000_000_001)}, CHANGED),
+    TimerMetrics({"t": TopicMetric(3, 1_700_000_000_001)}, CHANGED),
+    TransactionMetrics({"t": TopicMetric(3, 1_700_000_000_001)}, CHANGED),
 )
 
 

@@ -23,6 +23,7 @@ from reput.formats.metadata import (
     DelayOffsets,
     MessageRequestModes,
     SubscriptionGroups,
+    TransactionMetrics,
 )
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
@@ -99,6 +100,7 @@ class BrokerController:
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         read_metadata(self._path, DelayOffsets, self._files)
+        read_metadata(self._path, TransactionMetrics, self._files)
         access = Access(self._path, config, self._files)
         read_metadata(self._path, ConsumerOrderInfos, self._files)
         read_metadata(self._path, MessageRequestModes, self._files)

@@ -24,7 +24,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.service.timer_messages import RecallHandle, encode_recall_handle
-from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, dlq_topic_of, validate_topic
+from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, TRANS_HALF_TOPIC, dlq_topic_of, validate_topic
 from reput.service.transactional_message import TRAN_MSG, number
 from reput.service.unique_id import UniqueIds
 from reput.transport.connection import Connection
@@ -230,6 +230,8 @@ class SendMessageProcessor:
         if isinstance(result, ReputError):
             return self._fault(command, result)
         self._state.on_append()
+        if message.topic == TRANS_HALF_TOPIC:
+            self._state.transactions.add(message.properties[REAL_TOPIC], 1, self._state.now_ms())
         key = properties.get(_UNIQ_KEY)
         stored = SendMessageResponseHeader(
             result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None,

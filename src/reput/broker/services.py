@@ -33,6 +33,8 @@ from reput.transport.connection import Connection
 
 _SCAN_CLIENTS_S = 10.0
 _PERSIST_FILTERS_S = 10.0
+#: RocketMQ's `transactionMetricFlushInterval`.
+_PERSIST_TRANSACTIONS_S = 3.0
 _DRAIN_S = 1.0
 #: Between two writes of consumerOrderInfo.json.
 _ORDER_INFO_S = 10.0
@@ -102,6 +104,7 @@ class BrokerServices:
         every(_ORDER_INFO_S, self.pop.persist_orders)
         every(config.flush_consumer_offset_interval / 1000, partial(try_persist, state.offsets))
         every(config.flush_delay_offset_interval / 1000, partial(try_persist, state.delay_offsets))
+        every(_PERSIST_TRANSACTIONS_S, partial(try_persist, state.transactions))
         every(_PERSIST_FILTERS_S, self._persist_filters)
         every(_SCAN_CLIENTS_S, self.clients.scan_not_active_channels)
         every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
@@ -142,5 +145,7 @@ class BrokerServices:
             ReputError: Something could not be made durable.
         """
         state = self._state
-        for manager in (state.groups, state.filters, state.offsets, state.delay_offsets, self.pop.orders):
+        for manager in (
+            state.groups, state.filters, state.offsets, state.delay_offsets, state.transactions, self.pop.orders,
+        ):  # fmt: skip
             await state.config_files.persist(manager)

@@ -28,6 +28,7 @@ from reput.service.producer_manager import ProducerManager
 from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
+from reput.service.transaction_metrics_manager import TransactionMetricsManager
 from reput.store.message_store import MessageStore
 from reput.store.timer.timer_message_store import TimerMessageStore
 from reput.transport.client import RemotingClient
@@ -70,6 +71,7 @@ class BrokerState:
         appends: Messages of the broker's own.
         creation: Topics that clients make.
         stats: What is counted of requests.
+        transactions: How many have not ended.
         rpc_latency: How long requests take, where somebody asks for it.
         registration: At the name servers.
         config_files: Writes topics, groups and offsets.
@@ -97,6 +99,7 @@ class BrokerState:
         self.delay_offsets = DelayOffsetManager(
             store.path, files, delay_offset_update_version_step=config.delay_offset_update_version_step
         )
+        self.transactions = TransactionMetricsManager(store.path, files)
         self.filters = filters
         expired_ms = config.channel_expired_timeout
         self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)

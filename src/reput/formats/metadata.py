@@ -131,8 +131,8 @@ class DelayOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class TimerMetric:
-    """Messages of one topic that wait for a time, and when that changed last (ms since 1970 UTC)."""
+class TopicMetric:
+    """Messages of one topic that wait for something, and when that changed last (ms since 1970 UTC)."""
 
     count: int = 0
     time_stamp: int = 0
@@ -143,7 +143,16 @@ class TimerMetric:
 class TimerMetrics:
     """`timermetrics` (`TimerMetrics`): messages that wait for a time by the topic they go to."""
 
-    timing_count: Mapping[str, TimerMetric] = field(default_factory=dict)
+    timing_count: Mapping[str, TopicMetric] = field(default_factory=dict)
+    data_version: DataVersion = DataVersion()
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMetrics:
+    """`transactionMetrics` (`TransactionMetrics`): transactions that have not ended, by the topic of their message."""
+
+    transaction_count: Mapping[str, TopicMetric] = field(default_factory=dict)
     data_version: DataVersion = DataVersion()
     others: Mapping[str, Any] = field(default_factory=dict)
 
@@ -251,6 +260,7 @@ FILE_NAMES: dict[type, str] = {
     ConsumerOrderInfos: "consumerOrderInfo.json",
     MessageRequestModes: "messageRequestMode.json",
     TimerMetrics: "timermetrics",
+    TransactionMetrics: "transactionMetrics",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reput.files import DISK, FileLayer
-from reput.formats.metadata import TimerMetric, TimerMetrics
+from reput.formats.metadata import TimerMetrics, TopicMetric
 from reput.service.config_manager import ConfigManager
 
 
@@ -31,7 +31,7 @@ class TimerMetricsManager(ConfigManager[TimerMetrics]):
     def add(self, counts: Mapping[str, int], now_ms: int) -> None:
         """So many more messages wait for each topic."""
         for topic, count in counts.items():
-            self._counts[topic] = TimerMetric(self.count(topic) + count, now_ms)
+            self._counts[topic] = TopicMetric(self.count(topic) + count, now_ms)
         if counts:
             self._next_version(now_ms)
 

@@ -34,6 +34,8 @@ def request_metrics(families: MetricFamilies, state: BrokerState) -> Iterable[Me
             for key, counts in creations.counts.items()
         ],
     )  # fmt: skip
+    open_ones = [((topic,), float(one.count)) for topic, one in state.transactions.content().transaction_count.items()]
+    yield families.gauge("rocketmq_half_messages", "Transactions that have not ended", ("topic",), open_ones)
     for name, is_commit in (("commit", True), ("rollback", False)):
         ends = [((topic,), float(count)) for (topic, kind), count in stats.transactions.items() if kind == is_commit]
         yield families.counter(f"rocketmq_{name}_messages", f"Transactions ended by {name}", ("topic",), ends)

@@ -69,7 +69,7 @@ class EndTransactionProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if kind == SysFlag.TRANSACTION_ROLLBACK:
             self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
-            self._state.stats.transaction_ended(message.properties[REAL_TOPIC], age_ms, is_commit=False)
+            self._count(message.properties[REAL_TOPIC], age_ms, is_commit=False)
             return command.response()
         return await self._commit(command, half, message)
 
@@ -87,8 +87,12 @@ class EndTransactionProcessor:
             logger.error(Event("a transaction was not committed", topic=message.topic, error=error))
             return command.response(*self._fault(error))
         age_ms = self._state.now_ms() - half.born_timestamp
-        self._state.stats.transaction_ended(message.properties[REAL_TOPIC], age_ms, is_commit=True)
+        self._count(message.properties[REAL_TOPIC], age_ms, is_commit=True)
         return command.response()
+
+    def _count(self, topic: str, age_ms: int, *, is_commit: bool) -> None:
+        self._state.stats.transaction_ended(topic, age_ms, is_commit=is_commit)
+        self._state.transactions.add(topic, -1, self._state.now_ms())
 
     def _fault(self, error: ReputError) -> tuple[int, str]:
         """(code, remark) of a commit that failed (`sendFinalMessage`)."""
@@ -122,6 +126,8 @@ class EndTransactionProcessor:
             message.topic, message.queue_id, message.prepared_transaction_offset = TRANS_HALF_TOPIC, 0, 0
             message.properties[CHECK_TIMES] = "0"
             await self._state.appends.put(message)
+            if found.topic == TRANS_CHECK_MAX_TIME_TOPIC:  # it counts again
+                self._state.transactions.add(message.properties.get(REAL_TOPIC, ""), 1, self._state.now_ms())
         except ReputError as error:
             logger.error(Event("a half message was not put back", id=header.msg_id, error=error))
             remark = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."

@@ -203,6 +203,7 @@ class _Round:
         logger.error(Event("a transaction is given up", topic=message.properties.get(REAL_TOPIC)))
         message.topic, message.queue_id, message.prepared_transaction_offset = topic.topic_name, 0, 0
         await self._put(message)
+        self._state.transactions.add(message.properties.get(REAL_TOPIC, ""), -1, self._state.now_ms())
 
     async def _put(self, message: MessageExtBrokerInner) -> PutRowResult:
         result = await self._state.appends.append(message)

@@ -9,21 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from reput.broker.inner_message import MessageExtBrokerInner
 from reput.config.broker import BrokerConfig
-from reput.errors import ConfigError, RemotingError, StoreFullError
+from reput.errors import ConfigError, RemotingError, StoreError, StoreFullError, StorePoisonedError
 from reput.formats.pop_messages import CheckPointKey
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.transport.http import HttpServer
 from tests.support.broker import (
     LONG_MS,
+    SYNCED,
     Served,
     batch_command,
     consumer,
+    controller_of,
     pull_command,
     send_command,
     serving_broker,
     with_topic,
 )
+from tests.support.faulty_files import FaultyFiles
+from tests.support.held_disk import HeldDisk
 from tests.support.metrics import MEASURED, families, labelled, page
 from tests.support.pop import ack, handles, pop
 from tests.support.sockets import run
@@ -101,6 +106,8 @@ def test_each_of_rocketmqs_metrics_is_told_with_its_labels_or_has_a_reason(tmp_p
             assert (await client.pull("orders", hold_ms=LONG_MS)).code == 0
             ((_, topic, handle),) = handles(await pop(client, "orders"))
             assert (await ack(client, topic, handle)).code == 0
+            half = {"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": "AB" * 16}
+            assert (await client.send_message("orders", properties=half)).code == 0
             stats, pops = served.controller._state.stats, served.controller._services.pop.stats
             for is_commit in (True, False):
                 stats.transaction_ended("orders", 1, is_commit=is_commit)
@@ -219,6 +226,26 @@ def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
             assert (await page(address, "/nope?x=1"))[0] == 404
             assert (await page(address, "/metrics", "POST"))[0] == 405
             assert (await page(address, "/" + "x" * 10_000))[0] == 400
+
+    run(scenario())
+
+
+def test_a_broker_whose_sync_has_failed_is_not_ready(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        controller = controller_of(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED, **MEASURED)
+        await controller.start()
+        appends = controller._state.appends
+        await appends.put(MessageExtBrokerInner("orders", 0, b"before", {}, 0, 0, 0, b"\x7f\0\0\1\0\0\0\1"))
+        assert (await page(controller.metrics, "/ready"))[0] == 200
+        disk.fail()
+        with pytest.raises(StorePoisonedError) as failed:
+            await appends.put(MessageExtBrokerInner("orders", 0, b"lost", {}, 0, 0, 0, b"\x7f\0\0\1\0\0\0\1"))
+        assert await page(controller.metrics, "/ready") == (503, f"{failed.value}\n")
+        assert (await page(controller.metrics, "/health"))[0] == 200
+        with pytest.raises(StoreError):
+            await controller.stop()
 
     run(scenario())
 

@@ -20,6 +20,7 @@ from reput.store.loop_writer import LoopWriter
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
 from tests.support.faulty_files import FaultyFiles
 from tests.support.held_disk import HeldDisk
+from tests.support.metrics import MEASURED, labelled
 from tests.support.sockets import run
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -145,6 +146,24 @@ def test_a_rollback_leaves_nothing_to_consume(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_transactions_that_have_not_ended_are_counted_by_topic_across_a_restart(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **KEYS) as served:
+            client, open_ones = await started(served), served.controller._state.transactions
+            halves = [where(await send_half(client)) for _ in range(4)]
+            assert (open_ones.count("orders"), open_ones.count(HALF)) == (4, 0)
+            assert (await end(client, halves[0])).code == 0
+            assert (await end(client, halves[1], ROLLBACK)).code == 0
+            assert (await end(client, halves[2], producerGroup="others")).code != 0
+            assert open_ones.count("orders") == 2
+            await check(served)  # puts copies back
+            assert open_ones.count("orders") == 2
+        async with serving_broker(tmp_path / "store", **KEYS, **MEASURED) as served:
+            assert await labelled(served, "rocketmq_half_messages", "topic") == {("orders",): 2}
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     ("change", "remark"),
     [
@@ -242,9 +261,12 @@ def test_a_transaction_is_given_up_after_the_last_check(tmp_path: Path) -> None:
             assert (given_up.body, given_up.properties["REAL_TOPIC"]) == (b"pay", "orders")
             assert judged(served)[0] == 2
             assert client.requests.empty()
+            open_ones = served.controller._state.transactions
+            assert open_ones.count("orders") == 0
 
             answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, topic=HALF, msgId=given_up.message_id)
             assert answer.code == 0
+            assert open_ones.count("orders") == 1
             await check(served)
             copy, message = await asked(client)
             assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"

@@ -21,6 +21,7 @@ import org.apache.rocketmq.broker.offset.ConsumerOrderInfoManager;
 import org.apache.rocketmq.broker.offset.LmqConsumerOffsetManager;
 import org.apache.rocketmq.broker.schedule.DelayOffsetSerializeWrapper;
 import org.apache.rocketmq.broker.subscription.SubscriptionGroupManager;
+import org.apache.rocketmq.broker.transaction.TransactionMetrics;
 import org.apache.rocketmq.common.ConfigManager;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageRequestMode;
@@ -53,6 +54,7 @@ public final class MetadataFiles {
         WRITERS.put("messageRequestMode.json", MetadataFiles::requestModes);
         WRITERS.put("topicQueueMapping.json", MetadataFiles::queueMappings);
         WRITERS.put("timermetrics", MetadataFiles::timers);
+        WRITERS.put("transactionMetrics", MetadataFiles::transactions);
         COPIERS.put("topics.json", wrapper(TopicConfigSerializeWrapper.class));
         COPIERS.put("subscriptionGroup.json", manager(() -> new SubscriptionGroupManager(null) {
             @Override
@@ -67,6 +69,7 @@ public final class MetadataFiles {
         COPIERS.put("messageRequestMode.json", manager(MessageRequestModeManager::new));
         COPIERS.put("topicQueueMapping.json", wrapper(TopicQueueMappingSerializeWrapper.class));
         COPIERS.put("timermetrics", manager(() -> new TimerMetrics("")));
+        COPIERS.put("transactionMetrics", manager(() -> new TransactionMetrics("")));
     }
 
     private MetadataFiles() {
@@ -122,6 +125,13 @@ public final class MetadataFiles {
         timers.decode("{\"dataVersion\":{\"counter\":2,\"stateVersion\":0,\"timestamp\":1700000000000},"
             + "\"timingCount\":{\"order-topic\":{\"count\":2,\"timeStamp\":1700000000000}}}");
         return timers.encode(true);
+    }
+
+    private static String transactions() {
+        TransactionMetrics transactions = new TransactionMetrics("");
+        transactions.decode("{\"dataVersion\":{\"counter\":3,\"stateVersion\":0,\"timestamp\":1700000000000},"
+            + "\"transactionCount\":{\"order-topic\":{\"count\":2,\"timeStamp\":1700000000000}}}");
+        return transactions.encode(true);
     }
 
     private static String topics() {
