@@ -17,7 +17,7 @@ pytestmark = pytest.mark.java
 
 HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": 1 << 20}
 TRACES = "RMQ_SYS_TRACE_TOPIC"
-#: Asked again so often: a sample is taken every ten seconds, and a command takes a second.
+#: Asked again so often: a sample is taken every ten seconds, traces are written at once, and a command takes a second.
 _TRIES = 100
 
 
@@ -40,8 +40,14 @@ def row(table: str, *first: str) -> list[str]:
 def check_trace(broker: Broker, clients: Apache, tools: Apache) -> None:
     """Let traced clients send and consume a message, and let RocketMQ's tool read both traces."""
     make_topic(broker.address, "orders", 1)
-    message_id = clients.run("traced", namesrv=broker.namesrv, topic="orders")
-    told = mqadmin(tools, broker, "queryMsgTraceById", "-i", message_id)
+    try:
+        message_id = clients.run("traced", namesrv=broker.namesrv, topic="orders")
+        for _ in range(_TRIES):  # the clients write traces beside their work
+            told = mqadmin(tools, broker, "queryMsgTraceById", "-i", message_id)
+            if row(told, "Pub") and row(told, "Sub"):
+                break
+    finally:
+        clients.run("traced-stop")
     assert row(told, "Pub")[:3] == ["Pub", "traced-producers", "127.0.0.1"], told
     assert row(told, "Pub")[-1] == "success"
     assert row(told, "Sub")[:3] == ["Sub", "traced", "127.0.0.1"], told

@@ -70,6 +70,7 @@ public final class Main {
         commands.put("failover-look", Failover::look);
         commands.put("failover-stop", Failover::stop);
         commands.put("traced", Traces::sendAndConsume);
+        commands.put("traced-stop", Traces::stop);
         commands.put("filter-evaluate", Filters::evaluate);
         commands.put("filter-send", Filters::send);
         commands.put("filter-consume", Filters::consume);

@@ -2,6 +2,8 @@ package reput.interop;
 
 import com.google.gson.JsonObject;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -18,7 +20,9 @@ final class Traces {
 
     private Traces() {}
 
-    /** topic: the id of a message that was sent and consumed; the clients have written all their traces. */
+    private static final List<Runnable> RUNNING = new ArrayList<>();
+
+    /** topic: the id of a message that was sent and consumed. The clients run on: a stop may lose traces that wait. */
     static Object sendAndConsume(JsonObject arguments) throws Exception {
         String namesrv = arguments.get("namesrv").getAsString(), topic = arguments.get("topic").getAsString();
         DefaultMQProducer producer = new DefaultMQProducer("traced-producers", null, true, null);
@@ -26,6 +30,7 @@ final class Traces {
         producer.setVipChannelEnabled(false);
         producer.setSendMsgTimeout(30_000);
         producer.start();
+        RUNNING.add(producer::shutdown);
         CountDownLatch got = new CountDownLatch(1);
         DefaultMQPushConsumer consumer =
             new DefaultMQPushConsumer("traced", null, new AllocateMessageQueueAveragely(), true, null);
@@ -33,20 +38,22 @@ final class Traces {
         consumer.setVipChannelEnabled(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setHeartbeatBrokerInterval(2000);   // 5.x clients race at their start, see Clients.push
-        consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(MOST_S));   // for the trace of the message
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             got.countDown();
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        try {
-            String id = producer.send(new Message(topic, "tag", "key", "traced".getBytes(StandardCharsets.UTF_8))).getMsgId();
-            if (!got.await(MOST_S, TimeUnit.SECONDS)) throw new IllegalStateException("the message did not come");
-            return id;
-        } finally {
-            consumer.shutdown();   // writes the traces that wait
-            producer.shutdown();
-        }
+        RUNNING.add(consumer::shutdown);
+        String id = producer.send(new Message(topic, "tag", "key", "traced".getBytes(StandardCharsets.UTF_8))).getMsgId();
+        if (!got.await(MOST_S, TimeUnit.SECONDS)) throw new IllegalStateException("the message did not come");
+        return id;
+    }
+
+    /** Stops the clients. */
+    static Object stop(JsonObject arguments) {
+        for (Runnable shutdown : RUNNING) shutdown.run();
+        RUNNING.clear();
+        return null;
     }
 }
