@@ -16,6 +16,7 @@ from reput.formats.timer_checkpoint import decode_timer_checkpoint
 from reput.formats.timer_log import UNIT_SIZE, decode_timer_unit, encode_timer_unit
 from reput.formats.timer_wheel import WHEEL_SIZE
 from reput.store.timer.timer_message_store import TimerMessageStore
+from reput.store.timer.timer_wheel import TimerWheel
 from tests.support.faulty_files import FaultyFiles, fail_next, no_objection, wait_dispatched
 from tests.support.timers import BEGIN, PRECISION, bodies, enqueue_all, opened, put, small_wheel
 
@@ -56,6 +57,14 @@ def test_messages_wait_in_the_slots_of_their_times_across_files(path: Path) -> N
     check(store, timers)
     assert len(list((path / TIMER_LOG).iterdir())) == 3
     store.close()
+
+
+def test_messages_are_counted_across_the_end_of_the_wheel(path: Path) -> None:
+    wheel = TimerWheel(FaultyFiles(), str(path), PRECISION, BEGIN)
+    for slot, num in ((250, 3), (260, 4), (300, 5)):
+        wheel.put(BEGIN + slot * PRECISION, 0, 0, num)
+    ranges = ((240, 270), (250, 260), (251, 301), (261, 300))
+    assert [wheel.num_between(BEGIN + a * PRECISION, BEGIN + b * PRECISION) for a, b in ranges] == [7, 3, 9, 0]
 
 
 @pytest.mark.parametrize("flushed", [0, 10, 40])
