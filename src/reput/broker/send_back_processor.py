@@ -60,7 +60,8 @@ class SendBackProcessor:
         message = MessageExtBrokerInner.of_record(found.raw)
         message.properties.setdefault(_RETRY_TOPIC, message.topic)
         message.properties[WAIT] = "false"
-        if header.delay_level < 0 or message.reconsume_times >= _most_times(command, header, group):
+        is_dead = header.delay_level < 0 or message.reconsume_times >= _most_times(command, header, group)
+        if is_dead:
             topic = await self._topic(dlq_topic_of(name), state.topics.create_dlq_topic(name))
             message.topic, message.queue_id, level = topic.topic_name, 0, 0
         else:
@@ -76,6 +77,8 @@ class SendBackProcessor:
         except ReputError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
         state.stats.inc_send_back(name, message.properties[_RETRY_TOPIC])
+        if is_dead:
+            state.stats.inc_dead_letter(name, message.properties[_RETRY_TOPIC])
         return command.response(ResponseCode.SUCCESS)
 
     async def _topic(self, name: str, missing: TopicConfig | None) -> TopicConfig:

@@ -93,6 +93,7 @@ class SendMessageProcessor:
         missing = state.topics.create_dlq_topic(name)
         if missing is not None:
             await state.creation.create(missing)
+        state.stats.inc_dead_letter(name, header.topic)
         return await self._send_to_made(connection, command, header, topic, dlq_topic_of(name))
 
     async def _send_to_new(

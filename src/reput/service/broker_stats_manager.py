@@ -67,6 +67,7 @@ class BrokerStatsManager:
     Attributes:
         group_gets: By (topic, group).
         send_backs: Messages that came back since the last sample, by (topic, group).
+        dead_letters: Messages that went to the dead letters of a group, by (topic, group).
         totals: Of days, to the last sample.
         transactions: Transactions that have ended, by (topic, whether it was a commit).
         commit_s: From the birth of a message to the commit of its transaction, by topic.
@@ -78,6 +79,7 @@ class BrokerStatsManager:
         self._topic_counts = topic_counts
         self.group_gets: dict[tuple[str, str], GroupGets] = {}
         self.send_backs: Counter[tuple[str, str]] = Counter()
+        self.dead_letters: Counter[tuple[str, str]] = Counter()
         self.totals = Totals()
         self.transactions: Counter[tuple[str, bool]] = Counter()
         self.commit_s: Histogram[str] = Histogram(_COMMIT_BOUNDS_S)
@@ -102,6 +104,10 @@ class BrokerStatsManager:
     def inc_send_back(self, group: str, topic: str) -> None:
         """Count a message that a consumer has sent back (`incSendBackNums`)."""
         self.send_backs[topic, group] += 1
+
+    def inc_dead_letter(self, group: str, topic: str) -> None:
+        """Count a message that a group could not consume; topic: where it was before."""
+        self.dead_letters[topic, group] += 1
 
     def transaction_ended(self, topic: str, age_ms: int, *, is_commit: bool) -> None:
         """Count a transaction that a producer has ended; `age_ms`: of its message."""

@@ -25,6 +25,7 @@ from tests.support.broker import (
     texts,
     with_topic,
 )
+from tests.support.metrics import MEASURED, labelled
 from tests.support.sockets import run
 
 
@@ -88,12 +89,15 @@ def test_a_message_that_was_tried_often_enough_is_dead(
     tmp_path: Path, fields: dict[str, int], group: dict[str, int], version: int
 ) -> None:
     async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
+        async with serving_broker(tmp_path / "store", **MEASURED) as served:
             client, state = await served.client(), served.controller._state
             state.groups.update_subscription_group_config([SubscriptionGroupConfig("g", **group)], 1)
             first = await sent_message(served, client)
             assert (await back(client, first.commit_log_offset, version=version, **fields)).code == 0
             dead = await pulled(client, "%DLQ%g")
+            labels = ("topic", "consumer_group", "is_system")
+            counted = await labelled(served, "rocketmq_send_to_dlq_messages_total", *labels)
+            assert counted == {("orders", "g", "false"): 1}
             assert (dead.body, dead.queue_id, dead.reconsume_times) == (b"body", 0, 1)
             more = {"RETRY_TOPIC": "orders", "ORIGIN_MESSAGE_ID": first.message_id, "DELAY": "0", "WAIT": "false"}
             assert dead.properties == first.properties | more
@@ -155,6 +159,7 @@ def test_a_retry_that_a_consumer_sends_itself_waits_or_is_dead(tmp_path: Path) -
             assert (await answer).code == 0
             dead = await pulled(client, "%DLQ%g")
             assert (dead.reconsume_times, dead.properties["DELAY"]) == (3, "-1")
+            assert served.controller._state.stats.dead_letters == {("%RETRY%g", "g"): 1}
 
     run(scenario())
 

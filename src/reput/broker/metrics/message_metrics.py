@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 _IN_LABELS = ("topic", "message_type", "is_system")
+_DEAD_LABELS = ("topic", "consumer_group", "is_system")
 _OUT_LABELS = ("topic", "consumer_group", "is_retry", "is_system")
 
 
@@ -33,6 +34,12 @@ def message_metrics(families: MetricFamilies, state: BrokerState, info: RuntimeI
     messages, size = _out(state)
     yield families.counter("rocketmq_messages_out", "Messages pulled and popped", _OUT_LABELS, messages)
     yield families.counter("rocketmq_throughput_out", "Bytes of the messages pulled and popped", _OUT_LABELS, size)
+
+    dead = [
+        ((topic, group, java(state.topics.is_system_topic(topic) or is_system_group(group))), float(count))
+        for (topic, group), count in state.stats.dead_letters.items()
+    ]
+    yield families.counter("rocketmq_send_to_dlq_messages", "Messages that became dead letters", _DEAD_LABELS, dead)
 
 
 def _in_labels(state: BrokerState, topic: str) -> tuple[str, str, str]:
