@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.sockets import free_ports
 
 SCRIPT = Path(__file__).parents[2] / "examples/several-brokers.sh"
 NAMES = ("namesrv", "broker-a", "broker-b")
@@ -20,7 +21,7 @@ class SeveralBrokers:
     """Processes on ports that are free now. stores: the folder of their stores."""
 
     def __init__(self, stores: Path) -> None:
-        self.ports = dict(zip(NAMES, _free_ports(len(NAMES)), strict=True))
+        self.ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
         names = (f"{name.upper().replace('-', '_')}_PORT" for name in NAMES)
         ports = dict(zip(names, map(str, self.ports.values()), strict=True))
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where the command `reput` is
@@ -61,11 +62,3 @@ def is_running(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -27,6 +28,15 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
     with asyncio.Runner(loop_factory=lambda: new_event_loop()) as runner:
         return runner.run(timed())
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody has now, for processes that have to be told theirs."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports: list[int] = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
 
 class Serving:

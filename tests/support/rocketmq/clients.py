@@ -1,4 +1,4 @@
-"""RocketMQ's clients for Go and Node in programs of ours: interop/go and interop/node, built once and kept."""
+"""RocketMQ's clients of other languages and protocols in programs of ours, below interop/: built once and kept."""
 
 from __future__ import annotations
 
@@ -8,49 +8,81 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.rocketmq.apache import JAVA_OPTIONS
+
 _SOURCES = Path(__file__).parents[3] / "interop"
-#: The versions are those of go.sum and package-lock.json.
+_GO = [["go", "build", "-mod=readonly", "-o", "client", "."]]
+_NODE = [["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]]
+_MAVEN = [["mvn", "-q", "-B", "-ntp", "compile"]]
+#: The versions are those of go.sum, package-lock.json, pom.xml and requirements.txt.
 _BUILD = {
-    "go": ["go", "build", "-mod=readonly", "-o", "client", "."],
-    "node": ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+    "go": _GO,
+    "node": _NODE,
+    "grpc/go": _GO,
+    "grpc/node": _NODE,
+    "grpc/python": [
+        [sys.executable, "-m", "venv", "venv"],
+        ["venv/bin/python", "-m", "pip", "install", "-q", "-r", "requirements.txt"],
+    ],
+    "grpc/java": _MAVEN,
+    "grpc/proxy": _MAVEN,
 }
-_RUN = {"go": ["./client"], "node": ["node", "main.js"]}
+_JAVA = ["java", *JAVA_OPTIONS, "-Duser.home={home}", "-Djava.io.tmpdir={home}", "-cp", "target/classes:target/jars/*"]
+_RUN = {
+    "go": ["./client"],
+    "node": ["node", "main.js"],
+    "grpc/go": ["./client"],
+    "grpc/node": ["node", "main.js"],
+    "grpc/python": ["venv/bin/python", "main.py"],
+    "grpc/java": [*_JAVA, "reput.interop.GrpcClient"],
+    "grpc/proxy": [*_JAVA, "org.apache.rocketmq.proxy.ProxyStartup"],
+}
 _MOST_S = 300
 
 
-def run_client(language: str, *arguments: str) -> Any:
-    """What a program prints, one JSON object."""
-    folder = _built(language)
-    told = _output([*_RUN[language], *arguments], folder)
+def run_client(program: str, *arguments: str) -> Any:
+    """What a program prints, one JSON object. program: its folder below interop/."""
+    folder = built(program)
+    with tempfile.TemporaryDirectory() as home:
+        told = _output([*run_command(program, Path(home)), *arguments], folder, HOME=home)
     return json.loads(told)
 
 
-def _built(language: str) -> Path:
+def run_command(program: str, home: Path) -> list[str]:
+    """What runs a program in its folder. home: for logs and keys of Java's; other libraries ask for HOME."""
+    return [word.format(home=home) for word in _RUN[program]]
+
+
+def built(program: str) -> Path:
     """The folder where a program can run: made the first time, under ~/.cache/reput/interop (REPUT_INTEROP_DIR)."""
-    tool = _BUILD[language][0]
-    assert shutil.which(tool), f"{tool} not found on PATH: tests of clients in other languages need Go, Node and npm"
-    sources = sorted((_SOURCES / language).iterdir())
+    tool = _BUILD[program][0][0]
+    assert shutil.which(tool), f"{tool} not found on PATH: tests of clients in other languages need Go, Node and Maven"
+    sources = [path for path in sorted((_SOURCES / program).rglob("*")) if path.is_file()]
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
     cache = Path(os.environ.get("REPUT_INTEROP_DIR", Path.home() / ".cache/reput/interop"))
-    built = cache / f"{language}-{digest}"
+    folder = cache / f"{program.replace('/', '-')}-{digest}"
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / f"lock-{language}").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not built.exists():
-            with tempfile.TemporaryDirectory(dir=cache) as folder:
-                project = shutil.copytree(_SOURCES / language, Path(folder) / "project")
-                _output(_BUILD[language], project)
-                project.rename(built)
-    return built
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # also of the builds in apache.py: Maven's own cache is not made for two
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=cache) as parent:
+                project = shutil.copytree(_SOURCES / program, Path(parent) / "project")
+                for command in _BUILD[program]:
+                    _output(command, project)
+                project.rename(folder)
+    return folder
 
 
-def _output(command: Sequence[str], folder: Path) -> str:
+def _output(command: Sequence[str], folder: Path, **environment: str) -> str:
     """The standard output of a command that must end well."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_MOST_S, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=_MOST_S, check=False
+    )
     assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout

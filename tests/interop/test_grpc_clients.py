@@ -1,0 +1,117 @@
+"""RocketMQ 5's gRPC clients on our broker, behind Apache's own proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from reput import Broker
+from reput.formats.message_ext import MessageExt
+from reput.formats.pop_messages import ACK_TAG, decode_ack
+from reput.remoting.codes import RequestCode
+from reput.service.pop.topics import pop_retry_topic_of
+from reput.service.topic_validator import TIMER_TOPIC
+from tests.support.broker import Client, messages_of, with_topic
+from tests.support.rocketmq.clients import run_client
+from tests.support.rocketmq.grpc_proxy import grpc_proxy
+from tests.support.sockets import run
+
+pytestmark = pytest.mark.java
+
+HERE = {
+    "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": 1 << 20,
+    "transaction_check_interval": 500,
+    "transaction_check_max": 1000,  # a proxy takes its time to come, and nothing is given up before
+}  # fmt: skip
+KINDS = ("normal", "fifo", "delay", "transaction")
+LANGUAGES = ("go", "java", "node", "python")
+QUEUES = 2
+#: What the proxy's clients let a message wait at most, though they may be late on a busy machine.
+LATE_MS = 30_000
+
+
+async def make_topics_and_groups(client: Client, language: str) -> None:
+    """A topic and a group for each kind of messages: the proxy refuses a message of another kind."""
+    for kind in KINDS:
+        await with_topic(client, f"{language}-{kind}", QUEUES, attributes=f"+message.type={kind.upper()}")
+    for kind in (*KINDS, "simple"):
+        group = {"groupName": f"{language}-{kind}", "consumeMessageOrderly": kind == "fifo"}
+        answer = await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, json.dumps(group).encode())
+        assert answer.code == 0, answer
+
+
+async def connected(address: str) -> Client:
+    host, _, port = address.rpartition(":")
+    return Client(*await asyncio.open_connection(host, int(port)))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
+    """A broker, and the address of a proxy in front of it."""
+
+    async def prepare() -> None:
+        client = await connected(broker.address)
+        for language in LANGUAGES:
+            await make_topics_and_groups(client, language)
+
+    folder = tmp_path_factory.mktemp("grpc")
+    with Broker.start(folder / "store", **HERE) as broker:
+        run(prepare())
+        with grpc_proxy(broker.namesrv, folder) as proxy:
+            yield broker, proxy
+
+
+async def stored(address: str, topic: str, queues: int) -> list[MessageExt]:
+    """The messages of a topic, a queue after the other."""
+    client = await connected(address)
+    found: list[MessageExt] = []
+    for queue_id in range(queues):
+        offset = 0
+        while (answer := await client.pull(topic, offset, queueId=queue_id)).code == 0:
+            found += messages_of(answer)
+            offset = found[-1].queue_offset + 1
+    return found
+
+
+def acked(address: str, group: str) -> list[str]:
+    """The topics of the messages that a group has acked, or made visible at another time."""
+    messages = run(stored(address, TIMER_TOPIC, 1))  # where they wait for the end of the invisible time
+    acks = [decode_ack(one.body, "broker-a") for one in messages if one.tags == ACK_TAG]
+    return [ack.key.topic for ack in acks if ack is not None and ack.key.group == group for _ in ack.offsets]
+
+
+def bodies(messages: list[dict[str, Any]]) -> list[str]:
+    return sorted(one["body"] for one in messages)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_unmodified_client_does_all_that_it_can(served: tuple[Broker, str], language: str) -> None:
+    broker, proxy = served
+    told = run_client(f"grpc/{language}", proxy, language)
+
+    topic, group = f"{language}-normal", f"{language}-simple"
+    messages = [one for kind in ("normal", "fifo") for one in run(stored(broker.address, f"{language}-{kind}", QUEUES))]
+    assert len(messages) == 9 + 20
+    assert told["sent"] == {one.body.decode(): one.unique_key for one in messages}
+
+    again = told["received"][0]["body"]
+    assert sorted((one["body"], one["attempt"]) for one in told["received"]) == sorted(
+        [*((f"m-{i}", 1) for i in range(9)), (again, 2)]
+    )
+    for one in told["received"]:
+        number = int(one["body"].removeprefix("m-"))
+        assert (one["tag"], one["id"]) == ("abc"[number % 3], told["sent"][one["body"]])
+        assert sorted(one["keys"]) == ["every", f"key-{number}"]
+    retry_topic = pop_retry_topic_of(topic, group, v2=False)
+    assert sorted(acked(broker.address, group)) == [retry_topic, *[topic] * 9]
+
+    assert bodies(told["pushed"]) == [f"m-{i}" for i in range(9) if i % 3 != 1]
+    for group in "xy":
+        steps = [one["body"] for one in told["ordered"] if one["body"][0] == group]
+        assert steps == [f"{group}-{i:02d}" for i in range("xy".index(group), 20, 2)]
+    assert 0 <= told["late_ms"] < LATE_MS
+    assert bodies(told["transaction"]) == ["checked", "commit"]
