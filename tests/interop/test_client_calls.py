@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from reput import Broker
-from reput.client.sync import PushConsumer
+from reput.client import Message
+from reput.client.sync import Producer, PushConsumer
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
@@ -123,26 +124,41 @@ def test_the_broker_resets_the_offsets_of_a_group_with_members(apache: Apache, t
         assert taken(apache, 4) == ["0", "1", "2", "3"]
 
 
-@pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)  # 4.9.7's mqadmin needs its folder of files
-def test_our_consumer_answers_mqadmin(apache: Apache, tmp_path: Path) -> None:
-    handled: Queue[bytes] = Queue()
+@pytest.fixture(params=["ours", "theirs"])
+def namesrv(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The name server of a broker of ours, or of RocketMQ's."""
     with Broker.start(tmp_path / "store", **HERE) as broker:
         make_topic(broker.address, "orders", 1)
-        with PushConsumer(
-            broker.namesrv, group="g", topics={"orders": "*"}, consume_from="first",
+        if request.param == "ours":
+            yield broker.namesrv
+            return
+    where = {"path": str(tmp_path / "store"), "log_file_size": 1 << 20, "topic": "orders", "queues": 1}
+    with Apache(request.getfixturevalue("apache").version) as serving:
+        yield serving.run("broker-serve", **where)
+
+
+@pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)  # 4.9.7's mqadmin needs its folder of files
+def test_our_consumer_answers_mqadmin(apache: Apache, namesrv: str) -> None:
+    handled: Queue[bytes] = Queue()
+    with (
+        PushConsumer(
+            namesrv, group="g", topics={"orders": "*"}, consume_from="first",
             on_message=lambda message: handled.put(message.body),
-        ):  # fmt: skip
-            message_id = send(broker.address, b"look")
-            assert handled.get(timeout=30) == b"look"
-            members = ask(broker.address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="g")
-            (client_id,) = json.loads(members.body)["consumerIdList"]
+        ) as consumer,
+        Producer(namesrv, group="p") as producer,
+    ):  # fmt: skip
+        message_id = producer.send(Message("orders", b"look")).offset_message_id
+        assert handled.get(timeout=60) == b"look"
+        group = consumer._client._group
+        assert group is not None
 
-            def told(*words: str) -> str:
-                return str(apache.run("mqadmin", namesrv=broker.namesrv, words=words))
+        def told(*words: str) -> str:
+            return str(apache.run("mqadmin", namesrv=namesrv, words=words))
 
-            status = told("consumerStatus", "-g", "g", "-i", client_id, "-s")
-            for expected in ("CONSUME_PASSIVELY", "orders", "%RETRY%g", "#Consumer RT&TPS", "MainThread"):
-                assert expected in status, status
-            directly = told("queryMsgById", "-t", "orders", "-i", message_id, "-g", "g", "-d", client_id)
-            assert "consumeResult=CR_SUCCESS" in directly, directly
-            assert handled.get(timeout=30) == b"look"
+        status = told("consumerStatus", "-g", "g", "-i", group.client.client_id, "-s")
+        for expected in ("CONSUME_PASSIVELY", "orders", "%RETRY%g", "#Consumer RT&TPS", "MainThread"):
+            assert expected in status, status
+        words = ("-t", "orders", "-i", message_id, "-g", "g", "-d", group.client.client_id)
+        directly = told("queryMsgById", *words)
+        assert "consumeResult=CR_SUCCESS" in directly, directly
+        assert handled.get(timeout=60) == b"look"
