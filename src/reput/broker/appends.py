@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.log_room import LogRoom
@@ -11,9 +13,11 @@ from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.put_hooks import PutHooks
 from reput.errors import ReputError, StorePoisonedError, WouldWaitError
 from reput.files import NeverWaiting
+from reput.remoting.command import RemotingCommand
 from reput.store.loop_writer import LoopWriter
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
+from reput.transport.requests import Answer
 
 
 class Appends:
@@ -55,16 +59,60 @@ class Appends:
     async def append_row(self, row: PutRow) -> PutRowResult:
         """Put a row as it is, and return where it went. Errors as of `put`."""
         while True:
-            with NeverWaiting():
-                (result,) = self._writer.put_rows([row])
-            if isinstance(result, WouldWaitError):
-                await self._room.make(result.room)
-            elif isinstance(result, ReputError):
-                raise result
-            else:
-                if not self._is_sync:
-                    self._dispatch.soon()
-                return result
+            try:
+                return self._append_row_now(row)
+            except WouldWaitError as error:
+                await self._room.make(error.room)
+
+    def answer_rows(
+        self, rows: Sequence[PutRow], answer: RemotingCommand, told: Callable[[int, bool], None]
+    ) -> Answer | Coroutine[Any, Any, Answer]:
+        """Put the rows of a request in their order, and return its answer: at once where nothing is waited for.
+
+        Where room or a sync is waited for, a coroutine does the rest and returns the answer. Errors as of `put`; the
+        rows behind the one that cannot be put are not put either.
+
+        Args:
+            rows: At least one.
+            answer: Once they are safe.
+            told: Called with a row's number, and whether it was put.
+        """
+        if self._is_sync:  # nothing is put for a request that may still be refused, as too many wait
+            return self._put_rows(rows, 0, answer, told)
+        for number, row in enumerate(rows):
+            try:
+                self._append_row_now(row)
+            except WouldWaitError:
+                return self._put_rows(rows, number, answer, told)
+            except ReputError:
+                told(number, False)
+                raise
+            told(number, True)
+        return answer
+
+    async def _put_rows(
+        self, rows: Sequence[PutRow], first: int, answer: RemotingCommand, told: Callable[[int, bool], None]
+    ) -> RemotingCommand:
+        end_offset = 0
+        for number in range(first, len(rows)):
+            try:
+                end_offset = (await self.append_row(rows[number])).end_offset
+            except ReputError:
+                told(number, False)
+                raise
+            told(number, True)
+        await self.safe(end_offset)
+        return answer
+
+    def _append_row_now(self, row: PutRow) -> PutRowResult:
+        """`append_row`, but WouldWaitError where there is no room."""
+        with NeverWaiting():
+            (result,) = self._writer.put_rows([row])
+        if isinstance(result, ReputError):
+            raise result
+        if not self._is_sync:
+            self._dispatch.soon()
+        return result
 
     async def safe(self, end_offset: int) -> None:
         """Return once the log is safe up to an offset, and let that be dispatched.

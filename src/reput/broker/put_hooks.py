@@ -64,25 +64,40 @@ class PutHooks:
 
     def _wait_for_time(self, message: MessageExtBrokerInner, now_ms: int) -> None:
         """Let a message wait for its time (`transformTimerMessage`)."""
-        config, properties = self._config, message.properties
-        if not config.timer_wheel_enable:
-            remark = "accurate timer message is not enabled, timerWheelEnable is false"
-            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
+        properties = message.properties
+        self._check_enabled()
         try:
             deliver_ms = deliver_time(properties, now_ms)
         except MessageIllegalError:
             raise self._illegal() from None
         assert deliver_ms is not None
+        if deliver_ms <= now_ms and TIMER_DEL_UNIQKEY in properties:
+            raise self._illegal()
+        out_ms = self.slot_of(deliver_ms, now_ms)
+        if out_ms is not None:
+            properties[TIMER_OUT_MS] = str(out_ms)
+            _wait_in(message, TIMER_TOPIC, 0)
+
+    def slot_of(self, deliver_ms: int, now_ms: int) -> int | None:
+        """The time (ms) of the slot in which a message waits for its time; None: its time has come.
+
+        Raises:
+            RemotingCommandError: As of `handle_schedule_message`.
+        """
+        config = self._config
+        self._check_enabled()
         if deliver_ms <= now_ms:
-            if TIMER_DEL_UNIQKEY in properties:
-                raise self._illegal()
-            return
+            return None
         if deliver_ms - now_ms > config.timer_max_delay_sec * 1000:
             raise self._illegal()
         out_ms = out_time(deliver_ms, config.timer_precision_ms)
         self._check_congestion(out_ms)
-        properties[TIMER_OUT_MS] = str(out_ms)
-        _wait_in(message, TIMER_TOPIC, 0)
+        return out_ms
+
+    def _check_enabled(self) -> None:
+        if not self._config.timer_wheel_enable:
+            remark = "accurate timer message is not enabled, timerWheelEnable is false"
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
 
     def _check_congestion(self, out_ms: int) -> None:
         """Refuse some messages for a slot with many, and all for one with twice as many (`isReject`)."""

@@ -37,6 +37,11 @@ class ExtraInfo(NamedTuple):
     broker_name: str
 
     @property
+    def revive_time(self) -> int:
+        """When the message is visible again, where nobody acks it: ms since 1970 UTC."""
+        return self.pop_time + self.invisible_time
+
+    @property
     def is_order(self) -> bool:
         """Whether the message was popped in order."""
         return self.revive_qid == ORDER_REVIVE_QID

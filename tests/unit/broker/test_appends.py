@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
 from reput.formats.hosts import encode_host
+from reput.remoting.command import RemotingCommand
+from reput.store.put_rows import PutRow
 from tests.support.broker import SYNCED, controller_of, messages_of, serving_broker, with_topic
 from tests.support.faulty_files import FaultyFiles
 from tests.support.held_disk import HeldDisk
@@ -21,6 +24,13 @@ _TINY = {"mapped_file_size_commit_log": 1 << 16}
 
 def _message(body: bytes, topic: str = "orders") -> MessageExtBrokerInner:
     return MessageExtBrokerInner(topic, 0, body, {"KEYS": "k"}, 0, 0, 1_700_000_000_000, encode_host("127.0.0.1:1"))
+
+
+class Told(list[tuple[int, bool]]):
+    """Which rows were put."""
+
+    def __call__(self, number: int, is_put: bool) -> None:
+        self.append((number, is_put))
 
 
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
@@ -89,5 +99,87 @@ def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
             await controller._state.appends.put(_message(b"own"))
         with pytest.raises(StoreError):
             await controller.stop()
+
+    run(scenario())
+
+
+def test_rows_of_a_request_are_put_and_answered_at_once_where_nothing_is_waited_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **_TINY) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            await state.appends.put(_message(b"before"))  # makes the log's file
+            answer = RemotingCommand(0)
+            pulled = asyncio.create_task(client.pull("orders", 1, hold_ms=60_000))
+            await client.round_trip()
+            told, rows = Told(), [_message(b"a").row(), _message(b"b").row()]
+            assert state.appends.answer_rows(rows, answer, told) is answer
+            assert told == [(0, True), (1, True)]
+            assert [message.body for message in messages_of(await pulled)] == [b"a", b"b"]
+
+    run(scenario())
+
+
+def test_rows_of_a_request_wait_for_room_in_their_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **_TINY) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            answer, waited = RemotingCommand(0), 0
+            for number in range(20):
+                rows = [_message(bytes([number, part]) + bytes(2000 + 97 * number)).row() for part in range(3)]
+                told = Told()
+                given = state.appends.answer_rows(rows, answer, told)
+                if isinstance(given, Coroutine):
+                    waited += 1
+                    given = await given
+                assert given is answer
+                assert told == [(0, True), (1, True), (2, True)]
+            assert waited
+            found = messages_of(await client.pull("orders", maxMsgNums=100))
+            while len(found) < 60:
+                found += messages_of(await client.pull("orders", len(found), maxMsgNums=100))
+            assert [tuple(one.body[:2]) for one in found] == [(i, part) for i in range(20) for part in range(3)]
+
+    run(scenario())
+
+
+def test_rows_behind_one_that_cannot_be_put_are_not_put(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            rows = [_message(b"a").row(), _message(b"b", "t" * 300).row(), _message(b"c").row()]
+            await state.appends.put(_message(b"before"))
+            told = Told()
+            with pytest.raises(MessageIllegalError):
+                state.appends.answer_rows(rows, RemotingCommand(0), told)
+            assert told == [(0, True), (1, False)]
+            assert [one.body for one in messages_of(await client.pull("orders"))] == [b"before", b"a"]
+
+    run(scenario())
+
+
+def test_rows_of_a_request_are_safe_before_their_answer(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            before = state.store.max_commit_log_offset
+            rows: list[PutRow] = [_message(b"a").row(), _message(b"b").row()]
+            told = Told()
+            given = state.appends.answer_rows(rows, RemotingCommand(0), told)
+            assert isinstance(given, Coroutine)
+            assert state.store.max_commit_log_offset == before  # the request may still be refused
+            with disk.held():
+                answering = asyncio.create_task(given)
+                await asyncio.to_thread(disk.wait)
+                await client.round_trip()
+                assert not answering.done()
+            assert (await answering).code == 0
+            assert told == [(0, True), (1, True)]
+            assert [one.body for one in messages_of(await client.pull("orders"))] == [b"a", b"b"]
 
     run(scenario())

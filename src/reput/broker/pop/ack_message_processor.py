@@ -7,7 +7,7 @@ from typing import Any
 
 from reput.broker.pop.handles import Wake, ack_in_order, check_handle, check_point_key
 from reput.broker.pop.pop_offsets import PopKey, PopOffsets
-from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.pop.revive_messages import ReviveMessage, ReviveMessages
 from reput.broker.state import BrokerState
 from reput.formats.pop_messages import Ack
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -53,48 +53,52 @@ class AckMessageProcessor:
         if not low <= header.offset <= high:
             remark = f"offset is illegal, key:{key.topic}@{key.queue_id}, commit:{header.offset}, store:{low}~{high}"
             return command.response(ResponseCode.NO_MESSAGE, remark)
-        return self._ack(command, key, header.offset, info)
-
-    async def _ack(self, command: RemotingCommand, key: PopKey, offset: int, info: ExtraInfo) -> Answer:
-        state = self._state
         if info.is_order:
-            refusal = await ack_in_order(state, self._offsets, self._wake, key, offset, info)
-            return command.response() if refusal is None else command.response(*refusal)
-        if self._revive.has_queue(info.revive_qid):
-            ack = Ack(check_point_key(key, info), (offset,))
-            end = await self._revive.append_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)
-            await state.appends.safe(end)
-        return command.response()
+            return self._ack_in_order(command, key, header.offset, info)
+        if not self._revive.has_queue(info.revive_qid):
+            return command.response()
+        ack = Ack(check_point_key(key, info), (header.offset,))
+        message = self._revive.ack(ack, info.revive_qid, info.revive_time)
+        return self._revive.answer((message,), command.response())
 
-    async def batch_ack(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _ack_in_order(self, command: RemotingCommand, key: PopKey, offset: int, info: ExtraInfo) -> Answer:
+        refusal = await ack_in_order(self._state, self._offsets, self._wake, key, offset, info)
+        return command.response() if refusal is None else command.response(*refusal)
+
+    def batch_ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take the acks of messages of several pops; those of unknown topics, queues and offsets are passed."""
         broker_name, acks = decode_batch_acks(command.body)
         if not acks:
             return command.response(ResponseCode.NO_MESSAGE, "no acks")
-        end = 0
+        messages, in_order = [], []
         for one in acks:
-            end = max(end, await self._ack_many(one, broker_name))
-        if end:
-            await self._state.appends.safe(end)
-        return command.response()
+            info = one.info(broker_name)
+            ack = self._known(one, info)
+            if ack is not None and info.is_order:
+                in_order.append((ack, info))
+            elif ack is not None and self._revive.has_queue(info.revive_qid):
+                messages.append(self._revive.batch_ack(ack, info.revive_qid, info.revive_time))
+        if in_order:
+            return self._batch_ack_in_order(command, in_order, messages)
+        return self._revive.answer(messages, command.response()) if messages else command.response()
 
-    async def _ack_many(self, one: BatchAck, broker_name: str) -> int:
-        """Put the acks of one pop; the log offset after them, 0 for none."""
-        state, info = self._state, one.info(broker_name)
+    async def _batch_ack_in_order(
+        self, command: RemotingCommand, in_order: list[tuple[Ack, ExtraInfo]], messages: list[ReviveMessage]
+    ) -> Answer:
+        for ack, info in in_order:
+            key = PopKey(ack.key.topic, ack.key.group, ack.key.queue_id)
+            for offset in ack.offsets:
+                await ack_in_order(self._state, self._offsets, self._wake, key, offset, info)
+        answer = self._revive.answer(messages, command.response()) if messages else command.response()
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def _known(self, one: BatchAck, info: ExtraInfo) -> Ack | None:
+        """The acks of one pop, of messages that a queue has; None where there are none."""
+        state = self._state
         topic = one.topic if one.retry == "0" else pop_retry_topic_of(one.topic, one.group, v2=one.retry == "2")
-        key = PopKey(topic, one.group, one.queue_id)
         config = state.topics.select_topic_config(topic)
         if config is None or not 0 <= one.queue_id < config.read_queue_nums:
-            return 0
+            return None
         low, high = state.store.min_offset(topic, one.queue_id), state.store.max_offset(topic, one.queue_id)
         offsets = tuple(offset for offset in one.offsets if low <= offset <= high)
-        if not offsets:
-            return 0
-        if info.is_order:
-            for offset in offsets:
-                await ack_in_order(state, self._offsets, self._wake, key, offset, info)
-            return 0
-        if not self._revive.has_queue(info.revive_qid):
-            return 0
-        ack = Ack(check_point_key(key, info), offsets)
-        return await self._revive.append_batch_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)
+        return Ack(check_point_key(PopKey(topic, one.group, one.queue_id), info), offsets) if offsets else None

@@ -60,23 +60,16 @@ class ChangeInvisibleTimeProcessor:
         if header.invisible_time > most_ms or not self._revive.has_queue(info.revive_qid):
             remark = f"invisibleTime {header.invisible_time} or reviveQid {info.revive_qid} is out of range"
             return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
-        return self._change(command, key, header, info)
+        now_ms, offset = state.now_ms(), header.offset
+        new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, now_ms, info.broker_name)
+        check_point = self._revive.check_point(CheckPoint(new_key, header.invisible_time, (offset,)), info.revive_qid)
+        ack = self._revive.ack(Ack(check_point_key(key, info), (offset,)), info.revive_qid, info.revive_time)
+        answer = ChangeInvisibleTimeResponseHeader(now_ms, header.invisible_time, info.revive_qid)
+        well = command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))
+        return self._revive.answer((check_point, ack), well)
 
     def _refuse(self, command: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return command.response(code, remark, encode_header(ChangeInvisibleTimeResponseHeader()))
-
-    async def _change(
-        self, command: RemotingCommand, key: PopKey, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo
-    ) -> Answer:
-        state, revive, offset = self._state, self._revive, header.offset
-        now_ms = state.now_ms()
-        new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, now_ms, info.broker_name)
-        await revive.append_check_point(CheckPoint(new_key, header.invisible_time, (offset,)), info.revive_qid)
-        ack = Ack(check_point_key(key, info), (offset,))
-        end = await revive.append_ack(ack, info.revive_qid, info.pop_time + info.invisible_time)
-        await state.appends.safe(end)
-        answer = ChangeInvisibleTimeResponseHeader(now_ms, header.invisible_time, info.revive_qid)
-        return command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))
 
     async def _change_in_order(
         self, command: RemotingCommand, key: PopKey, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo

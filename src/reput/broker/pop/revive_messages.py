@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple
+
 from reput.broker.state import BrokerState
+from reput.errors import ReputError
 from reput.formats.pop_messages import (
     ACK_TAG,
     ACK_TIME_INTERVAL_MS,
@@ -19,14 +22,28 @@ from reput.formats.pop_messages import (
     encode_batch_ack,
     encode_check_point,
 )
-from reput.formats.properties import TAGS, UNIQ_KEY
+from reput.formats.properties import REAL_QID, REAL_TOPIC, TAGS, TIMER_OUT_MS, UNIQ_KEY
 from reput.log.store_host import encode_store_host
+from reput.remoting.command import RemotingCommand
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK, PopStats
 from reput.service.pop.topics import revive_topic_of
+from reput.store.put_rows import PutRow
+from reput.store.timer.timer_message_store import TIMER_TOPIC
+from reput.transport.requests import Answer
+
+
+class ReviveMessage(NamedTuple):
+    """A check point or acks (`kind`: CK, ACK) of a pop, as the store takes them."""
+
+    key: CheckPointKey
+    kind: str
+    row: PutRow
 
 
 class ReviveMessages:
-    """Puts them; the timer holds each back until it is due (docs/formats/pop.md).
+    """Makes and puts them; the timer holds each back until it is due (docs/formats/pop.md).
+
+    What makes one raises as `PutHooks.slot_of`.
 
     Attributes:
         topic: The revive topic.
@@ -43,33 +60,61 @@ class ReviveMessages:
         """Whether somebody reads this revive queue; a handle may name any."""
         return 0 <= revive_qid < self._state.config.revive_queue_num
 
+    # -- making
+
+    def check_point(self, check_point: CheckPoint, revive_qid: int) -> ReviveMessage:
+        """A check point."""
+        key, deliver_ms = check_point.key, check_point.revive_time - ACK_TIME_INTERVAL_MS
+        body = encode_check_point(check_point)
+        return self._message(key, body, CK_TAG, check_point_unique_key(key), revive_qid, deliver_ms)
+
+    def ack(self, ack: Ack, revive_qid: int, revive_time: int) -> ReviveMessage:
+        """The ack of one message."""
+        key, (offset,) = ack
+        body = encode_ack(key, offset)
+        return self._message(key, body, ACK_TAG, ack_unique_key(key, offset), revive_qid, revive_time)
+
+    def batch_ack(self, ack: Ack, revive_qid: int, revive_time: int) -> ReviveMessage:
+        """The ack of several messages."""
+        key, body = ack.key, encode_batch_ack(ack)
+        return self._message(key, body, BATCH_ACK_TAG, ack_unique_key(key, -1), revive_qid, revive_time)
+
+    def _message(
+        self, key: CheckPointKey, body: bytes, tag: str, unique_key: str, revive_qid: int, deliver_ms: int
+    ) -> ReviveMessage:
+        """The row that a message with these properties becomes behind `PutHooks`; there are thousands a second."""
+        now_ms, topic, queue_id, kind = self._state.now_ms(), self.topic, revive_qid, CK if tag == CK_TAG else ACK
+        try:
+            out_ms = self._state.hooks.slot_of(deliver_ms, now_ms)
+        except ReputError:
+            self.stats.inc_put(key, kind, PUT_FAILED)
+            raise
+        text = f"{TIMER_DELIVER_MS}\x01{deliver_ms}\x02{UNIQ_KEY}\x01{unique_key}\x02{TAGS}\x01{tag}\x02"
+        if out_ms is not None:
+            text += f"{TIMER_OUT_MS}\x01{out_ms}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01{revive_qid}\x02"
+            topic, queue_id = TIMER_TOPIC, 0
+        row = PutRow(topic, queue_id, body, text.encode("utf-8", "replace"), 0, 0, now_ms, self._host)
+        return ReviveMessage(key, kind, row)
+
+    # -- putting
+
     async def append_check_point(self, check_point: CheckPoint, revive_qid: int) -> int:
         """Put a check point, and return the log offset after it; errors as of `Appends.append`."""
-        body, key = encode_check_point(check_point), check_point_unique_key(check_point.key)
-        deliver_ms = check_point.revive_time - ACK_TIME_INTERVAL_MS
-        return await self._append(check_point.key, body, CK_TAG, key, revive_qid, deliver_ms)
-
-    async def append_ack(self, ack: Ack, revive_qid: int, revive_time: int) -> int:
-        """Put the ack of one message, and return the log offset after it; errors as of `Appends.append`."""
-        (offset,) = ack.offsets
-        body, key = encode_ack(ack.key, offset), ack_unique_key(ack.key, offset)
-        return await self._append(ack.key, body, ACK_TAG, key, revive_qid, revive_time)
-
-    async def append_batch_ack(self, ack: Ack, revive_qid: int, revive_time: int) -> int:
-        """Put the ack of several messages, and return the log offset after it; errors as of `Appends.append`."""
-        body, key = encode_batch_ack(ack), ack_unique_key(ack.key, -1)
-        return await self._append(ack.key, body, BATCH_ACK_TAG, key, revive_qid, revive_time)
-
-    async def _append(
-        self, key: CheckPointKey, body: bytes, tag: str, unique_key: str, revive_qid: int, deliver_ms: int
-    ) -> int:
-        properties = {TIMER_DELIVER_MS: str(deliver_ms), UNIQ_KEY: unique_key, TAGS: tag}
-        now_ms = self._state.now_ms()
-        message = MessageExtBrokerInner(self.topic, revive_qid, body, properties, 0, 0, now_ms, self._host)
-        kind, status = CK if tag == CK_TAG else ACK, PUT_FAILED
+        message, status = self.check_point(check_point, revive_qid), PUT_FAILED
         try:
-            result = await self._state.appends.append(message)
+            end_offset = (await self._state.appends.append_row(message.row)).end_offset
             status = PUT_OK
         finally:
-            self.stats.inc_put(key, kind, status)
-        return result.end_offset
+            self.stats.inc_put(message.key, message.kind, status)
+        return end_offset
+
+    def answer(
+        self, messages: Sequence[ReviveMessage], answer: RemotingCommand
+    ) -> Answer | Coroutine[Any, Any, Answer]:
+        """Put what a request brings, and return its answer, as `Appends.answer_rows` does."""
+
+        def told(number: int, is_put: bool) -> None:
+            message = messages[number]
+            self.stats.inc_put(message.key, message.kind, PUT_OK if is_put else PUT_FAILED)
+
+        return self._state.appends.answer_rows([message.row for message in messages], answer, told)

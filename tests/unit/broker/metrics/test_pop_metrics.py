@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from reput.broker.appends import Appends
-from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.pop import pop_revive_service
 from reput.errors import StoreFullError
 from reput.service.pop import revive_round
-from reput.store.put_rows import PutRowResult
+from reput.store.put_rows import PutRow, PutRowResult
 from tests.support.broker import LONG_MS, fill, serving_broker, with_topic
 from tests.support.metrics import MEASURED, labelled
 from tests.support.pop import ack, handles, pop
@@ -81,7 +80,7 @@ def test_what_is_after_the_last_check_point_done_is_behind(tmp_path: Path, monke
 
 
 def test_a_check_point_that_cannot_be_put_is_counted_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(self: Appends, message: MessageExtBrokerInner) -> PutRowResult:
+    async def full(self: Appends, row: PutRow) -> PutRowResult:
         raise StoreFullError("full")
 
     async def scenario() -> None:
@@ -89,7 +88,7 @@ def test_a_check_point_that_cannot_be_put_is_counted_as_such(tmp_path: Path, mon
             client = await served.client()
             await with_topic(client, "orders")
             await fill(client, "orders", "a")
-            monkeypatch.setattr(Appends, "append", full)
+            monkeypatch.setattr(Appends, "append_row", full)
             assert (await pop(client, "orders")).code != 0
             put = await labelled(served, "rocketmq_pop_revive_in_message_total", "put_status")
             assert put == {("UNKNOWN_ERROR",): 1}

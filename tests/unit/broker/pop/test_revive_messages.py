@@ -1,0 +1,81 @@
+"""Rows of check points and acks are those of messages with these properties behind the hooks of puts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.state import BrokerState
+from reput.errors import RemotingCommandError
+from reput.formats.pop_messages import (
+    Ack,
+    CheckPoint,
+    CheckPointKey,
+    ack_unique_key,
+    check_point_unique_key,
+    encode_ack,
+    encode_batch_ack,
+    encode_check_point,
+)
+from reput.log.store_host import encode_store_host
+from reput.store.put_rows import PutRow
+from tests.support.broker import serving_broker
+from tests.support.sockets import run
+
+REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
+NOW_MS = 1_795_386_593_472
+#: How long after now; what is not later does not wait.
+LATER = [1, 1000, 60_000, 0, -5]
+
+
+def of_message(state: BrokerState, body: bytes, properties: dict[str, str]) -> PutRow:
+    host = encode_store_host(state.store.config)
+    message = MessageExtBrokerInner(REVIVE, 3, body, properties, 0, 0, NOW_MS, host)
+    state.hooks.handle_schedule_message(message, NOW_MS)
+    return message.row()
+
+
+def test_rows_are_those_of_messages_with_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = CheckPointKey("örders", "g", 0, 17, NOW_MS, "broker-a")
+    one, several = Ack(key, (18,)), Ack(key, (17, 19))
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            state = served.controller._state
+            revive = ReviveMessages(state)
+            monkeypatch.setattr(BrokerState, "now_ms", staticmethod(lambda: NOW_MS))
+            for later in LATER:
+                at = str(NOW_MS + later)
+                properties = {"TIMER_DELIVER_MS": at, "UNIQ_KEY": ack_unique_key(key, 18), "TAGS": "ack"}
+                assert revive.ack(one, 3, int(at)).row == of_message(state, encode_ack(key, 18), properties)
+                properties = {"TIMER_DELIVER_MS": at, "UNIQ_KEY": ack_unique_key(key, -1), "TAGS": "bAck"}
+                assert revive.batch_ack(several, 3, int(at)).row == of_message(
+                    state, encode_batch_ack(several), properties
+                )
+                point = CheckPoint(key, later + 1000, (17, 18))
+                properties = {"TIMER_DELIVER_MS": at, "UNIQ_KEY": check_point_unique_key(key), "TAGS": "ck"}
+                assert revive.check_point(point, 3).row == of_message(state, encode_check_point(point), properties)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("keys", "later_ms", "remark"), [
+    ({}, 4 * 86_400_000, "timer message illegal"),
+    ({"timer_wheel_enable": False}, 1000, "timerWheelEnable is false"),
+])  # fmt: skip
+def test_what_cannot_wait_for_its_time_is_refused(
+    tmp_path: Path, keys: dict[str, object], later_ms: int, remark: str
+) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            state = served.controller._state
+            key = CheckPointKey("orders", "g", 0, 17, 1, "broker-a")
+            revive = ReviveMessages(state)
+            with pytest.raises(RemotingCommandError, match=remark):
+                revive.ack(Ack(key, (17,)), 0, state.now_ms() + later_ms)
+            assert revive.stats.put == {("g", "orders", "ACK", "UNKNOWN_ERROR"): 1}
+
+    run(scenario())
