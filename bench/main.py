@@ -51,7 +51,7 @@ from bench import (
     statistics,
     sync_flush,
 )
-from bench.broker import batches, cold, frames, pulls, push, sends, stalls, start
+from bench.broker import batches, cold, frames, pops, pulls, push, requests, sends, stalls, start, timers
 from bench.figures import Figure
 from bench.report import print_figures, print_others, print_verdicts
 from bench.setting import Setting
@@ -88,9 +88,10 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "dispatch": dispatch.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
-    # The broker beside RocketMQ's. The first three start brokers of their own, the others share two.
+    # The broker beside RocketMQ's. The first four start brokers of their own, the others share two.
     "broker.start": start.measure,
     "broker.cold": cold.measure,
+    "broker.timers": timers.measure,
     "broker.sync": sends.measure_sync,
     "broker.sends": sends.measure,
     "broker.batches": batches.measure,
@@ -98,6 +99,8 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "broker.push": push.measure,
     "broker.stalls": stalls.measure,
     "broker.frames": frames.measure,
+    "broker.requests": requests.measure,
+    "broker.pops": pops.measure,
 }
 _BROKER = "broker"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bench.broker.brokers import BATCH, QUEUES, Brokers
 from bench.broker.load import BODY_SIZE
-from bench.broker.sides import Side, ask
+from bench.broker.sides import Side, ask, connect
 from bench.figures import Figure
 from bench.setting import Setting
 from reput import Message
@@ -21,8 +21,8 @@ from reput.remoting.send_headers import V2_NAMES
 _TOPIC = "frames"
 _SECONDS, _WARM_S = 5.0, 1.0
 _IN_FLIGHT = 64
-#: Each answer has both once; the second one says SUCCESS. Both have nine bytes.
-_ANSWER, _GOOD = b'"opaque":', b'"code":0,'
+#: Each answer has both once; the second one says SUCCESS. Both have nine bytes. What a broker asks has another flag.
+_ANSWER, _GOOD = b'"flag":1,', b'"code":0,'
 _KEPT = len(_ANSWER) - 1
 _READ_SIZE = 1 << 18
 #: Frames that are made; they are sent again and again. Numbers of seven digits make frames of one size.
@@ -53,6 +53,41 @@ class Count(NamedTuple):
     good: int
     seconds: float
     client_seconds: float
+
+
+class Answers:
+    """Answers that a connection brings. They are not read but looked through for what each has once.
+
+    That costs a hundredth of a microsecond.
+
+    Attributes:
+        count, good: All that have come, and of them good ones.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._kept = b""
+        self.count = self.good = 0
+
+    def receive(self) -> int:
+        """Wait for bytes; how many answers they ended.
+
+        Raises TimeoutError where an answer does not come.
+        """
+        data = self._connection.recv(_READ_SIZE)
+        if not data:
+            raise ConnectionError("the broker closed the connection")
+        found = self._kept + data
+        self._kept = found[-_KEPT:]
+        come = found.count(_ANSWER)
+        self.good += found.count(_GOOD)
+        self.count += come
+        return come
+
+    def receive_all(self, count: int) -> None:
+        """Wait until so many have come."""
+        while self.count < count:
+            self.receive()
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -116,35 +151,24 @@ def _properties(message: Message) -> str:
 def send(address: str, frames: Sequence[bytes], in_flight: int, seconds: float) -> Count:
     """Send frames of one size for so many seconds, each answer followed by one more, and count the answers.
 
-    Answers are not read but looked through for what each has once, which costs a hundredth of a microsecond.
-
     Raises TimeoutError where an answer does not come.
     """
     size = len(frames[0])
     ring = memoryview(b"".join([*frames, *frames[:in_flight]]))
-    host, _, port = address.rpartition(":")
-    answers = good = position = 0
-    kept = b""
+    position = 0
     processor = time.process_time()
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connect(address) as connection:
+        answers = Answers(connection)
         begun = time.perf_counter()
         end = begun + seconds
         sent = more = in_flight
-        while answers < sent:
+        while answers.count < sent:
             connection.sendall(ring[position * size : (position + more) * size])
             position = (position + more) % len(frames)
-            data = connection.recv(_READ_SIZE)
-            if not data:
-                raise ConnectionError(f"{address} closed the connection")
-            found = kept + data
-            kept = found[-_KEPT:]
-            come = found.count(_ANSWER)
-            good += found.count(_GOOD)
-            answers += come
+            come = answers.receive()
             more = come if time.perf_counter() < end else 0
             sent += more
-        return Count(answers, good, time.perf_counter() - begun, time.process_time() - processor)
+        return Count(answers.count, answers.good, time.perf_counter() - begun, time.process_time() - processor)
 
 
 def _messages(side: Side) -> int:

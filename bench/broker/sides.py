@@ -35,11 +35,23 @@ def ask(address: str, code: int, **fields: object) -> RemotingCommand:
 
     Raises OSError where the server cannot be reached.
     """
-    host, _, port = address.rpartition(":")
     command = RemotingCommand(code, opaque=1, ext_fields={name: str(value) for name, value in fields.items()})
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(encode_command(command))
-        return read_answer(connection)
+    with connect(address) as connection:
+        return call(connection, command)
+
+
+def connect(address: str) -> socket.socket:
+    """A connection whose requests leave at once."""
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def call(connection: socket.socket, command: RemotingCommand) -> RemotingCommand:
+    """The answer to a request."""
+    connection.sendall(encode_command(command))
+    return read_answer(connection)
 
 
 def read_answer(connection: socket.socket) -> RemotingCommand:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from threading import Event, Thread
 
 from bench.broker.brokers import BACKLOG, BATCH, TOPIC, Brokers
 from bench.broker.load import Job
-from bench.broker.sides import read_answer
+from bench.broker.sides import call, connect
 from bench.figures import Figure, Goal, percentile
 from bench.setting import Setting
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand
 
 _SECONDS = 6.0
 _PAUSE_S = 0.001
@@ -63,11 +62,9 @@ class _Pings:
             raise AssertionError(f"{self._address} answered no request")
 
     def _ask(self) -> None:
-        host, _, port = self._address.rpartition(":")
-        frame = encode_command(RemotingCommand(RequestCode.GET_TOPIC_CONFIG, opaque=1, ext_fields={"topic": TOPIC}))
-        with socket.create_connection((host, int(port)), timeout=60) as connection:
+        request = RemotingCommand(RequestCode.GET_TOPIC_CONFIG, opaque=1, ext_fields={"topic": TOPIC})
+        with connect(self._address) as connection:
             while not self._ended.wait(_PAUSE_S):
                 begun = time.perf_counter()
-                connection.sendall(frame)
-                read_answer(connection)
+                call(connection, request)
                 self.seconds.append(time.perf_counter() - begun)
