@@ -55,9 +55,9 @@ class FrameBuffer:
             self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._data))
         return self._address + self._begin, self._address + self._end
 
-    def begins_with(self, position: int, text: bytes) -> bool:
-        """Whether these bytes come `position` bytes after the first one that was not taken."""
-        return self._data.startswith(text, self._begin + position, self._end)
+    def begins_with(self, position: int, *texts: bytes) -> bool:
+        """Whether one of these texts comes `position` bytes after the first byte that was not taken."""
+        return self._data.startswith(texts, self._begin + position, self._end)
 
     def taken(self, size: int) -> None:
         """Note that so many bytes, whole frames, were taken from the `window`."""

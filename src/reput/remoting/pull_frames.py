@@ -15,6 +15,7 @@ from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageRes
 
 #: The numbers in which the pulls of a consumer differ. A number of JSON begins with no zero, text may.
 _NUMBERS = re.compile(rb'("(?:queueOffset":"|commitOffset":"|opaque":(?!0[0-9])))([0-9]{1,18})')
+_OF_PULLS = b'"queueOffset":"'
 _PARTS = 10
 #: Numbers that prove a form; no header with escapes or with one of these has a known form.
 _PROOF = [b"1000000001", b"1000000002", b"1000000003"]
@@ -59,7 +60,10 @@ class PullDecoder:
         size = len(frame) - FRAME_HEAD.size
         if size > _LONGEST_HEADER or int.from_bytes(frame[LENGTH_SIZE : FRAME_HEAD.size]) != size:
             return decode_command(frame)  # it is binary, or has a body
-        parts = _NUMBERS.split(bytes(frame[FRAME_HEAD.size :]))  # text, name, number, text, name, number, ..., text
+        header = bytes(frame[FRAME_HEAD.size :])
+        if _OF_PULLS not in header:  # looking for three numbers takes as long as a third of the rest
+            return decode_command(frame)
+        parts = _NUMBERS.split(header)  # text, name, number, text, name, number, ..., text
         if len(parts) != _PARTS:
             return decode_command(frame)  # it is no pull
         numbers = parts[2::3]
