@@ -157,18 +157,15 @@ def test_4_9s_mqadmin_changes_accounts_and_addresses_and_shows_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    file, tools = tmp_path / "home/conf/plain_acl.yml", tmp_path / "home/conf/tools.yml"
+    file = tmp_path / "home/conf/plain_acl.yml"
     file.parent.mkdir(parents=True)
     file.write_text(f"accounts: [{{accessKey: root-42, secretKey: {ROOT_PASSWORD}, admin: true}}]\nkept: 1\n")
-    file.with_name("logback_tools.xml").write_text("<configuration/>")  # 4.9's mqadmin ends without it
-    home = str(tmp_path / "home")
-    keys: dict[str, Any] = {"aclEnable": True, "rocketmqHome": home}
-    options = (*JAVA_OPTIONS, f"-Drocketmq.home.dir={home}")
-    with Broker.start(tmp_path / "store", **HERE, **keys) as broker, Apache("4.9.7", options) as apache:
+    keys: dict[str, Any] = {"aclEnable": True, "rocketmqHome": str(tmp_path / "home")}
+    with Broker.start(tmp_path / "store", **HERE, **keys) as broker, Apache("4.9.7") as apache:
 
         def admin(*words: str, user: str = "root-42", password: str = ROOT_PASSWORD) -> str:
-            tools.write_text(f"{{accessKey: {user}, secretKey: {password}}}")
-            return str(apache.run("mqadmin", namesrv=broker.namesrv, words=words))
+            signs = {"user": user, "password": password}
+            return str(apache.run("mqadmin", namesrv=broker.namesrv, words=words, **signs))
 
         where = {"namesrv": broker.namesrv, "user": "alice-1", "password": ALICE_PASSWORD, "topic": "orders"}
         assert "No acl config for alice-1" in apache.run("signed-send", **where, body="paid")["remark"]

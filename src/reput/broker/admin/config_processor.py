@@ -51,6 +51,9 @@ _OF_RETENTION = frozenset(
     """.split()
 )
 
+#: Keys that have one value here; `mqadmin exportConfigs` of 4.9 fails without them.
+_FIXED = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "slaveReadEnable": "false"}
+
 
 class ConfigProcessor:
     """Takes requests that show and change the broker's keys.
@@ -79,6 +82,7 @@ class ConfigProcessor:
     def broker_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The keys of broker and store as a properties text, as they are at the next start."""
         values = key_texts(self._store_config, MessageStoreConfig) | key_texts(self._config, BrokerConfig)
+        values |= _FIXED | {"useTLS": values["tls.enable"]}
         version = encode_body(self._version).decode()
         return command.response(ext_fields={"version": version}, body=format_properties(values).encode())
 

@@ -34,6 +34,8 @@ def test_the_keys_of_a_broker_are_a_properties_text(tmp_path: Path) -> None:
             assert (found["brokerName"], found["deleteWhen"], found["traceOn"]) == ("b-7", "05", "true")
             assert found["listenPort"] == served.controller.address.rpartition(":")[2]
             assert "namesrvAddr" not in found
+            fixed = ("brokerRole", "filterServerNums", "slaveReadEnable", "useTLS")
+            assert [found[name] for name in fixed] == ["ASYNC_MASTER", "0", "false", "false"]
 
     run(scenario())
 

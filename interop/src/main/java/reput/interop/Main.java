@@ -64,6 +64,7 @@ public final class Main {
         commands.put("transactions", Transactions::run);
         commands.put("retry-consume", Retries::consume);
         commands.put("mqadmin", Mqadmin::run);
+        commands.put("mqadmin-commands", arguments -> Mqadmin.commands());
         commands.put("signed-send", Access::send);
         commands.put("signed-consume", Access::consume);
         commands.put("failover-start", Failover::start);
