@@ -19,6 +19,7 @@ from reput.remoting.header import decode_header, encode_header, required
 from reput.remoting.pull_frames import encode_found
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from reput.service.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
+from reput.service.subscription_group_manager import INDEX_PERM_READ
 from reput.store.get_result import GetRawResult
 from reput.store.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
@@ -38,7 +39,6 @@ _OFFSET_RESET = "OFFSET_RESET"
 _MASTER_ID = 0
 #: `ForbiddenType`.
 _BROKER_FORBIDDEN, _GROUP_FORBIDDEN, _TOPIC_FORBIDDEN, _BROADCASTING_FORBIDDEN, _SUBSCRIPTION_FORBIDDEN = range(1, 6)
-_READ_BIT = 1 << 2
 #: Bytes of messages that may be too many for a frame.
 _LARGE = MAX_FRAME_SIZE - 1024
 
@@ -211,7 +211,7 @@ class PullMessageProcessor:
                 fields = {"forbiddenType": str(_BROADCASTING_FORBIDDEN)}
                 remark = f"the consumer group[{name}] can not consume by broadcast way"
                 return command.response(ResponseCode.NO_PERMISSION, remark, fields)
-            if state.groups.forbidden(name, topic) & _READ_BIT:
+            if state.groups.forbidden(name, topic) & 1 << INDEX_PERM_READ:
                 fields = {"forbiddenType": str(_SUBSCRIPTION_FORBIDDEN)}
                 remark = f"the consumer group[{name}] is forbidden for topic[{topic}]"
                 return command.response(ResponseCode.NO_PERMISSION, remark, fields)

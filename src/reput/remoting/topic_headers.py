@@ -50,3 +50,12 @@ class DeleteSubscriptionGroupRequestHeader:
 
     group_name: str
     clean_offset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateGroupForbiddenRequestHeader:
+    """Whether a group may read a topic; without `readable` only asked (UPDATE_AND_GET_GROUP_FORBIDDEN)."""
+
+    group: str
+    topic: str
+    readable: bool | None = None

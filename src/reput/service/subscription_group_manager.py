@@ -13,6 +13,9 @@ from reput.service.attributes import GROUP_ATTRIBUTES, alter_attributes
 from reput.service.config_manager import ConfigManager
 from reput.service.topic_validator import SYSTEM_GROUPS, is_legal_group, is_system_group
 
+#: The bit that forbids reading (`PermName.INDEX_PERM_READ`).
+INDEX_PERM_READ = 2
+
 
 class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
     """The groups of `config/subscriptionGroup.json`, and those that every broker has.
@@ -92,7 +95,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         return True
 
     def forbidden(self, group: str, topic: str) -> int:
-        """The bits that are forbidden to a group in a topic; bit 2 forbids reading (`PermName.INDEX_PERM_READ`)."""
+        """The bits that are forbidden to a group in a topic, as INDEX_PERM_READ."""
         return max(self._forbidden.get(group, {}).get(topic, 0), 0)
 
     def update_forbidden(self, group: str, topic: str, forbidden_index: int, set_or_clear: bool, now_ms: int) -> int:

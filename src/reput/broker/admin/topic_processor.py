@@ -23,8 +23,10 @@ from reput.remoting.topic_headers import (
     DeleteTopicRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
     GetTopicConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
 )
 from reput.service.attributes import parse_attributes
+from reput.service.subscription_group_manager import INDEX_PERM_READ
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -66,6 +68,7 @@ class TopicProcessor:
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_groups,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.group_config,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid_group,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
         }
 
@@ -188,6 +191,18 @@ class TopicProcessor:
         await self._state.config_files.persist(self._state.groups)
         logger.info(Event("group deleted", group=header.group_name, client=connection.remote))
         return command.response()
+
+    async def forbid_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Let a group read a topic, or not, where that is asked for; whether it may."""
+        header = decode_header(UpdateGroupForbiddenRequestHeader, command.ext_fields)
+        groups, (group, topic) = self._state.groups, (header.group, header.topic)
+        if header.readable is not None:
+            groups.update_forbidden(group, topic, INDEX_PERM_READ, not header.readable, self._state.now_ms())
+            await self._state.config_files.persist(groups)
+            event = Event("group forbidden", group=group, topic=topic, readable=header.readable)
+            logger.info(event)
+        is_readable = not groups.forbidden(group, topic) & 1 << INDEX_PERM_READ
+        return command.response(body=encode_body({"group": group, "readable": is_readable, "topic": topic}))
 
     def group_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The configuration of a group."""

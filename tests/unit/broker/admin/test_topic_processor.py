@@ -8,7 +8,7 @@ from typing import Any
 
 from reput.formats.fastjson import decode_fastjson
 from reput.remoting.codes import RequestCode, ResponseCode
-from tests.support.broker import Client, consumer, serving_broker, with_topic
+from tests.support.broker import Client, consumer, pull_command, serving_broker, with_topic
 from tests.support.sockets import run
 
 
@@ -122,6 +122,35 @@ def test_a_group_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
                 assert await group("g") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
                 assert offsets.query_offset("g", "orders", 0) == left
             assert "g" not in on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
+
+    run(scenario())
+
+
+def test_a_group_is_forbidden_to_read_a_topic_and_allowed_again(tmp_path: Path) -> None:
+    code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+    where = {"group": "g", "topic": "orders"}
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await client.send_message("orders", b"one")
+            await client.heartbeat("c", consumer("g", "orders"))
+
+            async def pulled() -> int:
+                return int((await client.begin_all([pull_command("orders", tags=None)])[0]).code)
+
+            steps: tuple[tuple[dict[str, bool], bool], ...] = (
+                ({}, True), ({"readable": False}, False), ({}, False), ({"readable": True}, True),
+            )  # fmt: skip
+            for given, readable in steps:
+                answer = await client.ask(code, **where, **given)
+                assert (answer.code, json.loads(bytes(answer.body))) == (0, where | {"readable": readable})
+                assert await pulled() == (ResponseCode.SUCCESS if readable else ResponseCode.NO_PERMISSION)
+                if given:
+                    kept = on_disk(tmp_path / "store", "subscriptionGroup.json", "forbiddenTable")
+                    assert kept == ({} if readable else {"g": {"orders": 4}})
+            assert (await client.ask(code, topic="orders")).code == ResponseCode.SYSTEM_ERROR
 
     run(scenario())
 
