@@ -80,6 +80,24 @@ def test_a_range_of_times_begins_with_its_first_moment_and_ends_before_its_last(
     assert numbers(reader(orders, endingTimestamp=max(times.values()) + 1)) == ALL
 
 
+def test_times_that_a_broker_finds_only_roughly_lose_no_message(
+    orders: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Cluster.at
+    monkeypatch.setattr(Cluster, "at", lambda *asked: max(real(*asked) - 1, 0))  # as RocketMQ before 5.0
+    far_ms = 4_000_000_000_000
+    assert numbers(reader(orders, endingTimestamp=far_ms)) == ALL
+    assert numbers(reader(orders, startingTimestamp=far_ms)) == []
+
+
+def test_a_broker_that_gives_more_than_was_asked_for_adds_no_row(
+    orders: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pulls_module.pulled_from
+    monkeypatch.setattr(pulls_module, "pulled_from", lambda offset, count: real(offset, 1024))  # as a whole batch
+    assert numbers(reader(orders, maxRecordsPerPartition=33)) == ALL
+
+
 def test_pushed_filters_leave_queues_and_ranges_out(orders: Broker) -> None:
     one = FilteringWireReader(reader(orders)._options, ("body",))
     one.pushFilters([EqualTo(("queue_id",), 1), GreaterThan(("queue_offset",), 200)])
