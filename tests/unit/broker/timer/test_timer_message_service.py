@@ -266,8 +266,7 @@ def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path:
             client = await served.client()
             await with_topic(client, "orders")
             due = now_ms() + 1500
-            for number in range(40):
-                await send(client, b"%d" % number, timer_deliver_ms=due)
+            await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(40)))
             timers = served.controller._state.timers
             assert timers is not None
             while timers.queue_offset < 40:
@@ -296,8 +295,7 @@ def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeyp
             client = await served.client()
             await with_topic(client, "orders")
             due = now_ms() + 300
-            for number in range(10):
-                await send(client, b"%d" % number, timer_deliver_ms=due)
+            await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
             monkeypatch.setattr(Appends, "append_row", failing)
             assert [int(one.body) for one in await received(client, 10)] == list(range(10))
             assert not faults
@@ -321,8 +319,7 @@ def test_messages_that_the_disk_cannot_read_come_when_it_can(tmp_path: Path, mon
             await with_topic(client, "orders")
             monkeypatch.setattr(timer_message_service.TimerMessageService, "_look", failing)
             due = now_ms() + 300
-            for number in range(40):
-                await send(client, b"%d" % number, timer_deliver_ms=due + number)
+            await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due + one) for one in range(40)))
             faults.extend(StoreError("cannot read") for _ in range(3))
             assert [int(one.body) for one in await received(client, 5)][:5] == list(range(5))
             faults.extend(StoreError("cannot read") for _ in range(3))
