@@ -30,7 +30,7 @@ HERE = {
 KINDS = ("normal", "fifo", "delay", "transaction")
 LANGUAGES = ("go", "java", "node", "python")
 QUEUES = 2
-#: What the proxy's clients let a message wait at most, though they may be late on a busy machine.
+#: A message with a time comes some milliseconds after it; a busy machine may take long.
 LATE_MS = 30_000
 
 
