@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from reput.broker.state import BrokerState
-from reput.errors import ReputError
+from reput.errors import RemotingCommandError, ReputError
 from reput.formats.pop_messages import (
     ACK_TAG,
     ACK_TIME_INTERVAL_MS,
@@ -24,6 +24,7 @@ from reput.formats.pop_messages import (
 )
 from reput.formats.properties import REAL_QID, REAL_TOPIC, TAGS, TIMER_OUT_MS, UNIQ_KEY
 from reput.log.store_host import encode_store_host
+from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK, PopStats
 from reput.service.pop.topics import revive_topic_of
@@ -43,7 +44,7 @@ class ReviveMessage(NamedTuple):
 class ReviveMessages:
     """Makes and puts them; the timer holds each back until it is due (docs/formats/pop.md).
 
-    What makes one raises as `PutHooks.slot_of`.
+    What makes one raises as `PutHooks.slot_of`, and RemotingCommandError for a name that would add properties.
 
     Attributes:
         topic: The revive topic.
@@ -83,6 +84,9 @@ class ReviveMessages:
         self, key: CheckPointKey, body: bytes, tag: str, unique_key: str, revive_qid: int, deliver_ms: int
     ) -> ReviveMessage:
         """The row that a message with these properties becomes behind `PutHooks`; there are thousands a second."""
+        if "\x01" in unique_key or "\x02" in unique_key:
+            remark = "the name of a group or a broker has 0x01 or 0x02, which would add properties to the message"
+            raise RemotingCommandError(ResponseCode.MESSAGE_ILLEGAL, remark)
         now_ms, topic, queue_id, kind = self._state.now_ms(), self.topic, revive_qid, CK if tag == CK_TAG else ACK
         try:
             out_ms = self._state.hooks.slot_of(deliver_ms, now_ms)

@@ -79,3 +79,20 @@ def test_what_cannot_wait_for_its_time_is_refused(
             assert revive.stats.put == {("g", "orders", "ACK", "UNKNOWN_ERROR"): 1}
 
     run(scenario())
+
+
+@pytest.mark.parametrize("name", ["g\x02TIMER_DEL_UNIQKEY\x01secret+7F0000010A2C4E0E2F2A7C77229B0000", "g\x01"])
+def test_names_of_clients_that_would_add_properties_are_refused(tmp_path: Path, name: str) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            revive = ReviveMessages(served.controller._state)
+            for group, broker in ((name, "broker-a"), ("g", name)):
+                key = CheckPointKey("orders", group, 0, 17, 1, broker)
+                with pytest.raises(RemotingCommandError, match="would add properties"):
+                    revive.ack(Ack(key, (17,)), 0, 1)
+                with pytest.raises(RemotingCommandError, match="would add properties"):
+                    revive.batch_ack(Ack(key, (17, 18)), 0, 1)
+                with pytest.raises(RemotingCommandError, match="would add properties"):
+                    revive.check_point(CheckPoint(key, 1, (17,)), 0)
+
+    run(scenario())
