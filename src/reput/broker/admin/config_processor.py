@@ -31,7 +31,7 @@ _FILE = "broker.properties"
 _ALWAYS_REFUSED = (
     "configBlackList", "brokerConfigPath", "rocketmqHome", "aclEnable", "authenticationEnabled", "authorizationEnabled",
     "authenticationWhitelist", "authorizationWhitelist", "initAuthenticationUser",
-    "innerClientAuthenticationCredentials", "migrateAuthFromV1Enabled",
+    "innerClientAuthenticationCredentials", "authenticationMetadataProvider", "migrateAuthFromV1Enabled",
 )  # fmt: skip
 #: Keys that count at once. All others count from the next start on.
 _OF_BROKER = frozenset(

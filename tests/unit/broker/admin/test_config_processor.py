@@ -108,6 +108,7 @@ def test_a_permission_is_told_to_the_name_server_and_to_producers_of_order_topic
     [
         ("configBlackList=\n", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
         ("brokerConfigPath=/etc\n", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
+        ("authenticationMetadataProvider=local\n", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
         ("autoCreateTopicEnabel=false\n", ResponseCode.SYSTEM_ERROR, "did you mean autoCreateTopicEnable?"),
         ("fileReservedTime=soon\n", ResponseCode.SYSTEM_ERROR, "expected a whole number"),
         ("mappedFileSizeCommitLog=4096\n", ResponseCode.SYSTEM_ERROR, "the store's files are of"),
