@@ -199,8 +199,8 @@ class TopicProcessor:
         if header.readable is not None:
             groups.update_forbidden(group, topic, INDEX_PERM_READ, not header.readable, self._state.now_ms())
             await self._state.config_files.persist(groups)
-            event = Event("group forbidden", group=group, topic=topic, readable=header.readable)
-            logger.info(event)
+            client, readable = connection.remote, header.readable
+            logger.info(Event("group forbidden", group=group, topic=topic, readable=readable, client=client))
         is_readable = not groups.forbidden(group, topic) & 1 << INDEX_PERM_READ
         return command.response(body=encode_body({"group": group, "readable": is_readable, "topic": topic}))
 
