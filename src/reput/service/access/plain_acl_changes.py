@@ -22,7 +22,7 @@ def put_account(content: Content, fields: Mapping[str, str]) -> None:
         fields: The request's, as `CreateAccessConfigRequestHeader` has them.
 
     Raises:
-        ValueError: A permission is none, or there is no `secretKey`, of which the text has nothing.
+        ValueError: A permission is none, or there is no `secretKey`; the error quotes no secret.
     """
     if not fields.get("secretKey"):
         raise ValueError("expected a secretKey")
