@@ -77,7 +77,9 @@ class Appends:
             answer: Once they are safe.
             told: Called with a row's number, and whether it was put.
         """
-        if self._is_sync:  # nothing is put for a request that may still be refused, as too many wait
+        # A coroutine may still be refused, as too many wait: under SYNC_FLUSH nothing is put before. Where a later row
+        # has no room, those before it stay in the log, and who is refused comes again.
+        if self._is_sync:
             return self._put_rows(rows, 0, answer, told)
         for number, row in enumerate(rows):
             try:

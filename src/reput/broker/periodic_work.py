@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+
+from reput.events import Event
+
+logger = logging.getLogger("reput.broker")
 
 
 class PeriodicWork:
@@ -19,9 +24,12 @@ class PeriodicWork:
         async def repeat() -> None:
             while True:
                 await asyncio.sleep(seconds)
-                result = work()
-                if isinstance(result, Awaitable):
-                    await result
+                try:
+                    result = work()
+                    if isinstance(result, Awaitable):
+                        await result
+                except Exception:  # a bug, which is not to end all that comes later
+                    logger.exception(Event("work that is done again and again has failed"))
 
         self.begin(repeat())
 

@@ -24,7 +24,13 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.service.timer_messages import RecallHandle, encode_recall_handle
-from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, TRANS_HALF_TOPIC, dlq_topic_of, validate_topic
+from reput.service.topic_validator import (
+    DLQ_TOPIC_PREFIX,
+    NOT_ALLOWED_SEND_TOPICS,
+    TRANS_HALF_TOPIC,
+    dlq_topic_of,
+    validate_topic,
+)
 from reput.service.transactional_message import TRAN_MSG, number
 from reput.service.unique_id import UniqueIds
 from reput.transport.connection import Connection
@@ -93,7 +99,6 @@ class SendMessageProcessor:
         missing = state.topics.create_dlq_topic(name)
         if missing is not None:
             await state.creation.create(missing)
-        state.stats.inc_dead_letter(name, header.topic)
         return await self._send_to_made(connection, command, header, topic, dlq_topic_of(name))
 
     async def _send_to_new(
@@ -233,6 +238,8 @@ class SendMessageProcessor:
         self._state.on_append()
         if message.topic == TRANS_HALF_TOPIC:
             self._state.transactions.add(message.properties[REAL_TOPIC], 1, self._state.now_ms())
+        if dead_letters is not None:
+            self._state.stats.inc_dead_letter(dead_letters.removeprefix(DLQ_TOPIC_PREFIX), header.topic)
         key = properties.get(_UNIQ_KEY)
         stored = SendMessageResponseHeader(
             result.message_id, queue_id, result.queue_offset, key, key if is_inner_batch else None,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import date
 
+from reput.service.bounded_counter import BoundedCounter
 from reput.service.histogram import Histogram
 from reput.service.stats_window import Growth, StatsKey, StatsSnapshot, StatsWindow
 from reput.store.statistics import TopicCounts
@@ -79,7 +80,7 @@ class BrokerStatsManager:
         self._topic_counts = topic_counts
         self.group_gets: dict[tuple[str, str], GroupGets] = {}
         self.send_backs: Counter[tuple[str, str]] = Counter()
-        self.dead_letters: Counter[tuple[str, str]] = Counter()
+        self.dead_letters: BoundedCounter[tuple[str, str]] = BoundedCounter()
         self.totals = Totals()
         self.transactions: Counter[tuple[str, bool]] = Counter()
         self.commit_s: Histogram[str] = Histogram(_COMMIT_BOUNDS_S)
@@ -107,7 +108,7 @@ class BrokerStatsManager:
 
     def inc_dead_letter(self, group: str, topic: str) -> None:
         """Count a message that a group could not consume; topic: where it was before."""
-        self.dead_letters[topic, group] += 1
+        self.dead_letters.inc((topic, group), ("", group))
 
     def transaction_ended(self, topic: str, age_ms: int, *, is_commit: bool) -> None:
         """Count a transaction that a producer has ended; `age_ms`: of its message."""

@@ -28,7 +28,7 @@ class TransactionMetricsManager(ConfigManager[TransactionMetrics]):
 
     def add(self, topic: str, count: int, now_ms: int) -> None:
         """So many more transactions of a topic have begun, or less where they have ended."""
-        self._counts[topic] = TopicMetric(self.count(topic) + count, now_ms)
+        self._counts[topic] = TopicMetric(max(0, self.count(topic) + count), now_ms)
         self._next_version(now_ms)
 
     def count(self, topic: str) -> int:

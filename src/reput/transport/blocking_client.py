@@ -61,9 +61,13 @@ class BlockingClient:
             raise
 
     async def send_one_way(self, address: str, command: RemotingCommand) -> None:
-        """Send a request that nobody answers."""
+        """Send a request that nobody answers; errors as of `call`."""
         command.flag = ONE_WAY_FLAG
-        self.open(address).send(command)
+        try:
+            self.open(address).send(command)
+        except RemotingError:
+            self.drop(address)
+            raise
 
     def close(self) -> None:
         """Close all connections."""

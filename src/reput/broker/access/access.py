@@ -61,6 +61,8 @@ class Access:
         """Make the users of the configuration and of plain_acl.yml that are not there. Waits for the disk."""
         if self._users is None:
             return
+        if self.gate is None:
+            logger.warning(Event("anybody may ask for the users and their passwords, until authenticationEnabled"))
         made = self._users.create_first((*self._first, *map(migrated, self._old)))
         for account in self._old:
             if (name := account["accessKey"]) in made:
@@ -109,6 +111,10 @@ def _check_keys(config: BrokerConfig) -> None:
     if config.migrate_auth_from_v1_enabled and not _keeps_users(config):
         raise ConfigError(
             f"{_MIGRATE}=true needs authenticationEnabled or authenticationMetadataProvider: no users are kept"
+        )
+    if config.migrate_auth_from_v1_enabled and not (config.authentication_enabled or config.acl_enable):
+        raise ConfigError(
+            f"{_MIGRATE}=true needs authenticationEnabled or aclEnable: else anybody may ask for users and passwords"
         )
     if config.authorization_enabled and not config.authentication_enabled:
         raise ConfigError("authorizationEnabled needs authenticationEnabled: else anybody may say who he is")

@@ -68,8 +68,8 @@ class EndTransactionProcessor:
         if half.queue_offset != header.tran_state_table_offset:
             return command.response(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if kind == SysFlag.TRANSACTION_ROLLBACK:
-            self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
-            self._count(message.properties[REAL_TOPIC], age_ms, is_commit=False)
+            self._end(half)
+            self._state.stats.transaction_ended(message.properties[REAL_TOPIC], age_ms, is_commit=False)
             return command.response()
         return await self._commit(command, half, message)
 
@@ -81,18 +81,20 @@ class EndTransactionProcessor:
         try:
             result = await self._state.appends.append(message)
             # Behind it in the log: no op message is there without the message.
-            self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
+            self._end(half)
             await self._state.appends.safe(result.end_offset)
         except ReputError as error:
             logger.error(Event("a transaction was not committed", topic=message.topic, error=error))
             return command.response(*self._fault(error))
         age_ms = self._state.now_ms() - half.born_timestamp
-        self._count(message.properties[REAL_TOPIC], age_ms, is_commit=True)
+        self._state.stats.transaction_ended(message.properties[REAL_TOPIC], age_ms, is_commit=True)
         return command.response()
 
-    def _count(self, topic: str, age_ms: int, *, is_commit: bool) -> None:
-        self._state.stats.transaction_ended(topic, age_ms, is_commit=is_commit)
-        self._state.transactions.add(topic, -1, self._state.now_ms())
+    def _end(self, half: MessageExt) -> None:
+        """A producer's end and its answer to a check may cross: it counts once."""
+        if not self._ended.is_ending(half.queue_id, half.queue_offset):
+            self._state.transactions.add(half.properties[REAL_TOPIC], -1, self._state.now_ms())
+        self._ended.delete_prepare_message(half.queue_id, half.queue_offset)
 
     def _fault(self, error: ReputError) -> tuple[int, str]:
         """(code, remark) of a commit that failed (`sendFinalMessage`)."""

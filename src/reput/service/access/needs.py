@@ -7,9 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reput.formats.access import Action, ResourceType
+from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode as Code
 from reput.service.access.policies import Need
+from reput.service.pop.topics import revive_topic_of
+from reput.service.topic_validator import TIMER_TOPIC, TRANS_HALF_TOPIC
 
 _Fields = tuple[tuple[ResourceType, str], ...]
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -18,6 +21,9 @@ _CREATE, _UPDATE, _DELETE = (Action.CREATE,), (Action.UPDATE,), (Action.DELETE,)
 _T: _Fields = ((_TOPIC, "topic"),)
 _G: _Fields = ((_GROUP, "consumerGroup"),)
 _TG: _Fields = (*_T, *_G)
+
+#: Topics in which messages of all topics wait; and the revive topic of a cluster.
+_OF_ALL_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC})
 
 #: By request code: what is done, and the fields that name topics and groups.
 _BY_FIELDS: dict[int, tuple[tuple[Action, ...], _Fields]] = {
@@ -112,8 +118,23 @@ _INNER_MEMBERS = (
 def needs_of(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -> list[Need] | None:
     """What a request needs; None where only super users may ask for it.
 
+    Who could send to a topic in which messages of all topics wait, or consume it, could do so with every topic.
+
     Raises ValueError where the body cannot be read.
     """
+    needs = _named_by(code, fields, body, cluster)
+    if needs is not None and any(_is_of_all_topics(need, cluster) for need in needs):
+        return None
+    return needs
+
+
+def _is_of_all_topics(need: Need, cluster: str) -> bool:
+    if need.resource_type is not _TOPIC or {Action.PUB, Action.SUB}.isdisjoint(need.actions):
+        return False
+    return need.name in _OF_ALL_TOPICS or need.name == revive_topic_of(cluster)
+
+
+def _named_by(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -> list[Need] | None:
     if code == Code.UNREGISTER_CLIENT:
         group = fields.get("consumerGroup")
         return [Need(_GROUP, group, (Action.PUB, Action.SUB))] if group else []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from reput.formats.pop_messages import CheckPointKey
+from reput.service.bounded_counter import BoundedCounter
 
 #: `PutMessageStatus` of what is in the log, and of what could not be put, whatever the reason.
 PUT_OK, PUT_FAILED = "PUT_OK", "UNKNOWN_ERROR"
@@ -13,7 +12,7 @@ CK, ACK = "CK", "ACK"
 
 
 class PopStats:
-    """Counts of check points, acks and revived messages.
+    """Counts of check points, acks and revived messages; without group and topic where these are too many.
 
     Attributes:
         put: Put into the revive topic, by (group, topic, CK or ACK, status).
@@ -22,18 +21,18 @@ class PopStats:
     """
 
     def __init__(self) -> None:
-        self.put: Counter[tuple[str, str, str, str]] = Counter()
-        self.got: Counter[tuple[str, str, str, int]] = Counter()
-        self.retried: Counter[tuple[str, str, str]] = Counter()
+        self.put: BoundedCounter[tuple[str, str, str, str]] = BoundedCounter()
+        self.got: BoundedCounter[tuple[str, str, str, int]] = BoundedCounter()
+        self.retried: BoundedCounter[tuple[str, str, str]] = BoundedCounter()
 
     def inc_put(self, key: CheckPointKey, kind: str, status: str) -> None:
         """Count a check point or an ack that was put, or could not be."""
-        self.put[key.group, key.topic, kind, status] += 1
+        self.put.inc((key.group, key.topic, kind, status), ("", "", kind, status))
 
     def inc_got(self, key: CheckPointKey, kind: str, queue_id: int) -> None:
         """Count a check point or an ack that was read; one that is read again counts again."""
-        self.got[key.group, key.topic, kind, queue_id] += 1
+        self.got.inc((key.group, key.topic, kind, queue_id), ("", "", kind, queue_id))
 
     def inc_retried(self, key: CheckPointKey, status: str) -> None:
         """Count a message of a check point that was revived, or could not be."""
-        self.retried[key.group, key.topic, status] += 1
+        self.retried.inc((key.group, key.topic, status), ("", "", status))

@@ -96,6 +96,7 @@ def test_users_are_made_while_accounts_are_still_asked(tmp_path: Path) -> None:
     ("more", "expected"),
     [
         ({}, "migrateAuthFromV1Enabled=true needs authenticationEnabled or authenticationMetadataProvider"),
+        ({"authenticationMetadataProvider": "local"}, "else anybody may ask for users and passwords"),
         (AUTHENTICATION | {"rocketmqHome": None}, "migrateAuthFromV1Enabled=true needs rocketmqHome"),
         (AUTHENTICATION | {"rocketmqHome": "/nowhere"}, r"migrateAuthFromV1Enabled=true: .*plain_acl\.yml is missing"),
     ],

@@ -187,7 +187,11 @@ def test_nothing_is_asked_of_addresses_of_the_global_white_list(
 ) -> None:
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", **write(tmp_path, FILE.replace(before, after))) as served:
-            assert is_refused(await (await served.client()).send_message("other")) is not is_open
+            client = await served.client()
+            assert is_refused(await client.send_message("other")) is not is_open
+            for code in (RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, RequestCode.AUTH_CREATE_USER):
+                assert is_refused(await client.ask(code))  # shows or changes secrets
+                assert is_refused(await answer(client, request(code)))
 
     run(scenario())
 
@@ -201,6 +205,8 @@ def test_an_account_with_a_trusted_address_needs_no_signature(tmp_path: Path, ad
             client = await served.client()
             found = await client.begin_all([signed(send_command("other"), "RocketMQ", "wrong")])[0]
             assert is_refused(found) is not is_open
+            about_access = signed(request(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG), "RocketMQAdmin", "wrong")
+            assert is_refused(await client.begin_all([about_access])[0])
             assert is_refused(await client.send_message("other"))  # without its key
 
     run(scenario())

@@ -1,0 +1,45 @@
+"""What requests need that name a topic in which messages of all topics wait."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reput.formats.access import Action, ResourceType
+from reput.remoting.codes import RequestCode
+from reput.service.access.needs import needs_of
+from reput.service.access.policies import Need
+
+CLUSTER = "DefaultCluster"
+OF_ALL_TOPICS = (
+    "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_REVIVE_LOG_DefaultCluster"
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", OF_ALL_TOPICS)
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        (RequestCode.SEND_MESSAGE, "topic"),
+        (RequestCode.SEND_MESSAGE_V2, "b"),
+        (RequestCode.PULL_MESSAGE, "topic"),
+        (RequestCode.POP_MESSAGE, "topic"),
+        (RequestCode.QUERY_MESSAGE, "topic"),
+    ],
+)
+def test_super_users_alone_send_to_and_consume_what_holds_messages_of_all_topics(
+    topic: str, code: int, field: str
+) -> None:
+    assert needs_of(code, {field: topic, "consumerGroup": "g"}, b"", CLUSTER) is None
+    assert needs_of(code, {field: "orders", "consumerGroup": "g"}, b"", CLUSTER)
+
+
+def test_a_heartbeat_subscribes_to_none_of_them() -> None:
+    body = {"consumerDataSet": [{"groupName": "g", "subscriptionDataSet": [{"topic": OF_ALL_TOPICS[1]}]}]}
+    assert needs_of(RequestCode.HEART_BEAT, {}, json.dumps(body).encode(), CLUSTER) is None
+
+
+def test_whoever_may_look_sees_their_offsets() -> None:
+    found = needs_of(RequestCode.GET_MAX_OFFSET, {"topic": OF_ALL_TOPICS[0]}, b"", CLUSTER)
+    assert found == [Need(ResourceType.TOPIC, OF_ALL_TOPICS[0], (Action.GET,))]
