@@ -376,4 +376,4 @@ def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of_the_s
 
     run(scenario())
     with MessageStore.open(tmp_path / "store") as store:
-        assert store.max_offset("orders", 0) == 5  # one before each file
+        assert store.max_offset("orders", 0) == 6  # one before each file
