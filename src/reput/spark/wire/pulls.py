@@ -104,20 +104,18 @@ class Pulls:
         opaque, after = self._sent.popleft()
         result = pull_result(self._address, connection.answer(opaque, PULL_S))
         following = result.next_begin_offset if result.body else self._after_loss(result)
-        brought = following - self._offset
-        self._offset = following
         if following == after:
             self._depth = min(2 * self._depth, _DEPTH, max(_AHEAD_BYTES // max(len(result.body), 1), 2))
-            return result.body
-        # What was asked ahead does not join: the broker gives less than was asked for.
-        for opaque, _ in self._sent:
-            connection.answer(opaque, PULL_S)
-        self._sent.clear()
-        self._ahead = following
-        if result.body and self._depth == 1:
-            self._count, self._depth = brought, 2  # so many it gives at a time
-        else:
-            self._count, self._depth = _COUNT, 1
+        else:  # what was asked ahead does not join: the broker gives less than was asked for
+            for opaque, _ in self._sent:
+                connection.answer(opaque, PULL_S)
+            self._sent.clear()
+            self._ahead = following
+            if result.body and self._depth == 1:
+                self._count, self._depth = following - self._offset, 2  # so many it gives at a time
+            else:
+                self._count, self._depth = _COUNT, 1
+        self._offset = following  # last: after an error above, the same messages are pulled again
         return result.body
 
     def _ask(self, connection: BlockingConnection) -> None:

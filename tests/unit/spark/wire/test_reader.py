@@ -163,6 +163,32 @@ def test_a_connection_that_ends_in_the_middle_is_made_again(orders: Broker, monk
     assert len(set(calls)) == 1 + 4 + 2  # of the planner, of four tasks, and another one for each that ended
 
 
+def test_a_connection_that_ends_while_answers_are_given_up_loses_no_message(
+    orders: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulls_module, "_AGAIN_S", 0)
+    planned = reader(orders).partitions()[0]
+    pulled_from, answer = pulls_module.pulled_from, BlockingConnection.answer
+    asked, answers = [], []
+
+    def fewer(offset: int, count: int) -> dict[str, str]:
+        asked.append(offset)
+        return pulled_from(offset, 5 if len(asked) == 4 else count)
+
+    def ending(connection: BlockingConnection, opaque: int, timeout_s: float) -> RemotingCommand:
+        if connection.address == orders.address:
+            answers.append(opaque)
+            if len(answers) == 5:  # the fourth was short: this is the first of those that do not join it
+                raise RemotingError("the connection ended before the answer came")
+        return answer(connection, opaque, timeout_s)
+
+    monkeypatch.setattr(pulls_module, "pulled_from", fewer)
+    monkeypatch.setattr(BlockingConnection, "answer", ending)
+    found = [int(body) for batch in reader(orders).read(planned) for body in batch["body"].to_pylist()]
+    assert asked.count(96) == 2  # the messages of the short answer were pulled again
+    assert found == list(range(0, MESSAGES, 2))
+
+
 def test_who_does_not_answer_is_told(orders: Broker, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no name server knows a topic missing"):
         reader(orders, subscribe="missing,orders").partitions()
