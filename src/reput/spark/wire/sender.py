@@ -10,14 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from reput.client.producer import TRY_ANOTHER, queue_of_key
-from reput.client.send_request import (
-    SHARDING_KEY,
-    TIMER_DELAY_MS,
-    SendRequest,
-    batch_request,
-    in_batches,
-    send_request,
-)
+from reput.client.send_request import SHARDING_KEY, SendRequest, batch_request, in_batches, send_request
 from reput.client.send_result import SendStatus
 from reput.errors import AccessDeniedError, MessageIllegalError, MQBrokerError, MQClientError, RemotingError
 from reput.events import Event
@@ -25,6 +18,7 @@ from reput.formats.message import Message
 from reput.formats.properties import DELAY
 from reput.kernels.message_columns import typed_columns
 from reput.remoting.queue_tables import QueueKey
+from reput.service.timer_messages import TIMER_REQUESTS
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.row_keys import RowKeys
 from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions
@@ -35,8 +29,8 @@ logger = logging.getLogger("reput.spark")
 _ROWS, _BYTES = 1000, 1 << 20
 _SEND_S = 15.0
 _ATTEMPTS, _AGAIN_S = 4, 0.5
-#: Properties of messages that no batch may hold.
-_ALONE = DELAY, TIMER_DELAY_MS
+#: Properties of messages that no batch may hold: a broker does not look for a time inside of one.
+_ALONE = DELAY, *TIMER_REQUESTS
 
 
 class _Row(NamedTuple):
@@ -134,9 +128,14 @@ class Sender:
     def _send(self, request: SendRequest, queue: QueueKey | None) -> None:
         """Send one request; one that failed goes to the next queue, or to its own where it has a sharding key."""
         for attempt in range(_ATTEMPTS):
-            chosen = queue or self._next_queue(request.topic)
+            chosen = queue
             try:
+                chosen = queue or self._next_queue(request.topic)
                 results = self._cluster.send(self._options.group, chosen, request, _SEND_S)
+            except MQClientError as error:  # no name server answers, or no broker has the topic just now
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+                reason = str(error)
             except RemotingError as error:
                 may_help = not isinstance(error, MQBrokerError) or error.code in TRY_ANOTHER
                 if isinstance(error, AccessDeniedError) or not may_help:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from reput import Broker
 from reput.client.send_result import SendResult
 from reput.errors import MessageIllegalError, MQBrokerError, MQClientError, RemotingError
+from reput.remoting.queue_tables import QueueKey
 from reput.spark.wire import sender as sender_module
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.options import read_options
@@ -170,3 +172,29 @@ def test_a_send_that_failed_once_arrives(broker: Broker, monkeypatch: pytest.Mon
     monkeypatch.setattr(Cluster, "send", failing_first)
     send(broker, numbered(3))
     assert [row["body"] for row in stored(broker)] == [b"0", b"1", b"2"]
+
+
+def test_a_topic_that_no_broker_has_for_a_moment_is_asked_for_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = Cluster.publish_queues, []
+
+    def away_first(cluster: Cluster, topic: str) -> tuple[QueueKey, ...]:
+        asked.append(topic)
+        if len(asked) == 1:
+            raise MQClientError("topic 'orders' has no queue that takes messages")
+        return real(cluster, topic)
+
+    monkeypatch.setattr(Cluster, "publish_queues", away_first)
+    send(broker, numbered(3))
+    assert len(stored(broker)) == 3
+
+
+@pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_a_row_with_a_time_waits_although_others_are_sent_with_it(broker: Broker, name: str) -> None:
+    hour_ms = 3_600_000
+    values = {"DELAY": 18, "TIMER_DELAY_SEC": 3600, "TIMER_DELAY_MS": hour_ms}
+    value = values.get(name, time.time_ns() // 1_000_000 + hour_ms)
+    properties = pa.array([[(name, str(value))], None], pa.map_(pa.string(), pa.string()))
+    send(broker, numbered(2, properties=properties))
+    assert [row["body"] for row in stored(broker)] == [b"1"]
