@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from reput.client.consumer_api import ConsumerAPI
-from reput.client.mq_client_api import MQClientAPI
+from reput.client.mq_client_api import MQClientAPI, refusal
 from reput.client.name_servers import NameServers
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult
@@ -67,8 +68,7 @@ class Cluster:
         """The topics that are read: those of the option, or all of users that match the pattern now."""
         if options.subscribe is not None:
             return options.subscribe
-        assert options.subscribe_pattern is not None
-        return tuple(topic for topic in self._all_topics() if options.subscribe_pattern.fullmatch(topic))
+        return tuple(topic for topic in self._all_topics() if options.subscribes(topic))
 
     def _all_topics(self) -> tuple[str, ...]:
         """The names of all topics, without RocketMQ's own and those of retries."""
@@ -83,7 +83,7 @@ class Cluster:
     def _topic_names(self, code: RequestCode) -> tuple[str, ...]:
         address, answer = _ended(self._name_servers.call(RemotingCommand(code)))
         if answer.code != ResponseCode.SUCCESS:
-            raise MQClientError(f"{address} does not tell its topics: code {answer.code}, {answer.remark}")
+            raise refusal(address, answer)
         return decode_body(TopicList, answer.body).topic_list
 
     def queues(self, topics: Iterable[str]) -> tuple[QueueKey, ...]:
@@ -115,7 +115,14 @@ class Cluster:
     def _route(self, topic: str) -> TopicRouteData | None:
         asked = self._routes.get(topic)
         if asked is None or self._clock() >= asked[0] + _ROUTES_S:
-            asked = self._routes[topic] = self._clock(), _ended(self._name_servers.route(topic))
+            try:
+                route = _ended(self._name_servers.route(topic))
+            except MQClientError as error:
+                if asked is None:
+                    raise
+                logger.warning(Event("a route stays as it was", topic=topic, error=error))
+                route = asked[1]
+            asked = self._routes[topic] = self._clock(), route
         return asked[1]
 
     def address(self, queue: QueueKey) -> str:
@@ -127,8 +134,9 @@ class Cluster:
         raise RemotingError(f"broker {queue.broker_name} of topic {queue.topic}: no name server knows where it is")
 
     def forget_route(self, topic: str) -> None:
-        """Ask for a route again at the next use."""
-        self._routes.pop(topic, None)
+        """Ask for a route again at the next use; where no name server answers then, it stays."""
+        if topic in self._routes:
+            self._routes[topic] = -math.inf, self._routes[topic][1]
 
     # -- offsets
 
@@ -152,7 +160,7 @@ class Cluster:
         for queue, offset in offsets.items():
             try:
                 _ended(self._api.commit(self.address(queue), group, queue, offset))
-            except RemotingError as error:
+            except (RemotingError, MQClientError) as error:
                 logger.warning(Event("a group's progress was not kept", group=group, queue=queue, error=error))
 
     # -- what tasks use

@@ -81,6 +81,12 @@ class WireReadOptions:
     raw_body: bool = False
     push_filters: bool = False
 
+    def subscribes(self, topic: str) -> bool:
+        """Whether a topic is read, by its name."""
+        if self.subscribe_pattern is not None:
+            return self.subscribe_pattern.fullmatch(topic) is not None
+        return topic in (self.subscribe or ())
+
 
 def read_options(options: Mapping[str, str]) -> WireReadOptions:
     """Parse the options of a batch. Raises ConfigError for unknown and wrong ones, and for pairs that cannot be."""

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.errors import DataLossError, RemotingError
+from reput.errors import DataLossError, MQBrokerError, RemotingError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
 from reput.spark.schema import column_names
@@ -87,7 +87,7 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._latest_of(before)
         self._latest = {**{queue: end for queue, end in before.items() if queue not in latest}, **latest}
         begins = self._begins(before, latest)
-        ends = {queue: max(end, begins[queue]) for queue, end in latest.items()}
+        ends = {queue: max(latest[queue], begin) for queue, begin in begins.items()}
         ends = limited(begins, ends, getattr(limit, "max_rows", None))
         entries: dict[QueueKey, Any] = queues_of_json(start)
         for queue, end in ends.items():
@@ -128,34 +128,52 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         cluster, found = self._cluster, {}
         queues = cluster.queues(cluster.topics(self._options)) if before else subscribed(cluster, self._options)
+        for queue in sorted(before.keys() - set(queues)):
+            if self._options.subscribes(queue.topic):
+                self._waits(queue, "no name server knows the queue")
+        silent: dict[str, RemotingError] = {}  # by broker: each of its queues would wait as long as the first
         for queue in queues:
             if self._targets is not None and queue not in self._targets:
                 continue
             try:
+                if queue.broker_name in silent:
+                    raise silent[queue.broker_name]
                 latest = cluster.latest(queue)
             except RemotingError as error:
                 if not before:
                     raise
-                if queue not in self._away:
-                    logger.warning(Event("a queue waits for its broker", queue=queue, error=error))
-                self._away.add(queue)
+                if not isinstance(error, MQBrokerError):
+                    silent[queue.broker_name] = error
+                self._waits(queue, error)
                 continue
             self._away.discard(queue)
             found[queue] = latest if self._targets is None else min(latest, self._targets[queue])
         return found
 
+    def _waits(self, queue: QueueKey, reason: object) -> None:
+        """Say once that a queue waits where it is."""
+        if queue not in self._away:
+            logger.warning(Event("a queue waits for its broker", queue=queue, error=reason))
+        self._away.add(queue)
+
     def _begins(self, before: Mapping[QueueKey, int], latest: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
-        """Where the next batch begins in each queue."""
+        """Where the next batch begins in each queue; one whose broker does not tell is left out, and waits."""
         if not before:
             queues = list(latest)
             return dict(zip(queues, begins_of(self._cluster, self._options, queues), strict=True))
-        return {queue: self._begin(queue, before.get(queue), end) for queue, end in latest.items()}
+        begins = {}
+        for queue, end in latest.items():
+            try:
+                begins[queue] = self._begin(queue, before.get(queue), end)
+            except RemotingError as error:
+                self._waits(queue, error)
+        return begins
 
     def _begin(self, queue: QueueKey, before: int | None, latest: int) -> int:
         """The end of the batch before, or where to go on where messages after it are gone."""
         if before is None:
             return self._cluster.earliest(queue)
-        if before == latest or (before > latest and self._targets is not None):
+        if before == latest:
             return before
         earliest = self._cluster.earliest(queue)
         if earliest <= before <= latest:

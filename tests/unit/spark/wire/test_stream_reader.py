@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from reput import Broker
+from reput.client.name_servers import NameServers
 from reput.client.sync import PullConsumer
-from reput.errors import ConfigError, DataLossError, RemotingError
+from reput.errors import ConfigError, DataLossError, MQClientError, RemotingError
 from reput.remoting.queue_tables import QueueKey
 from reput.spark.schema import spark_schema
 from reput.spark.wire import cluster as cluster_module
@@ -116,7 +117,7 @@ def test_a_queue_that_comes_later_is_read_from_its_first_message_on(broker: Brok
     assert numbers(stream(broker), first, second) == [*range(9), 100, 101]
 
 
-def test_a_broker_that_is_away_is_waited_for_between_batches(tmp_path: Path) -> None:
+def test_a_broker_that_is_away_is_waited_for_between_batches(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with wire_broker(tmp_path / "a") as first_broker:
         with wire_broker(tmp_path / "b", broker_name="broker-b", namesrv_addr=first_broker.namesrv) as second_broker:
             port = int(second_broker.address.rpartition(":")[2])
@@ -127,6 +128,7 @@ def test_a_broker_that_is_away_is_waited_for_between_batches(tmp_path: Path) -> 
         send_numbers(first_broker.namesrv, range(4, 6))
         end = stored(one.latestOffset(start, ALL))
         assert end["orders"]["broker-b:0"] == start["orders"]["broker-b:0"]
+        assert caplog.text.count("a queue waits for its broker") == 2
         assert numbers(one, start, end) == [4, 5]
         with wire_broker(tmp_path / "b", broker_name="broker-b", namesrv_addr=first_broker.namesrv, port=port):
             send_numbers(first_broker.namesrv, range(6, 8), broker_name="broker-b")
@@ -156,6 +158,27 @@ def test_lost_messages_are_an_error_or_a_warning(broker: Broker, caplog: pytest.
     assert end == {"orders": {"broker-a:0": [5, 5], "broker-a:1": 5}}
     assert numbers(lax, start, end) == [9]
     assert "the next message is 9" in caplog.text
+
+
+def test_lost_messages_are_told_to_a_query_that_ends_by_itself_too(broker: Broker) -> None:
+    send_numbers(broker.namesrv, range(10))
+    one = stream(broker)
+    one.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="queue 0 of broker-a: the next message is 9, and the queue has 0 to 4"):
+        one.latestOffset({"orders": {"broker-a:0": 9, "broker-a:1": 4}}, ALL)
+
+
+def test_a_stream_goes_on_while_no_name_server_answers(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(servers: NameServers, topic: str) -> None:
+        raise MQClientError("no name server answers")
+
+    one = stream(broker)
+    start = stored(one.latestOffset({}, ALL))
+    send_numbers(broker.namesrv, range(10))
+    monkeypatch.setattr(NameServers, "route", away)
+    assert one.latestOffset(start, ALL) == {"orders": {"broker-a:0": 5, "broker-a:1": 5}}
+    with pytest.raises(MQClientError, match="no name server answers"):
+        stream(broker).latestOffset(start, ALL)
 
 
 def test_a_group_shows_how_far_the_stream_is(broker: Broker) -> None:
