@@ -107,8 +107,8 @@ class Traces:
             )  # fmt: skip
 
     def consuming(self, message: MessageClientExt) -> ConsumedContext | None:
-        """A handler is given a message; None where its broker wants no traces."""
-        if message.properties.get(TRACE_ON) == "false":
+        """A handler is given a message; None where its broker wants no traces, and for a trace itself."""
+        if message.properties.get(TRACE_ON) == "false" or message.topic == self._topic:
             return None
         region_id = message.properties.get(MSG_REGION, DEFAULT_REGION)
         context = ConsumedContext(
