@@ -130,13 +130,15 @@ class ConsumeConcurrently:
             begun = loop.time() if oldest is None else oldest.begun
             await asyncio.sleep(begun + self._timeout_s - loop.time())
             while (oldest := next(iter(self._running), None)) and oldest.begun + self._timeout_s <= loop.time():
-                if not await self._expire(oldest):
-                    await asyncio.sleep(_AGAIN_S)
+                if not await self._expire(oldest) and oldest in self._running:
+                    del self._running[oldest]  # others do not wait for its broker: it is the last one now
+                    oldest.begun = loop.time() - self._timeout_s + _AGAIN_S
+                    self._running[oldest] = None
 
     async def _expire(self, running: _Running) -> bool:
         """Count a message as handled whose handler still runs: it comes again. False where no broker took it back."""
         consumed, message = running.consumed, running.message
-        fields = {"topic": message.topic, "id": message.message_id, "seconds": self._timeout_s}
+        fields = {"queue": message.queue, "offset": message.queue_offset, "seconds": self._timeout_s}
         logger.warning(Event("a message is handled for too long", **fields))
         if not consumed.process_queue.is_dropped and not self._group.is_broadcasting:
             try:

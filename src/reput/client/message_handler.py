@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.trace_data import ConsumeReturnType
+from reput.errors import MQClientError
 from reput.events import Event
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ class MessageHandler:
                 result = await self._on_message(message)
             else:
                 result = await asyncio.get_running_loop().run_in_executor(self._threads, self._on_message, message)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError):
+                if task is not None and task.cancelling():  # the consumer is closed
+                    raise
+                error = MQClientError("the handler waited for something that was cancelled")
             fields = {"topic": message.topic, "id": message.message_id, "reconsume_times": message.reconsume_times}
             logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
             return ConsumeReturnType.EXCEPTION, error

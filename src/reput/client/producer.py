@@ -137,11 +137,15 @@ class Producer:
         """Leave the group, and close the connections; sends that are not answered fail. Closing again does nothing."""
         client = self._client
         if client is not None and client.is_open:
-            if self._traces is not None:
-                await self._traces.close()
-            await client.close(
-                lambda address: client.api.unregister(address, client.client_id, producer=self._group, consumer=None)
-            )
+            try:
+                if self._traces is not None:
+                    await self._traces.close()
+            finally:
+                await client.close(
+                    lambda address: client.api.unregister(
+                        address, client.client_id, producer=self._group, consumer=None
+                    )
+                )
 
     async def __aenter__(self) -> Self:
         await self.start()

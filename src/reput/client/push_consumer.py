@@ -18,7 +18,7 @@ from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
-from reput.errors import MQClientError, ReputError
+from reput.errors import ConfigError, MQClientError, ReputError
 from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -90,6 +90,8 @@ class PushConsumer:
         consume_timeout: float = 900.0,
         close_timeout: float = 30.0,
     ) -> None:
+        if consume_timeout <= 0:
+            raise ConfigError(f"consume_timeout {consume_timeout}: expected seconds, more than 0")
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
@@ -183,9 +185,11 @@ class PushConsumer:
             await self._service.unlock_all()
         finally:
             self._handler.close()
-            if self._traces is not None:
-                await self._traces.close()
-            await group.close()
+            try:
+                if self._traces is not None:
+                    await self._traces.close()
+            finally:
+                await group.close()
 
     async def __aenter__(self) -> Self:
         await self.start()

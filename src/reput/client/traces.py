@@ -78,6 +78,8 @@ class Traces:
         self._wake.set()
         await asyncio.wait([self._task], timeout=_CLOSE_S)
         self._task.cancel()
+        if lost := self._lost + len(self._waiting):
+            logger.warning(Event("traces are lost: the client is closed", traces=lost))
         await self._producer.close()
 
     # -- what happens
@@ -164,7 +166,7 @@ class Traces:
             except TimeoutError:
                 self._wake.clear()
             while self._waiting:
-                await self._send(self._next_message())
+                await self._send()
 
     def _next_message(self) -> Message:
         """A message of the contexts that have waited longest."""
@@ -179,14 +181,16 @@ class Traces:
             keys_size += sum(len(key) + 1 for key in context.message.index_keys)
         return Message(self._topic, "".join(texts).encode(), keys=tuple(keys))
 
-    async def _send(self, message: Message) -> None:
+    async def _send(self) -> None:
         if self._lost:
             logger.warning(Event("traces are lost: too many wait", traces=self._lost))
             self._lost = 0
         try:
-            await self._producer.send(message)
+            await self._producer.send(self._next_message())
         except ReputError as error:
             logger.warning(Event("traces are lost: they cannot be sent", topic=self._topic, error=error))
+        except Exception:  # a bug, which is not to end all later traces
+            logger.exception(Event("traces are lost", topic=self._topic))
 
 
 def _traced(message: Message | MessageClientExt, message_id: str) -> TracedMessage:

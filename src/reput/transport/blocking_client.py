@@ -54,7 +54,7 @@ class BlockingClient:
         """Send a request, and return its answer; errors as of `BlockingConnection`, after which it is another one."""
         try:
             connection = self.open(address)
-            [opaque] = connection.send(command)
+            [opaque] = connection.send(command, timeout_s=timeout_s)
             return connection.answer(opaque, timeout_s)
         except RemotingError:
             self.drop(address)
@@ -112,15 +112,15 @@ class BlockingConnection:
         """Close it. Closing again does nothing."""
         self._socket.close()
 
-    def send(self, *commands: RemotingCommand) -> list[int]:
+    def send(self, *commands: RemotingCommand, timeout_s: float = _CONNECT_S) -> list[int]:
         """Send requests in one write; returns the numbers that `answer` wants.
 
-        Raises RemotingError where the connection ended.
+        Raises RemotingError where the connection ended, or did not take them in time.
         """
         for command in commands:
             command.opaque = next(self._opaques) & INT32_MAX
         try:
-            self._socket.settimeout(_CONNECT_S)
+            self._socket.settimeout(timeout_s)
             self._socket.sendall(b"".join(map(encode_command, commands)))
         except OSError as error:
             raise RemotingError(f"{self.address}: {error.strerror or error}") from None

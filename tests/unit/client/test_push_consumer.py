@@ -441,3 +441,32 @@ def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp_path:
             assert len(await stored(brokers["broker-a"], "SCHEDULE_TOPIC_XXXX", 18)) == 1  # it was sent back once
 
     run_clean(scenario())
+
+
+def test_a_timeout_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="consume_timeout 0: expected seconds, more than 0"):
+        consumer("127.0.0.1:9876", lambda message: None, consume_timeout=0)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_handler_whose_own_work_was_cancelled_has_failed_and_its_worker_goes_on(
+    tmp_path: Path, orderly: bool
+) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"a")
+            seen = Seen()
+
+            async def handle(message: MessageClientExt) -> None:
+                await seen(message)
+                if len(seen.messages) == 1:
+                    work = asyncio.ensure_future(asyncio.Event().wait())
+                    work.cancel()
+                    await work
+
+            async with consumer(namesrv.address, handle, concurrency=1, orderly=orderly):
+                await seen.wait(2)
+            assert seen.bodies == [b"a", b"a"]
+
+    run_clean(scenario())

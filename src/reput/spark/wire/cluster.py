@@ -156,7 +156,7 @@ class Cluster:
         return _ended(self._api.search_offset(self.address(queue), queue, timestamp_ms))
 
     def commit(self, group: str, offsets: Mapping[QueueKey, int]) -> None:
-        """Tell the brokers how far a group is. A broker that takes it not is told about in the log: others go on."""
+        """Tell the brokers how far a group is. Where a broker refuses, the log says so, and the others go on."""
         for queue, offset in offsets.items():
             try:
                 _ended(self._api.commit(self.address(queue), group, queue, offset))

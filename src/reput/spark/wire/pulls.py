@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from reput.client.arrow_messages import pulled_rows
 from reput.client.consumer_api import PULL_S, PullResult, pull_fields, pull_result, pulled_from
-from reput.errors import DataLossError, MQBrokerError, RemotingError
+from reput.client.producer import TRY_ANOTHER
+from reput.errors import AccessDeniedError, DataLossError, MQBrokerError, RemotingError
 from reput.events import Event
 from reput.log.reader import record_batches
 from reput.log.selection import Selection
@@ -61,7 +62,7 @@ class Pulls:
         """Records, one after the other, in blocks of some megabytes.
 
         The first and the last may hold messages beside the range. Raises RemotingError where the broker does not answer
-        again and again, MQBrokerError where it refuses.
+        again and again, or is busy, MQBrokerError where it refuses.
         """
         bodies: list[bytes] = []
         size = failures = 0
@@ -70,11 +71,9 @@ class Pulls:
                 bodies.append(self._next())
                 size += len(bodies[-1])
                 failures = 0
-            except MQBrokerError:
-                raise
             except RemotingError as error:
                 failures += 1
-                if failures == _ATTEMPTS:
+                if failures == _ATTEMPTS or not _may_pass(error):
                     raise
                 logger.warning(Event("a pull failed", queue=self._wanted.queue, offset=self._offset, error=error))
                 self._begin_again()
@@ -104,6 +103,8 @@ class Pulls:
         opaque, after = self._sent.popleft()
         result = pull_result(self._address, connection.answer(opaque, PULL_S))
         following = result.next_begin_offset if result.body else self._after_loss(result)
+        if following <= self._offset:
+            raise RemotingError(f"{self._address}: the messages after {self._offset} end at {following}")
         if following == after:
             self._depth = min(2 * self._depth, _DEPTH, max(_AHEAD_BYTES // max(len(result.body), 1), 2))
         else:  # what was asked ahead does not join: the broker gives less than was asked for
@@ -144,6 +145,13 @@ class Pulls:
             )
         )
         return following
+
+
+def _may_pass(error: RemotingError) -> bool:
+    """Whether a later pull may succeed."""
+    if isinstance(error, AccessDeniedError):
+        return False
+    return not isinstance(error, MQBrokerError) or error.code in TRY_ANOTHER
 
 
 def batches(

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from reput.errors import DataLossError, MQBrokerError, RemotingError
+from reput.errors import AccessDeniedError, DataLossError, MQBrokerError, RemotingError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
 from reput.spark.schema import column_names
@@ -140,7 +140,7 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     raise silent[queue.broker_name]
                 latest = cluster.latest(queue)
             except RemotingError as error:
-                if not before:
+                if not before or isinstance(error, AccessDeniedError):
                     raise
                 if not isinstance(error, MQBrokerError):
                     silent[queue.broker_name] = error
