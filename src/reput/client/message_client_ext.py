@@ -14,7 +14,7 @@ from reput.formats.java import body_crc
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH, unfold_record
 from reput.formats.message_ext import MessageExt
-from reput.formats.record_layout import Buffer, SysFlag, unpack_record
+from reput.formats.record_layout import Bounds, Buffer, Head, SysFlag, unpack_record
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
 
@@ -36,16 +36,26 @@ class MessageClientExt(MessageExt):
 
     __slots__ = ("_namespace", "queue")
 
-    def __init__(self, buffer: Buffer, position: int, queue: QueueKey, namespace: Namespace = NO_NAMESPACE) -> None:
+    def __init__(
+        self,
+        buffer: Buffer,
+        position: int,
+        queue: QueueKey,
+        namespace: Namespace = NO_NAMESPACE,
+        unpacked: tuple[Head, Bounds] | None = None,
+    ) -> None:
+        """`unpacked`: What `unpack_record` says of the record, where somebody has asked."""
         super().__init__(buffer, position)
         self.queue = queue
         self._namespace = namespace
+        if unpacked is not None:
+            self._head, self._bounds = unpacked
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             value = super().__getattr__(name)
-            if name == "body" and self.sys_flag & SysFlag.COMPRESSED:
+            if name == "body" and self._head[7] & SysFlag.COMPRESSED:
                 value = self.body = self._decompressed(value)
             elif name == "topic":
                 if value.startswith(RETRY_TOPIC_PREFIX):
@@ -98,7 +108,7 @@ def _messages(body: Buffer, queue: QueueKey, namespace: Namespace) -> Iterator[M
     position = 0
     while position < len(body):
         try:
-            head, bounds = unpack_record(body, position)
+            head, bounds = unpacked = unpack_record(body, position)
         except CorruptRecordError as error:
             logger.error(Event("a pull ends with what is no message", queue=queue, error=error))
             return
@@ -108,5 +118,5 @@ def _messages(body: Buffer, queue: QueueKey, namespace: Namespace) -> Iterator[M
             for record in unfold_record(bytes(body[position : position + head[0]])) or ():
                 yield MessageClientExt(record, 0, queue, namespace)
         else:
-            yield MessageClientExt(body, position, queue, namespace)
+            yield MessageClientExt(body, position, queue, namespace, unpacked)
         position += head[0]

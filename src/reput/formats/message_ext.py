@@ -9,7 +9,7 @@ from reput.formats.hosts import decode_host
 from reput.formats.message_batch import INNER_BATCH, unfold_record
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import KEYS, TAGS, UNIQ_KEY, decode_properties, split_keys
-from reput.formats.record_layout import Bounds, Buffer, unpack_record
+from reput.formats.record_layout import Bounds, Buffer, Head, unpack_record
 
 _FIELD_NAMES = (
     *("topic", "body", "tags", "keys", "properties", "flag", "unique_key"),
@@ -29,7 +29,7 @@ class MessageExt:
     """
 
     # A slot is empty at first. Python calls __getattr__ for empty slots only; it fills the slot.
-    __slots__ = ("_bounds", "_buffer", "_position", *_FIELD_NAMES)
+    __slots__ = ("_bounds", "_buffer", "_head", "_position", *_FIELD_NAMES)
 
     topic: str
     body: bytes
@@ -52,6 +52,7 @@ class MessageExt:
     prepared_transaction_offset: int
     body_crc: int
     _bounds: Bounds
+    _head: Head
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
         self._buffer = buffer
@@ -69,8 +70,7 @@ class MessageExt:
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message id (MessageDecoder.createMessageId)."""
-        head, _ = unpack_record(self._buffer, self._position)
-        return encode_message_id(head[11], head[6])
+        return encode_message_id(self._head[11], self._head[6])
 
     @property
     def raw(self) -> bytes:
@@ -86,8 +86,11 @@ class MessageExt:
             return [self]
         return [MessageExt(one) for one in unfold_record(self.raw) or ()] or [self]
 
+    def _unpack(self) -> None:
+        self._head, self._bounds = unpack_record(self._buffer, self._position)
+
     def _decode_head(self) -> None:
-        head, self._bounds = unpack_record(self._buffer, self._position)
+        head = self._head
         self.store_size, self.magic_code, self.body_crc, self.queue_id, self.flag = head[:5]
         self.queue_offset, self.commit_log_offset, self.sys_flag, self.born_timestamp = head[5:9]
         self.born_host = decode_host(head[9])
@@ -106,10 +109,12 @@ class MessageExt:
     def _decode_properties(self) -> None:
         start, end = self._bounds[4:]
         properties = decode_properties(bytes(self._buffer[start:end]))
-        self.tags = properties.pop(TAGS, None)
-        self.keys = split_keys(properties.pop(KEYS, ""))
+        self._keep_tags_and_keys(properties.pop(TAGS, None), split_keys(properties.pop(KEYS, "")))
         self.unique_key = properties.pop(UNIQ_KEY, None)
         self.properties = properties
+
+    def _keep_tags_and_keys(self, tags: str | None, keys: tuple[str, ...]) -> None:
+        self.tags, self.keys = tags, keys
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MessageExt):
@@ -125,7 +130,8 @@ class MessageExt:
 
 
 _DECODE: dict[str, Callable[[MessageExt], None]] = {
-    **dict.fromkeys(("_bounds", *_FIELD_NAMES), MessageExt._decode_head),
+    **dict.fromkeys(("_head", "_bounds"), MessageExt._unpack),
+    **dict.fromkeys(_FIELD_NAMES, MessageExt._decode_head),
     **dict.fromkeys(("tags", "keys", "unique_key", "properties"), MessageExt._decode_properties),
     "topic": MessageExt._decode_topic,
     "body": MessageExt._decode_body,

@@ -15,6 +15,7 @@ from reput.formats.paths import COMMIT_LOG
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.record_scan import read_records_at
 from reput.kernels.unit_types import UNIT_TYPE
+from reput.store.pulled_message import PulledFields, PulledMessage
 from reput.store.results import GetMessageStatus
 
 if TYPE_CHECKING:
@@ -114,19 +115,27 @@ class GetMessageResult:
     @property
     def positions(self) -> npt.NDArray[np.int64]:
         """int64[messages], position in `buffer` at which each record starts."""
-        return self.pairs[:, 0] - self._base_offset
+        return self._offsets - self._base_offset
+
+    @property
+    def _offsets(self) -> npt.NDArray[np.int64]:
+        units = np.frombuffer(self._units, self._layout, self._count, self._position)
+        return units["commit_log_offset"].astype(np.int64)
 
     def messages(self) -> list[MessageExt]:
-        """The messages, which decode each field on first access. Bodies are as stored.
+        """The messages, whose fields are decoded at their first use; bodies, tags and keys for all of them at once.
+
+        Bodies are as stored.
 
         Raises:
             CorruptRecordError: A record does not prove itself, or does not fit a CRC; `raw` and `to_arrow` still work.
         """
-        buffer, (records, offsets) = self.buffer, self._records(check_crc=True)
+        buffer, (records, offsets, positions) = self.buffer, self._records(check_crc=True)
         fault = records.first_fault(RecordStatus.BAD_BODY_CRC | RecordStatus.BAD_PROPERTY_CRC)
         if fault < self._count:
             raise self._damage(int(offsets[fault]), "the record does not fit its CRC")
-        return [MessageExt(buffer, position) for position in (offsets - self._base_offset).tolist()]
+        fields = PulledFields(records)
+        return [PulledMessage(buffer, position, fields, row) for row, position in enumerate(positions.tolist())]
 
     def raw(self) -> list[memoryview]:
         """The records' bytes, as they lie in the log."""
@@ -153,18 +162,20 @@ class GetMessageResult:
         selection = make_selection(columns=columns, raw_body=raw_body, store=name)
         if not self._count:
             return pa.RecordBatch.from_pylist([], selection.schema)
-        records, _ = self._records(check_crc="status" in selection.schema.names)
+        records, *_ = self._records(check_crc="status" in selection.schema.names)
         batches = record_batches(records, selection)
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
-    def _records(self, *, check_crc: bool) -> tuple[RecordColumns, npt.NDArray[np.int64]]:
-        """Scan the records at the units' offsets; returns them, and their commit log offsets int64[messages]."""
-        offsets = self.pairs[:, 0].copy()
+    def _records(self, *, check_crc: bool) -> tuple[RecordColumns, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Scan the records at the units' offsets; returns them, their commit log offsets int64[messages], and their
+        positions in `buffer` int64[messages].
+        """
+        offsets = self._offsets
         positions = offsets - self._base_offset
         records = read_records_at(np.frombuffer(self.buffer, np.uint8), positions, offsets, check_crc=check_crc)
         if records.rows < self._count:
             raise self._damage(int(offsets[records.rows]), "no whole record lies where the queue says")
-        return records, offsets
+        return records, offsets, positions
 
     def _damage(self, offset: int, reason: str) -> CorruptRecordError:
         path = f"{self._store_path}/{COMMIT_LOG}"
