@@ -127,11 +127,21 @@ class Cluster:
 
     def address(self, queue: QueueKey) -> str:
         """The broker of a queue: the master, or a slave where it is not there. Raises RemotingError for none."""
+        addresses = self._addresses(queue)
+        if not addresses:
+            raise RemotingError(f"broker {queue.broker_name} of topic {queue.topic}: no name server knows where it is")
+        return addresses.get(MASTER_ID) or next(iter(addresses.values()))
+
+    def has_master(self, queue: QueueKey) -> bool:
+        """Whether a queue's end is that of its master; a slave may lag."""
+        return MASTER_ID in self._addresses(queue)
+
+    def _addresses(self, queue: QueueKey) -> Mapping[int, str]:
         route = self._route(queue.topic) or self._route(DEFAULT_TOPIC)  # a topic that the next send makes
-        for one in () if route is None else route.broker_datas:
-            if one.broker_name == queue.broker_name and one.broker_addrs:
-                return one.broker_addrs.get(MASTER_ID) or next(iter(one.broker_addrs.values()))
-        raise RemotingError(f"broker {queue.broker_name} of topic {queue.topic}: no name server knows where it is")
+        found = (
+            (one.broker_addrs for one in route.broker_datas if one.broker_name == queue.broker_name) if route else ()
+        )
+        return next(iter(found), {})
 
     def forget_route(self, topic: str) -> None:
         """Ask for a route again at the next use; where no name server answers then, it stays."""

@@ -135,6 +135,8 @@ class Pulls:
     def _after_loss(self, result: PullResult) -> int:
         """Where to go on: an answer without messages, although they were there when the range was planned."""
         wanted, offset = self._wanted, self._offset
+        if result.max_offset < wanted.end and not self._cluster.has_master(wanted.queue):
+            raise RemotingError(f"{self._address}: a slave that lags: its queue ends at {result.max_offset}")
         following = max(result.next_begin_offset, result.min_offset)
         following = min(following, wanted.end) if following > offset else wanted.end
         self._lost(

@@ -146,6 +146,9 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     silent[queue.broker_name] = error
                 self._waits(queue, error)
                 continue
+            if latest < before.get(queue, 0) and not cluster.has_master(queue):
+                self._waits(queue, f"its master is away, and its slave ends at {latest}")
+                continue
             self._away.discard(queue)
             found[queue] = latest if self._targets is None else min(latest, self._targets[queue])
         return found

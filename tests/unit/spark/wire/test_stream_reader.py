@@ -17,6 +17,7 @@ from reput.errors import ConfigError, DataLossError, MQClientError, RemotingErro
 from reput.remoting.queue_tables import QueueKey
 from reput.spark.schema import spark_schema
 from reput.spark.wire import cluster as cluster_module
+from reput.spark.wire import pulls as pulls_module
 from reput.spark.wire.stream_reader import WireStreamReader
 from tests.support.broker import make_topic
 from tests.support.wire import send_numbers, wire_broker
@@ -166,6 +167,21 @@ def test_lost_messages_are_told_to_a_query_that_ends_by_itself_too(broker: Broke
     one.prepareForTriggerAvailableNow()
     with pytest.raises(DataLossError, match="queue 0 of broker-a: the next message is 9, and the queue has 0 to 4"):
         one.latestOffset({"orders": {"broker-a:0": 9, "broker-a:1": 4}}, ALL)
+
+
+def test_a_queue_waits_for_a_slave_that_lags(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    send_numbers(broker.namesrv, range(10))
+    monkeypatch.setattr(cluster_module, "MASTER_ID", 7)  # the broker is nobody's master
+    one = stream(broker)
+    start = {"orders": {"broker-a:0": 9, "broker-a:1": 4}}
+    assert stored(one.latestOffset(start, ALL)) == {"orders": {"broker-a:0": 9, "broker-a:1": 5}}
+    assert "its master is away, and its slave ends at 5" in caplog.text
+    end = {"orders": {"broker-a:0": 9, "broker-a:1": 6}}
+    monkeypatch.setattr(pulls_module, "_AGAIN_S", 0.0)
+    with pytest.raises(RemotingError, match="a slave that lags: its queue ends at 5"):
+        numbers(one, start, end)
 
 
 def test_a_stream_goes_on_while_no_name_server_answers(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
