@@ -198,6 +198,22 @@ class MessageReader:
         self._check_open()
         return self._querying.by_offset(commit_log_offset)
 
+    def look_records(self, places: Sequence[tuple[int, int]], *, may_wait: bool = True) -> list[bytes | None] | None:
+        """Copies of bytes of the log, for a broker; a disk that it waits for stops no other thread.
+
+        Args:
+            places: Commit log offset and size of each record, as something else has told: nobody looks at the bytes.
+            may_wait: As of `get_raw`; where False, None is returned instead.
+
+        Returns:
+            The bytes at each place; None for one that is not in one file of the log.
+
+        Raises:
+            StoreError: The disk cannot read them.
+        """
+        self._check_open()
+        return self._querying.records(places, may_wait=may_wait)
+
     def view_message(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None where it is not in this store."""
         self._check_open()

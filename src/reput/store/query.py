@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from threading import local
 
 import numpy as np
@@ -28,8 +28,9 @@ from reput.kernels.index_file import (
 from reput.store.index.index_file import Block
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
+from reput.store.log.mapped_file import MappedFile
 from reput.store.log.mapped_file_queue import FEW_LOG_FILES, LogMaps
-from reput.store.pages import Pages
+from reput.store.pages import Cold, NotInMemory, Pages
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import Queue
 
@@ -237,6 +238,31 @@ class QueryMessage:
             return message if message.commit_log_offset == commit_log_offset else None
         except CorruptRecordError:
             return None
+
+    def records(self, places: Sequence[tuple[int, int]], *, may_wait: bool) -> list[bytes | None] | None:
+        """See `MessageReader.look_records`."""
+        cold, found = Cold.READ if may_wait else Cold.REFUSE, list[bytes | None]()
+        for file, some in groupby(places, lambda place: self._log.queue.find(place[0])):
+            of_file = list(some)
+            try:
+                found += [None] * len(of_file) if file is None else self._records_of(file, of_file, cold)
+            except NotInMemory:
+                return None
+        return found
+
+    def _records_of(self, file: MappedFile, places: Sequence[tuple[int, int]], cold: Cold) -> list[bytes | None]:
+        begin, end = file.start_offset, min(file.start_offset + file.size, self._log.confirm_offset)
+        inside = [begin <= offset and 0 < size <= end - offset for offset, size in places]
+        pairs = np.array([place for place, is_inside in zip(places, inside, strict=True) if is_inside], np.int64)
+        if not len(pairs):
+            return [None] * len(places)
+        self._pages.look_at_records(cold, file, pairs.ctypes.data, len(pairs), are_pairs=True)
+        data, position = self._pages.gather(file.view), 0
+        found: list[bytes | None] = []
+        for (_, size), is_inside in zip(places, inside, strict=True):
+            found.append(data[position : position + size] if is_inside else None)
+            position += size * is_inside
+        return found
 
     def _view(self, offset: int, size: int) -> memoryview | None:
         """`CommitLog.view` of bytes that are in memory."""

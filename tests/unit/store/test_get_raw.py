@@ -10,6 +10,7 @@ import pytest
 
 import reput
 from reput.errors import StoreError
+from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.store.log.mapped_file import MappedFile
 from reput.store.message_store import MessageStore
@@ -151,3 +152,26 @@ def test_records_that_were_looked_at_stay_mapped_until_they_are_gathered(
     monkeypatch.setattr(Pages, "gather", gather_mapped)
     assert store.get_raw("orders", 0, 5) == expected
     assert maps[0]() is None, "it would hold the space of a file that is deleted"
+
+
+def test_records_are_looked_at_by_their_places(open_store: OpenStore, path: Path) -> None:
+    files = ColdPages()
+    store = open_store(files=files, **KEYS | {"mapped_file_size_commit_log": 20_000})
+    fill(store)
+    end = store.max_commit_log_offset
+    assert end > 2 * 20_000
+    pulled: list[MessageExt] = []
+    while len(pulled) < 500:
+        pulled += store.get_message("orders", 0, len(pulled)).messages()
+    places = [(one.commit_log_offset, one.store_size) for one in reversed(pulled)]
+    expected: list[bytes | None] = [one.raw for one in reversed(pulled)]
+    assert store.look_records(places) == expected
+    for odd in ((-5, 9), (3, 0), (3, -1), (end - 10, 11), (end, 1), (19_990, 11), (10 * end, 1)):
+        assert store.look_records([odd]) == [None]
+        assert store.look_records([*places[:3], odd, *places[3:]]) == [*expected[:3], None, *expected[3:]]
+    with files.cold():
+        assert store.look_records(places, may_wait=False) is None
+        assert files.reads == []
+        assert store.look_records(places) == expected
+        assert {Path(read).relative_to(path).parts[0] for read in files.reads} == {"commitlog"}
+    assert store.look_records(places, may_wait=False) == expected
