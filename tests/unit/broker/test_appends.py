@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
 
 from reput.broker.inner_message import MessageExtBrokerInner
-from reput.errors import MessageIllegalError, StoreError, StorePoisonedError
+from reput.errors import MessageIllegalError, ReputError, StoreError, StoreFullError, StorePoisonedError
 from reput.formats.hosts import encode_host
 from reput.remoting.command import RemotingCommand
-from reput.store.put_rows import PutRow
+from reput.store.put_rows import PutRow, PutRowResult
 from tests.support.broker import SYNCED, controller_of, messages_of, serving_broker, with_topic
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faulty_files import FaultyFiles, fail_next, no_objection
 from tests.support.held_disk import HeldDisk
 from tests.support.sockets import run
 
@@ -183,3 +184,64 @@ def test_rows_of_a_request_are_safe_before_their_answer(tmp_path: Path) -> None:
             assert [one.body for one in messages_of(await client.pull("orders"))] == [b"a", b"b"]
 
     run(scenario())
+
+
+def test_many_rows_are_put_in_their_order_beyond_the_end_of_a_log_file(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **_TINY) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            for number in range(20):
+                rows = [_message(bytes([number, part]) + bytes(5000 >> part)).row() for part in range(8)]
+                results = await state.appends.append_rows(rows)
+                assert [one.queue_offset for one in _places(results)] == list(range(8 * number, 8 * number + 8))
+            assert state.store.max_commit_log_offset > 2 * _TINY["mapped_file_size_commit_log"]
+            found = messages_of(await client.pull("orders", hold_ms=60_000))
+            while len(found) < 160:
+                found += messages_of(await client.pull("orders", len(found), hold_ms=60_000))
+            assert [tuple(one.body[:2]) for one in found] == [(i, part) for i in range(20) for part in range(8)]
+
+    run(scenario())
+
+
+def test_of_many_rows_each_that_cannot_be_put_has_its_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **_TINY) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            for size in (1, 30_000, 60_000):  # all together, or none of them beside another one, in one log file
+                rows = [_message(bytes(size), topic).row() for topic in ("orders", "t" * 300, "orders", "orders")]
+                results = await state.appends.append_rows(rows)
+                assert isinstance(results.pop(1), MessageIllegalError)
+                assert len(_places(results)) == 3
+            rows = [_message(b"small").row(), _message(bytes(_TINY["mapped_file_size_commit_log"])).row()]
+            results = await state.appends.append_rows(rows)
+            assert isinstance(results.pop(), MessageIllegalError)
+            assert _places(results)[0].queue_offset == 9
+
+    run(scenario())
+
+
+def test_no_row_is_put_where_there_is_no_room_for_all(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files = FaultyFiles()
+        async with serving_broker(tmp_path / "store", files=files, **_TINY) as served:
+            state = served.controller._state
+            await state.appends.put(_message(bytes(10_000)))
+            end = state.store.max_commit_log_offset
+            files.judge = fail_next("allocate", errno.ENOSPC, part="/commitlog/", times=99)
+            results = await state.appends.append_rows([_message(bytes(20_000)).row() for _ in range(3)])
+            assert [type(result) for result in results] == [StoreFullError] * 3
+            assert state.store.max_commit_log_offset == end
+            files.judge = no_objection
+
+    run(scenario())
+
+
+def _places(results: list[PutRowResult | ReputError]) -> list[PutRowResult]:
+    """Results without an error."""
+    places = []
+    for result in results:
+        assert isinstance(result, PutRowResult), result
+        places.append(result)
+    return places
