@@ -83,16 +83,14 @@ def delete_key(real_topic: str, unique_key: str) -> str:
     return f"{real_topic}+{unique_key}"
 
 
-def properties_when_due(
-    properties: Mapping[str, str], *, enqueued_ms: int, now_ms: int, is_rolled: bool
-) -> dict[str, str]:
-    """The properties of a message whose slot is due, as it is put into its topic, or back into the log."""
-    changed = dict(properties) | {TIMER_ENQUEUE_MS: str(enqueued_ms)}
+def added_when_due(properties: Mapping[str, str], *, enqueued_ms: int, now_ms: int, is_rolled: bool) -> dict[str, str]:
+    """The properties that a message gets whose slot is due, as it is put into its topic, or back into the log."""
+    added = {TIMER_ENQUEUE_MS: str(enqueued_ms)}
     if is_rolled:
-        times = changed.get(TIMER_ROLL_TIMES, "0")
-        changed[TIMER_ROLL_TIMES] = str(int(times) + 1 if _NUMBER.fullmatch(times) else 1)
-    changed[TIMER_DEQUEUE_MS] = str(now_ms)
-    return changed
+        times = properties.get(TIMER_ROLL_TIMES, "0")
+        added[TIMER_ROLL_TIMES] = str(int(times) + 1 if _NUMBER.fullmatch(times) else 1)
+    added[TIMER_DEQUEUE_MS] = str(now_ms)
+    return added
 
 
 class RecallHandle(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from reput.service.histogram import Histogram
 
@@ -27,10 +28,17 @@ class TimerStats:
         self.delay_s: Histogram[str] = Histogram(_DELAY_BOUNDS_S)
         self._last_at_ms = self._last_stored_ms = 0
 
-    def enqueue(self, topic: str, born_ms: int, stored_ms: int, out_ms: int, now_ms: int) -> None:
-        """Count a message that gets a slot; born, stored, out: the message's times, and the time of its own slot."""
-        self.enqueued[topic] += 1
-        self.delay_s.add(topic, max(0, out_ms - born_ms) // 1000)
+    def enqueue(self, delays_s: Mapping[tuple[str, int], int], stored_ms: int, now_ms: int) -> None:
+        """Count messages that get a slot.
+
+        Args:
+            delays_s: How many there are of each topic and each delay, in s, from their birth to their own slot.
+            stored_ms: When the last of them was stored.
+            now_ms: The time.
+        """
+        for (topic, delay_s), count in delays_s.items():
+            self.enqueued[topic] += count
+            self.delay_s.add(topic, max(0, delay_s), count)
         self._last_at_ms, self._last_stored_ms = now_ms, stored_ms
 
     def enqueue_latency_ms(self, now_ms: int) -> int:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from reput.errors import MessageIllegalError
 from reput.service.timer_messages import (
     RecallHandle,
+    added_when_due,
     decode_recall_handle,
     deliver_time,
     due_time,
     encode_recall_handle,
     out_time,
-    properties_when_due,
     slot_time,
 )
 
@@ -88,11 +88,12 @@ def test_the_steps_of_a_far_message_are_those_of_rocketmq() -> None:
 
 def test_a_message_says_when_it_came_into_its_slot_and_when_it_left() -> None:
     sent = {"TIMER_OUT_MS": "5", "TAGS": "t"}
-    once = properties_when_due(sent, enqueued_ms=6, now_ms=7, is_rolled=True)
-    assert once == sent | {"TIMER_ENQUEUE_MS": "6", "TIMER_ROLL_TIMES": "1", "TIMER_DEQUEUE_MS": "7"}
-    twice = properties_when_due(once, enqueued_ms=8, now_ms=9, is_rolled=True)
-    assert twice == sent | {"TIMER_ENQUEUE_MS": "8", "TIMER_ROLL_TIMES": "2", "TIMER_DEQUEUE_MS": "9"}
-    assert sent == {"TIMER_OUT_MS": "5", "TAGS": "t"}
+    once = added_when_due(sent, enqueued_ms=6, now_ms=7, is_rolled=True)
+    assert once == {"TIMER_ENQUEUE_MS": "6", "TIMER_ROLL_TIMES": "1", "TIMER_DEQUEUE_MS": "7"}
+    twice = added_when_due(sent | once, enqueued_ms=8, now_ms=9, is_rolled=True)
+    assert twice == {"TIMER_ENQUEUE_MS": "8", "TIMER_ROLL_TIMES": "2", "TIMER_DEQUEUE_MS": "9"}
+    at_last = added_when_due(sent | twice, enqueued_ms=10, now_ms=11, is_rolled=False)
+    assert at_last == {"TIMER_ENQUEUE_MS": "10", "TIMER_DEQUEUE_MS": "11"}
 
 
 def test_a_handle_is_that_of_rocketmq() -> None:

@@ -47,10 +47,13 @@ class OpenSlot:
         for waiting in taken:
             heapq.heappush(self._waiting, waiting)
 
-    def take(self, now_ms: int, most: int) -> list[Waiting]:
-        """The next messages that are due."""
+    def take(self, now_ms: int, most: int, most_bytes: int) -> list[Waiting]:
+        """The next messages that are due: at most so many, and as many bytes of records, or one."""
         taken: list[Waiting] = []
         while self._waiting and self._waiting[0].due_ms <= now_ms and len(taken) < most:
+            most_bytes -= self._waiting[0].unit.size
+            if most_bytes < 0 and taken:
+                break
             taken.append(heapq.heappop(self._waiting))
         return taken
 

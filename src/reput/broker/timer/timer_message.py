@@ -2,85 +2,133 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.inner_message import write_properties
 from reput.formats.java import string_hash
-from reput.formats.properties import REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS, UNIQ_KEY
-from reput.formats.record_layout import Buffer, unpack_record
+from reput.formats.properties import (
+    PROPERTY_SEPARATOR,
+    REAL_QID,
+    REAL_TOPIC,
+    TIMER_DEL_UNIQKEY,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+    decode_properties,
+)
+from reput.formats.property_crc import PROPERTY_CRC32
+from reput.formats.record_layout import Bounds, Head, unpack_record
 from reput.formats.timer_log import Magic, TimerUnit
-from reput.service.timer_messages import delete_key, due_time, properties_when_due, slot_time
+from reput.service.timer_messages import added_when_due, delete_key, due_time, slot_time
 from reput.store.put_rows import PutRow
 from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry
+
+_TIMER_TOPIC = TIMER_TOPIC.encode()
+_DEFAULT, _ROLL, _DELETE = (int(bit) for bit in Magic)
+#: Each message asks for the hash of its topic, which takes longer than all else of it.
+_topic_hash = lru_cache(maxsize=1024)(string_hash)
 
 
 @dataclass(slots=True)
 class TimerMessage:
-    """A stored message that waits for its time.
+    """A stored message that waits for its time; its body is copied once it is put.
 
     Attributes:
-        inner: The message; its topic is rmq_sys_wheel_timer.
-        commit_log_offset, queue_offset, size, stored_ms: Of its record.
+        records: The bytes that hold its record.
+        head, bounds: Of its record, as `unpack_record` gives them; its topic is rmq_sys_wheel_timer.
+        properties: By name, without the CRC of the record.
         out_ms: Time of its own slot.
         real_topic, real_queue_id: Where it goes.
     """
 
-    inner: MessageExtBrokerInner
-    commit_log_offset: int
-    queue_offset: int
-    size: int
-    stored_ms: int
+    records: bytes
+    head: Head
+    bounds: Bounds
+    properties: dict[str, str]
     out_ms: int
     real_topic: str
     real_queue_id: int
 
     @classmethod
-    def of_record(cls, record: Buffer) -> TimerMessage | None:
+    def of_record(cls, records: bytes, position: int = 0) -> TimerMessage | None:
         """The message of a record; None where it lacks what a message needs that is to wait."""
-        head, _ = unpack_record(record, 0)
-        inner = MessageExtBrokerInner.of_record(record)
-        topic, queue_id = inner.properties.get(REAL_TOPIC), inner.properties.get(REAL_QID, "")
-        out_ms = inner.properties.get(TIMER_OUT_MS, "")
-        if topic is None or inner.topic != TIMER_TOPIC or not (_is_number(queue_id, 10) and _is_number(out_ms, 18)):
+        head, bounds = unpack_record(records, position)
+        properties = decode_properties(records[bounds[4] : bounds[5]])
+        topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
+        out_ms, is_timed = properties.get(TIMER_OUT_MS, ""), records[bounds[2] : bounds[3]] == _TIMER_TOPIC
+        if topic is None or not (is_timed and _is_number(queue_id, 10) and _is_number(out_ms, 18)):
             return None
-        return cls(inner, head[6], head[5], head[0], head[10], int(out_ms), topic, int(queue_id))
+        properties.pop(PROPERTY_CRC32, None)  # the record that it becomes has its own
+        return cls(records, head, bounds, properties, int(out_ms), topic, int(queue_id))
+
+    @classmethod
+    def of_records(cls, records: bytes) -> Iterator[TimerMessage | None]:
+        """`of_record` of successive records."""
+        position = 0
+        while position < len(records):
+            yield cls.of_record(records, position)
+            position += int.from_bytes(records[position : position + 4])
+
+    @property
+    def commit_log_offset(self) -> int:
+        """Of its record."""
+        return self.head[6]
+
+    @property
+    def stored_ms(self) -> int:
+        """When its record was stored."""
+        return self.head[10]
+
+    @property
+    def delay_s(self) -> int:
+        """From its birth to its own slot."""
+        return (self.out_ms - self.head[8]) // 1000
 
     @property
     def deletes(self) -> str | None:
         """Topic and key of the message that this one deletes; None for a message that is to be delivered."""
-        return self.inner.properties.get(TIMER_DEL_UNIQKEY)
+        return self.properties.get(TIMER_DEL_UNIQKEY)
 
     @property
     def key(self) -> str | None:
         """Topic and key by which it may be deleted."""
-        unique_key = self.inner.properties.get(UNIQ_KEY)
+        unique_key = self.properties.get(UNIQ_KEY)
         return None if unique_key is None else delete_key(self.real_topic, unique_key)
 
     def entry(self, write_ms: int, read_time_ms: int, window_ms: int, precision_ms: int) -> TimerEntry:
         """Where it waits from now on; see `slot_time`. No slot before `read_time_ms` is looked at any more."""
         time = slot_time(self.out_ms, write_ms, window_ms, precision_ms)
-        magic: int = Magic.DEFAULT | (Magic.ROLL if time != self.out_ms else 0)
-        magic |= Magic.DELETE if self.deletes is not None else 0
+        magic = _DEFAULT if time == self.out_ms else _DEFAULT | _ROLL
+        if TIMER_DEL_UNIQKEY in self.properties:
+            magic |= _DELETE
         time = max(time, read_time_ms)
-        return TimerEntry(time, magic, self.commit_log_offset, self.size, string_hash(self.real_topic))
+        return TimerEntry(time, magic, self.head[6], self.head[0], _topic_hash(self.real_topic))
 
     def due_ms(self, unit_time: int, magic: int, precision_ms: int) -> int:
         """When something is to be done with it: delivered at its exact time, or put back once its slot has begun."""
-        if magic & Magic.ROLL:
+        if magic & _ROLL:
             return unit_time + 1
-        return due_time(self.inner.properties, self.stored_ms, self.out_ms, precision_ms)
+        return due_time(self.properties, self.stored_ms, self.out_ms, precision_ms)
 
     def row(self, unit: TimerUnit, now_ms: int) -> PutRow:
         """The row that is put when it is due: into its own topic, or back into the queue (`convert`)."""
-        is_rolled = bool(unit.magic & Magic.ROLL)
-        inner = self.inner
-        inner.properties = properties_when_due(
-            inner.properties, enqueued_ms=unit.write_time, now_ms=now_ms, is_rolled=is_rolled
-        )
-        if not is_rolled:
-            inner.topic, inner.queue_id = self.real_topic, self.real_queue_id
-        inner.prepared_transaction_offset = 0
-        return inner.row()
+        head, (body, body_end, *_) = self.head, self.bounds
+        is_rolled = bool(unit.magic & _ROLL)
+        topic, queue_id = (TIMER_TOPIC, head[3]) if is_rolled else (self.real_topic, self.real_queue_id)
+        added = added_when_due(self.properties, enqueued_ms=unit.write_time, now_ms=now_ms, is_rolled=is_rolled)
+        return PutRow(
+            topic, queue_id, self.records[body:body_end], self._text_with(added), head[4], head[7], head[8], head[9],
+            head[12],
+        )  # fmt: skip
+
+    def _text_with(self, added: dict[str, str]) -> bytes:
+        """Its properties and others; its own stay as they were sent where each pair of them counts."""
+        text, properties = self.records[self.bounds[4] : self.bounds[5]], self.properties
+        are_whole = text.endswith(PROPERTY_SEPARATOR) and text.count(PROPERTY_SEPARATOR) == len(properties)
+        if are_whole and properties.keys().isdisjoint(added):
+            return text + write_properties(added)
+        return write_properties(properties | added)
 
 
 def _is_number(text: str, most_digits: int) -> bool:

@@ -8,12 +8,14 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
 
 from reput.broker.disk_work import DiskWork
 from reput.broker.state import BrokerState
 from reput.broker.timer.open_slot import OpenSlot, Waiting
 from reput.broker.timer.timer_message import TimerMessage
-from reput.errors import MessageIllegalError, ReputError
+from reput.errors import CorruptRecordError, MessageIllegalError, ReputError
 from reput.events import Event
 from reput.formats.timer_log import Magic, TimerUnit
 from reput.formats.timer_wheel import SLOTS_TOTAL
@@ -25,13 +27,15 @@ from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
 
 logger = logging.getLogger("reput.broker")
 
-#: Messages that are read and put at once, before the loop does other work; a pull gives no more by default.
-_MOST = 32
-#: Units of a slot whose messages are looked at at once: when the slot has begun, and before.
-_MOST_LOOKED_AT, _MOST_AHEAD = 256, 64
+#: Messages that one read of the queue gives by default, and reads that make one write of the timer log.
+_MOST_READ, _MOST_READS = 32, 4
+#: Messages that are put at once, before the loop does other work, and the bytes of their records.
+_MOST_PUT, _MOST_PUT_BYTES = 64, 1 << 17
+#: Units of a slot whose messages are looked at at once.
+_MOST_LOOKED_AT = 128
 #: So long before its time the messages of the next slot are looked at.
 _AHEAD_MS = 1000
-#: The shortest sleep, so that what is due at about the same time is one batch.
+#: The shortest sleep, so that what comes, or is due, at about the same time is one batch.
 _LEAST_SLEEP_S = 0.005
 #: The longest sleep: the machine's clock may be set.
 _MOST_SLEEP_S = 1.0
@@ -133,20 +137,24 @@ class TimerMessageService:
                 await self._sleep(min(max(due_ms / 1000 - time.time(), _LEAST_SLEEP_S), _MOST_SLEEP_S))
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep, but only until messages arrive."""
+        """Sleep, but behind the shortest sleep only until messages arrive."""
         if self._is_stopped:  # the rest of a slot is waited for
             await asyncio.sleep(seconds)
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._arrived.wait()
+        await asyncio.sleep(_LEAST_SLEEP_S)
+        if seconds > _LEAST_SLEEP_S and not self._arrived.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds - _LEAST_SLEEP_S):
+                    await self._arrived.wait()
 
     async def _turn(self) -> int:
         """Do all that is to be done now; the time (ms) at which something will be."""
         now_ms = self._state.now_ms()
         if now_ms - self._timers.read_time_ms <= SLOTS_TOTAL * self._precision:  # else their slots may be in use
-            await self._wait_for_recalls()
-            await self._enqueue()
+            recalled_to = await self._wait_for_recalls()
+            await self._enqueue(self._state.store.max_offset(TIMER_TOPIC, 0))
+            if self.recalled_to == recalled_to:
+                self.recalled_to = 0
         while (due_ms := await self._advance(now_ms)) is None:
             pass
         if not self._is_stopped and await self._look_ahead(now_ms + _AHEAD_MS):
@@ -158,8 +166,12 @@ class TimerMessageService:
             await self._work.run(self._timers.delete_before, state.store.min_commit_log_offset)
         return due_ms
 
-    async def _wait_for_recalls(self) -> None:
-        """Return once the messages that recall others are in their queue: their recalls may have been answered."""
+    async def _wait_for_recalls(self) -> int:
+        """Return once the messages that recall others are in their queue: their recalls may have been answered.
+
+        Returns:
+            `recalled_to`, up to which that holds.
+        """
         store, end = self._state.store, self.recalled_to
         if end:
             await self._state.appends.safe(end)
@@ -168,52 +180,69 @@ class TimerMessageService:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MOST_SLEEP_S):
                     await self._arrived.wait()
-        if self.recalled_to == end:
-            self.recalled_to = 0
+        return end
 
     # -- messages that are new
 
-    async def _enqueue(self) -> None:
-        """Give all messages of the queue a slot."""
-        state, timers = self._state, self._timers
-        while not self._is_stopped:
-            offset = timers.queue_offset
-            result = await self._work.run(state.store.get_raw, TIMER_TOPIC, 0, offset, _MOST)
+    async def _enqueue(self, end: int) -> None:
+        """Give the messages of the queue before an offset a slot, and deliver meanwhile what is due.
+
+        But where a message recalls another one, nothing is delivered until it has its slot.
+        """
+        timers = self._timers
+        while timers.queue_offset < end and not self._is_stopped:
+            records, following = await self._read_queue(timers.queue_offset, end)
+            if following == timers.queue_offset:
+                return
+            await self._wait(records)
+            timers.queue_offset = following
+            self._is_changed = True
+            if self._slot is not None and not self.recalled_to:
+                await self._deliver(self._slot)
+
+    async def _read_queue(self, offset: int, end: int) -> tuple[list[bytes], int]:
+        """The records of the next messages of the queue, as several reads give them; the offset after them."""
+        read, found = partial(self._state.store.get_raw, TIMER_TOPIC, 0), []
+        for _ in range(_MOST_READS):
+            result = read(offset, _MOST_READ, may_wait=False) or await self._work.run(read, offset, _MOST_READ)
             assert result is not None, "a read that may wait has a result"
             if result.status is GetMessageStatus.FOUND:
-                await self._wait(result.records)
-                timers.queue_offset = result.next_begin_offset
+                found.append(result.records)
             elif result.next_begin_offset == offset:
-                return
+                break
             else:
                 offsets = {"offset": offset, "min": result.min_offset, "max": result.max_offset}
                 logger.warning(Event("the offset of the timers has no message", **offsets))
-                timers.queue_offset = result.next_begin_offset
-            self._is_changed = True
+            offset = result.next_begin_offset
+            if offset >= end:
+                break
+        return found, offset
 
-    async def _wait(self, records: bytes) -> None:
-        """Let successive messages wait."""
+    async def _wait(self, read: Sequence[bytes]) -> None:
+        """Let successive messages wait, as reads of the queue gave them."""
         timers, now_ms = self._timers, self._state.now_ms()
         slots = {slot.time_ms: slot for slot in (self._slot, self._next) if slot is not None}
         write_ms = now_ms // self._precision * self._precision
-        waiting, position = [], 0
-        while position < len(records):
-            message = TimerMessage.of_record(memoryview(records)[position:])
-            position += int.from_bytes(records[position : position + 4])
+        waiting = []
+        for message in chain.from_iterable(map(TimerMessage.of_records, read)):
             if message is None:
                 logger.error(Event("a message with a time names no time, or no topic to go to"))
             elif not timers.has_unit(message.commit_log_offset):
                 entry = message.entry(write_ms, timers.read_time_ms, self._window, self._precision)
                 waiting.append((message, entry))
+        if not waiting:
+            return
         await self._work.run(timers.enqueue, [entry for _, entry in waiting], write_ms)
-        counts: Counter[str] = Counter()
         for message, entry in waiting:
-            counts[message.real_topic] += -1 if entry.magic & Magic.DELETE else 1
-            born_ms = message.inner.born_timestamp
-            self.stats.enqueue(message.real_topic, born_ms, message.stored_ms, message.out_ms, now_ms)
             if entry.time in slots:
                 unit = TimerUnit(-1, entry.magic, write_ms, entry.time - write_ms, *entry[2:])
                 self._add(slots[entry.time], message, unit)
+        delays_s = Counter([(message.real_topic, message.delay_s) for message, _ in waiting])
+        self.stats.enqueue(delays_s, waiting[-1][0].stored_ms, now_ms)
+        counts = Counter([message.real_topic for message, _ in waiting])
+        for message, entry in waiting:
+            if entry.magic & Magic.DELETE:  # it takes one away, and is none itself
+                counts[message.real_topic] -= 2
         self.metrics.add(counts, now_ms)
 
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit) -> None:
@@ -266,7 +295,7 @@ class TimerMessageService:
         else:
             slot = OpenSlot(time_ms, await self._work.run(self._timers.units, time_ms))
         while slot.unread:
-            await self._read(slot, _MOST_LOOKED_AT)
+            await self._read(slot)
         return slot
 
     async def _look_ahead(self, until_ms: int) -> bool:
@@ -278,25 +307,31 @@ class TimerMessageService:
             if time_ms is None:
                 return False
             self._next = slot = OpenSlot(time_ms, await self._work.run(timers.units, time_ms))
-        await self._read(slot, _MOST_AHEAD)
+        await self._read(slot)
         return bool(slot.unread)
 
-    async def _read(self, slot: OpenSlot, most: int) -> None:
+    async def _read(self, slot: OpenSlot) -> None:
         """Look when the next messages of a slot are due."""
-        some = slot.unread[:most]
-        for unit, message in zip(some, await self._work.run(self._look, some), strict=True):
+        some = slot.unread[:_MOST_LOOKED_AT]
+        for unit, message in zip(some, await self._look(some), strict=True):
             if message is not None:
                 self._add(slot, message, unit)
         del slot.unread[: len(some)]
 
-    def _look(self, units: Sequence[TimerUnit]) -> list[TimerMessage | None]:
+    async def _look(self, units: Sequence[TimerUnit]) -> list[TimerMessage | None]:
         """The messages of units; None, and an error in the log, for one that is not there."""
-        found = []
-        for unit in units:
-            stored = self._state.store.look_message_by_offset(unit.commit_log_offset)
-            message = None if stored is None else TimerMessage.of_record(stored.raw)
-            if message is None:
+        look, places = self._state.store.look_records, [(unit.commit_log_offset, unit.size) for unit in units]
+        await asyncio.sleep(0)  # between two batches the loop does other work
+        records = look(places, may_wait=False)
+        if records is None:
+            records = await self._work.run(look, places)
+        assert records is not None, "a look that may wait has a result"
+        found: list[TimerMessage | None] = []
+        for unit, record in zip(units, records, strict=True):
+            message = None if record is None else _message_of(record)
+            if message is None or message.commit_log_offset != unit.commit_log_offset:
                 logger.error(Event("a message with a time is not in the log", offset=unit.commit_log_offset))
+                message = None
             found.append(message)
         return found
 
@@ -304,9 +339,9 @@ class TimerMessageService:
         """Deliver what is due of a slot, and return once that is safe."""
         state, ends = self._state, []
         try:
-            while taken := slot.take(state.now_ms(), _MOST):
+            while taken := slot.take(state.now_ms(), _MOST_PUT, _MOST_PUT_BYTES):
                 try:
-                    messages = await self._work.run(self._look, [one.unit for one in taken])
+                    messages = await self._look([one.unit for one in taken])
                 except BaseException:
                     slot.put_back(taken)
                     raise
@@ -325,24 +360,31 @@ class TimerMessageService:
     async def _put(self, slot: OpenSlot, taken: Sequence[tuple[Waiting, TimerMessage | None]]) -> int | None:
         """Put messages where they go; commit log offset after the last one."""
         now_ms, end_offset = self._state.now_ms(), None
-        counts: Counter[str] = Counter()
-        for number, (waiting, message) in enumerate(taken):
+        due: list[tuple[Waiting, TimerMessage]] = []
+        for waiting, message in taken:
             if message is None:
                 continue
             if message.key is not None and message.key in slot.deleted:
                 slot.found.add(message.key)
                 continue
-            try:
-                end_offset = (await self._state.appends.append_row(message.row(waiting.unit, now_ms))).end_offset
-            except MessageIllegalError as error:
-                logger.error(Event("a message with a time cannot be put", topic=message.real_topic, error=error))
-            except ReputError:  # those before it have been delivered, and are not to come again
-                slot.put_back([one for one, _ in taken[number:]])
-                raise
-            slot.has_begun = True
-            counts[message.real_topic] -= 1
-            self.stats.dequeued[message.real_topic] += 1
+            due.append((waiting, message))
+        results = await self._state.appends.append_rows([message.row(one.unit, now_ms) for one, message in due])
+        counts: Counter[str] = Counter()
+        failed: list[tuple[Waiting, ReputError]] = []
+        for (waiting, message), result in zip(due, results, strict=True):
+            if isinstance(result, MessageIllegalError):
+                logger.error(Event("a message with a time cannot be put", topic=message.real_topic, error=result))
+            elif isinstance(result, ReputError):
+                failed.append((waiting, result))
+            else:
+                end_offset = result.end_offset
+                counts[message.real_topic] -= 1
+        slot.has_begun |= end_offset is not None
+        self.stats.dequeued.subtract(counts)
         self.metrics.add(counts, now_ms)
+        if failed:  # the others have been delivered, and are not to come again
+            slot.put_back([one for one, _ in failed])
+            raise failed[0][1]
         return end_offset
 
     # -- the disk
@@ -372,3 +414,11 @@ class TimerMessageService:
         await state.writes.run(flush)
         if self.metrics.snapshot() is not None:
             await state.config_files.try_persist(self.metrics)
+
+
+def _message_of(record: bytes) -> TimerMessage | None:
+    """The message of bytes that should be a record."""
+    try:
+        return TimerMessage.of_record(record)
+    except CorruptRecordError:
+        return None

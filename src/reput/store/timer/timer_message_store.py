@@ -80,14 +80,16 @@ class TimerMessageStore:
             log, wheel, self.read_time_ms, max(first, 0), store.max_commit_log_offset,
             _commit_log_offset(store, self.queue_offset),
         )  # fmt: skip
+        self._last_with_unit = int(self._with_units[-1]) if len(self._with_units) else -1
         self._failed: tuple[list[str], list[tuple[int, bytes]]] = ([], [])
 
     # -- waiting
 
     def has_unit(self, commit_log_offset: int) -> bool:
         """Whether a message got its unit before the start, after the checkpoint was written last."""
-        index = int(np.searchsorted(self._with_units, commit_log_offset))
-        return index < len(self._with_units) and bool(self._with_units[index] == commit_log_offset)
+        if commit_log_offset > self._last_with_unit:  # as of all messages but the first
+            return False
+        return bool(self._with_units[np.searchsorted(self._with_units, commit_log_offset)] == commit_log_offset)
 
     def enqueue(self, entries: Sequence[TimerEntry], write_time: int) -> None:
         """Let messages wait.

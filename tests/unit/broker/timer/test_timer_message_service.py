@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from reput.broker.appends import Appends
 from reput.broker.timer import timer_message_service
-from reput.errors import StoreError, StoreFullError
+from reput.errors import ReputError, StoreError, StoreFullError
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
 from reput.formats.timer_checkpoint import decode_timer_checkpoint
@@ -20,7 +21,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.timer_messages import RecallHandle, encode_recall_handle
 from reput.store.put_rows import PutRow, PutRowResult
-from reput.store.timer.timer_message_store import TIMER_TOPIC
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
 from tests.support.sockets import run
 
@@ -283,12 +284,13 @@ def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path:
 
 def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
-    append_row, faults = Appends.append_row, [StoreFullError("full")] * 2
+    append_rows, faults = Appends.append_rows, [StoreFullError("full")] * 2
 
-    async def failing(self: Appends, row: PutRow) -> PutRowResult:
-        if bytes(row.body) == b"5" and faults:
-            raise faults.pop()
-        return await append_row(self, row)
+    async def failing(self: Appends, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        bodies = [bytes(row.body) for row in rows]
+        put = bodies.index(b"5") if b"5" in bodies and faults else len(rows)
+        results = await append_rows(self, rows[:put])
+        return results if put == len(rows) else [*results, *[faults.pop()] * (len(rows) - put)]
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", **FAST) as served:
@@ -296,7 +298,7 @@ def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeyp
             await with_topic(client, "orders")
             due = now_ms() + 300
             await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
-            monkeypatch.setattr(Appends, "append_row", failing)
+            monkeypatch.setattr(Appends, "append_rows", failing)
             assert [int(one.body) for one in await received(client, 10)] == list(range(10))
             assert not faults
             assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
@@ -308,10 +310,10 @@ def test_messages_that_the_disk_cannot_read_come_when_it_can(tmp_path: Path, mon
     monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
     look, faults = timer_message_service.TimerMessageService._look, list[StoreError]()
 
-    def failing(self: Any, units: Any) -> Any:
+    async def failing(self: Any, units: Any) -> Any:
         if faults:
             raise faults.pop()
-        return look(self, units)
+        return await look(self, units)
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", **FAST) as served:
@@ -344,3 +346,97 @@ def test_a_message_that_names_no_time_or_topic_stops_no_other(tmp_path: Path) ->
             assert [one.body for one in await received(client, 1)] == [b"good"]
 
     run(scenario())
+
+
+def test_messages_that_cannot_be_put_stop_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = now_ms() + 300
+            for number in range(9):
+                properties = {"TIMER_OUT_MS": str(due // 100 * 100), "REAL_TOPIC": "orders", "REAL_QID": "0"}
+                if number % 3 == 1:  # a topic that no record can name
+                    properties["REAL_TOPIC"] = "o" * 300
+                sent = await client.send_message(TIMER_TOPIC, b"%d" % number, properties=properties)
+                assert sent.code == 0
+            assert [int(one.body) for one in await received(client, 6)] == [0, 2, 3, 5, 6, 8]
+            assert served.controller._services.timers.stats.dequeued == {"orders": 6}
+
+    run(scenario())
+
+
+def test_a_message_is_delivered_while_others_keep_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = timer_message_service.TimerMessageService
+    wait, further = service._wait, list[bool]()
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+
+            async def wait_and_bring_another(self: Any, read: Any) -> None:
+                await wait(self, read)
+                if further:
+                    end = state.store.max_offset(TIMER_TOPIC, 0)
+                    await send(client, b"later", timer_delay_sec=1000)
+                    while state.store.max_offset(TIMER_TOPIC, 0) == end:
+                        await asyncio.sleep(0)
+
+            monkeypatch.setattr(service, "_wait", wait_and_bring_another)
+            further.append(True)
+            await send(client, b"due", timer_delay_ms=150)
+            assert [one.body for one in await received(client, 1)] == [b"due"]
+            further.clear()
+
+    run(scenario())
+
+
+def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = timer_message_service.TimerMessageService
+    read_queue, is_delivered, held = service._read_queue, asyncio.Event(), list[int]()
+
+    async def read_one_by_one(self: Any, offset: int, end: int) -> tuple[list[bytes], int]:
+        """In a slot that is open: after the first message of several the next one waits for what is due."""
+        if held and offset > held[0]:
+            await is_delivered.wait()
+        slot = self._slot
+        if not held and slot is not None and slot.next_due_ms is not None and end - offset > 1:
+            held.append(offset)
+            while self._state.now_ms() < slot.next_due_ms:
+                await asyncio.sleep(0.001)
+        records, following = await read_queue(self, offset, offset + 1)
+        return records, following
+
+    async def scenario() -> None:
+        monkeypatch.setattr(timer_message_service, "_MOST_READ", 1)
+        monkeypatch.setattr(service, "_read_queue", read_one_by_one)
+        async with serving_broker(tmp_path / "store", **FAST | {"timer_precision_ms": 1000}) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            due = (now_ms() // 1000 + 2) * 1000 + 900
+            await send(client, b"due", timer_deliver_ms=due)
+            timers = served.controller._state.timers
+            assert timers is not None
+            sending = asyncio.create_task(_send_pairs(client, timers, held))
+            assert [one.body for one in await received(client, 1)] == [b"due"]
+            is_delivered.set()
+            await sending
+            assert held
+
+    run(scenario())
+
+
+async def _send_pairs(client: Client, timers: TimerMessageStore, held: list[int]) -> None:
+    """Send two messages at once, again and again, each time after those before have their slots."""
+    sent = 1
+    while not held:
+        if timers.queue_offset < sent:
+            await asyncio.sleep(0.001)
+            continue
+        far = [send_command("orders", properties={"TIMER_DELAY_SEC": "1000"}) for _ in range(2)]
+        sent += len(far)
+        for answer in client.begin_all(far):
+            assert (await answer).code == 0

@@ -1,0 +1,45 @@
+"""A slot whose time has come: which of its messages are next."""
+
+from __future__ import annotations
+
+import pytest
+
+from reput.broker.timer.open_slot import OpenSlot
+from reput.formats.timer_log import TimerUnit
+
+
+def slot_of(*messages: tuple[int, int]) -> OpenSlot:
+    """A slot with messages: when each is due, and the size of its record."""
+    slot = OpenSlot(0, [])
+    for due_ms, size in messages:
+        slot.add(due_ms, TimerUnit(-1, 1, 0, 0, 0, size, 0))
+    return slot
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "most", "most_bytes", "expected"),
+    [
+        (0, 9, 999, []),
+        (9, 9, 999, [1, 2, 4, 3]),
+        (2, 9, 999, [1, 2, 4]),
+        (9, 2, 999, [1, 2]),
+        (9, 9, 25, [1, 2]),
+        (9, 9, 30, [1, 2, 4]),
+        (9, 9, 5, [1]),
+    ],
+)
+def test_the_next_messages_are_taken_up_to_a_number_and_a_size(
+    now_ms: int, most: int, most_bytes: int, expected: list[int]
+) -> None:
+    slot = slot_of((1, 10), (2, 10), (3, 10), (2, 10))
+    taken = slot.take(now_ms, most, most_bytes)
+    assert [one.number for one in taken] == expected
+    assert [one.number for one in slot.take(9, 9, 999)] == [one for one in (1, 2, 4, 3) if one not in expected]
+
+
+def test_messages_that_are_put_back_are_the_next_ones() -> None:
+    slot = slot_of((1, 10), (1, 10), (5, 10))
+    slot.put_back(slot.take(1, 2, 999))
+    assert slot.next_due_ms == 1
+    assert [one.number for one in slot.take(5, 9, 999)] == [1, 2, 3]
+    assert slot.next_due_ms is None

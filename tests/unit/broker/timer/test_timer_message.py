@@ -1,0 +1,111 @@
+"""A message with a time as it waits, and as it is put when it is due."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reput.broker.timer.timer_message import TimerMessage
+from reput.formats.hosts import encode_host
+from reput.formats.java import string_hash
+from reput.formats.properties import decode_properties
+from reput.formats.record_layout import encode_topic, pack_record
+from reput.formats.timer_log import Magic, TimerUnit
+from reput.store.put_rows import PutRow
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry
+
+HOST = encode_host("127.0.0.1:1")
+WAITS = b"REAL_TOPIC\x01orders\x02REAL_QID\x012\x02TIMER_OUT_MS\x015000\x02"
+ADDED = b"TIMER_ENQUEUE_MS\x014000\x02TIMER_DEQUEUE_MS\x016000\x02"
+
+
+def record(properties: bytes, topic: str = TIMER_TOPIC, body: bytes = b"body") -> bytes:
+    """A record of a queue 3, with flag 7, sys flag 1, reconsumed 4 times, at offset 900 of the log."""
+    magic, name = encode_topic(topic)
+    return pack_record(magic, 0, 3, 7, 11, 900, 1, 1000, HOST, 2000, HOST, 4, 55, body, name, properties)
+
+
+def unit(magic: int = Magic.DEFAULT) -> TimerUnit:
+    return TimerUnit(-1, magic, 4000, 1000, 900, 1, string_hash("orders"))
+
+
+def message(properties: bytes) -> TimerMessage:
+    found = TimerMessage.of_record(record(properties))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        (WAITS, WAITS + ADDED),
+        (b"KEYS\x01k\x01k\x02\x02X\x01\x02" + WAITS, b"KEYS\x01k\x01k\x02" + WAITS + ADDED),
+        (b"KEYS\x01k\x02" + WAITS + b"KEYS\x01l\x02", b"KEYS\x01l\x02" + WAITS + ADDED),
+        (b"KEYS\x02\x01v\x02K\x01\x02" + WAITS, WAITS + ADDED),
+        (WAITS[:-1], WAITS + ADDED),
+        (WAITS + b"\x02", WAITS + ADDED),
+        (WAITS + b"__CRC32#\x010123456789\x02", WAITS + ADDED),
+        (b"TIMER_DEQUEUE_MS\x011\x02" + WAITS, b"TIMER_DEQUEUE_MS\x016000\x02" + WAITS + ADDED[:22]),
+        ("K\x01ü\U0001f600\x02".encode() + WAITS, "K\x01ü\U0001f600\x02".encode() + WAITS + ADDED),
+    ],
+)
+def test_a_message_that_is_due_has_its_properties_and_its_times(properties: bytes, expected: bytes) -> None:
+    assert message(properties).row(unit(), 6000) == PutRow("orders", 2, b"body", expected, 7, 1, 1000, HOST, 4)
+
+
+@given(st.lists(st.tuples(*[st.text(st.sampled_from("ab\x01\x02"), max_size=3)] * 2), max_size=5), st.booleans())
+def test_no_property_that_counts_is_lost_or_changed(pairs: list[tuple[str, str]], ends: bool) -> None:
+    text = "".join([f"{name}\x01{value}\x02" for name, value in pairs]).encode() + (WAITS if ends else WAITS[:-1])
+    put = decode_properties(message(text).row(unit(), 6000).properties)
+    assert list(put.items()) == list((decode_properties(text) | decode_properties(ADDED)).items())
+
+
+def test_a_message_that_is_put_back_stays_in_its_queue() -> None:
+    row = message(WAITS).row(unit(Magic.DEFAULT | Magic.ROLL), 6000)
+    added = b"TIMER_ENQUEUE_MS\x014000\x02TIMER_ROLL_TIMES\x011\x02TIMER_DEQUEUE_MS\x016000\x02"
+    assert row == PutRow(TIMER_TOPIC, 3, b"body", WAITS + added, 7, 1, 1000, HOST, 4)
+
+
+@pytest.mark.parametrize(
+    ("properties", "topic"),
+    [
+        (b"", TIMER_TOPIC),
+        (WAITS, "orders"),
+        (WAITS.replace(b"REAL_TOPIC", b"REEL_TOPIC"), TIMER_TOPIC),
+        (WAITS.replace(b"5000", b"-5"), TIMER_TOPIC),
+        (WAITS.replace(b"5000", b"1" * 19), TIMER_TOPIC),
+        (WAITS.replace(b"REAL_QID\x012", b"REAL_QID\x01x"), TIMER_TOPIC),
+        (WAITS.replace(b"REAL_QID\x012", "REAL_QID\x01\u0663".encode()), TIMER_TOPIC),
+    ],
+)
+def test_a_message_without_what_it_needs_to_wait_is_none(properties: bytes, topic: str) -> None:
+    assert TimerMessage.of_record(record(properties, topic)) is None
+
+
+def test_successive_records_give_their_messages() -> None:
+    records = b"".join([record(WAITS), record(b""), record(WAITS.replace(b"5000", b"7000"), body=bytes(300))])
+    found = list(TimerMessage.of_records(records))
+    assert [None if one is None else one.out_ms for one in found] == [5000, None, 7000]
+    assert found[2] is not None
+    assert found[2].row(unit(), 6000).body == bytes(300)
+
+
+@pytest.mark.parametrize(
+    ("write_ms", "read_ms", "more", "expected"),
+    [
+        (4000, 0, b"", (5000, 1)),
+        (4000, 6000, b"", (6000, 1)),
+        (4000, 0, b"TIMER_DEL_UNIQKEY\x01orders+u\x02", (5000, 5)),
+        (-100_000, -200_000, b"", (-50_000, 3)),
+        (-900_000, -900_000, b"TIMER_DEL_UNIQKEY\x01orders+u\x02", (-800_000, 7)),
+    ],
+)
+def test_an_entry_says_where_a_message_waits(
+    write_ms: int, read_ms: int, more: bytes, expected: tuple[int, int]
+) -> None:
+    text = WAITS + more
+    waiting = message(text)
+    entry = waiting.entry(write_ms, read_ms, 100_000, 1000)
+    assert entry == TimerEntry(*expected, 900, len(record(text)), string_hash("orders"))
+    assert (waiting.commit_log_offset, waiting.stored_ms, waiting.delay_s) == (900, 2000, 4)
