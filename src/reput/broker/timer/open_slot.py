@@ -6,15 +6,20 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from reput.broker.timer.timer_message import TimerMessage
 from reput.formats.timer_log import TimerUnit
+
+#: Messages of a slot that are kept in memory; each takes 2 KB and its record.
+_MOST_KEPT, _MOST_KEPT_BYTES = 2048, 4 << 20
 
 
 class Waiting(NamedTuple):
-    """A message of the open slot: when it is due (ms), its number in the slot, and its unit."""
+    """A message of the open slot: when it is due (ms), its number in the slot, its unit, and itself, if it is kept."""
 
     due_ms: int
     number: int
     unit: TimerUnit
+    message: TimerMessage | None
 
 
 class OpenSlot:
@@ -36,11 +41,22 @@ class OpenSlot:
         self.has_begun = False
         self._waiting: list[Waiting] = []
         self._count = 0
+        self._kept, self._kept_bytes = 0, 0
 
-    def add(self, due_ms: int, unit: TimerUnit) -> None:
-        """A message waits; of those that are due at once the first added comes first."""
+    def add(self, due_ms: int, unit: TimerUnit, message: TimerMessage | None = None) -> None:
+        """A message waits; of those that are due at once the first added comes first.
+
+        Args:
+            due_ms: When it is due.
+            unit: Its unit.
+            message: To be kept, if there is room, with all the bytes that it holds; else it is to be looked at again.
+        """
+        if message is not None:
+            self._kept, self._kept_bytes = self._kept + 1, self._kept_bytes + unit.size
+            if self._kept > _MOST_KEPT or self._kept_bytes > _MOST_KEPT_BYTES:
+                message = None
         self._count += 1
-        heapq.heappush(self._waiting, Waiting(due_ms, self._count, unit))
+        heapq.heappush(self._waiting, Waiting(due_ms, self._count, unit, message))
 
     def put_back(self, taken: Iterable[Waiting]) -> None:
         """Messages were taken, and not delivered."""

@@ -236,7 +236,7 @@ class TimerMessageService:
         for message, entry in waiting:
             if entry.time in slots:
                 unit = TimerUnit(-1, entry.magic, write_ms, entry.time - write_ms, *entry[2:])
-                self._add(slots[entry.time], message, unit)
+                self._add(slots[entry.time], message, unit, keep=False)
         delays_s = Counter([(message.real_topic, message.delay_s) for message, _ in waiting])
         self.stats.enqueue(delays_s, waiting[-1][0].stored_ms, now_ms)
         counts = Counter([message.real_topic for message, _ in waiting])
@@ -245,12 +245,12 @@ class TimerMessageService:
                 counts[message.real_topic] -= 2
         self.metrics.add(counts, now_ms)
 
-    def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit) -> None:
-        """Add a message to the slot that is open."""
+    def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
+        """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""
         if message.deletes is not None and not unit.magic & Magic.ROLL:
             slot.deleted[message.deletes] = message.real_topic
         else:
-            slot.add(message.due_ms(unit.time, unit.magic, self._precision), unit)
+            slot.add(message.due_ms(unit.time, unit.magic, self._precision), unit, message if keep else None)
 
     # -- slots
 
@@ -312,16 +312,16 @@ class TimerMessageService:
 
     async def _read(self, slot: OpenSlot) -> None:
         """Look when the next messages of a slot are due."""
+        await asyncio.sleep(0)  # between two batches the loop does other work
         some = slot.unread[:_MOST_LOOKED_AT]
         for unit, message in zip(some, await self._look(some), strict=True):
             if message is not None:
-                self._add(slot, message, unit)
+                self._add(slot, message, unit, keep=True)
         del slot.unread[: len(some)]
 
     async def _look(self, units: Sequence[TimerUnit]) -> list[TimerMessage | None]:
         """The messages of units; None, and an error in the log, for one that is not there."""
         look, places = self._state.store.look_records, [(unit.commit_log_offset, unit.size) for unit in units]
-        await asyncio.sleep(0)  # between two batches the loop does other work
         records = look(places, may_wait=False)
         if records is None:
             records = await self._work.run(look, places)
@@ -341,10 +341,12 @@ class TimerMessageService:
         try:
             while taken := slot.take(state.now_ms(), _MOST_PUT, _MOST_PUT_BYTES):
                 try:
-                    messages = await self._look([one.unit for one in taken])
+                    await asyncio.sleep(0)  # between two batches the loop does other work
+                    looked = iter(await self._look([one.unit for one in taken if one.message is None]))
                 except BaseException:
                     slot.put_back(taken)
                     raise
+                messages = [next(looked) if one.message is None else one.message for one in taken]
                 end_offset = await self._put(slot, list(zip(taken, messages, strict=True)))
                 if end_offset is not None:
                     ends.append(asyncio.ensure_future(state.appends.safe(end_offset)))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from reput.broker.timer import open_slot
 from reput.broker.timer.open_slot import OpenSlot
+from reput.broker.timer.timer_message import TimerMessage
+from reput.formats.record_layout import encode_topic, pack_record, unpack_record
 from reput.formats.timer_log import TimerUnit
+
+_MAGIC, _TOPIC = encode_topic("t")
+RECORD = pack_record(_MAGIC, 0, 0, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), 0, 0, b"", _TOPIC, b"")
 
 
 def slot_of(*messages: tuple[int, int]) -> OpenSlot:
@@ -43,3 +49,14 @@ def test_messages_that_are_put_back_are_the_next_ones() -> None:
     assert slot.next_due_ms == 1
     assert [one.number for one in slot.take(5, 9, 999)] == [1, 2, 3]
     assert slot.next_due_ms is None
+
+
+def test_the_first_messages_are_kept_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = TimerMessage(b"", *unpack_record(RECORD, 0), {}, 0, "orders", 0)
+    for most, most_bytes, expected in ((2, 99, [1, 2]), (9, 35, [1, 2, 3])):
+        monkeypatch.setattr(open_slot, "_MOST_KEPT", most)
+        monkeypatch.setattr(open_slot, "_MOST_KEPT_BYTES", most_bytes)
+        slot = OpenSlot(0, [])
+        for _ in range(5):
+            slot.add(1, TimerUnit(-1, 1, 0, 0, 0, 10, 0), message)
+        assert [one.number for one in slot.take(1, 9, 999) if one.message is message] == expected

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reput.broker.appends import Appends
-from reput.broker.timer import timer_message_service
+from reput.broker.timer import open_slot, timer_message_service
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
@@ -320,6 +320,7 @@ def test_messages_that_the_disk_cannot_read_come_when_it_can(tmp_path: Path, mon
             client = await served.client()
             await with_topic(client, "orders")
             monkeypatch.setattr(timer_message_service.TimerMessageService, "_look", failing)
+            monkeypatch.setattr(open_slot, "_MOST_KEPT", 3)
             due = now_ms() + 300
             await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due + one) for one in range(40)))
             faults.extend(StoreError("cannot read") for _ in range(3))
