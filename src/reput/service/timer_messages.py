@@ -83,12 +83,17 @@ def delete_key(real_topic: str, unique_key: str) -> str:
     return f"{real_topic}+{unique_key}"
 
 
-def added_when_due(properties: Mapping[str, str], *, enqueued_ms: int, now_ms: int, is_rolled: bool) -> dict[str, str]:
-    """The properties that a message gets whose slot is due, as it is put into its topic, or back into the log."""
+def added_when_due(*, enqueued_ms: int, now_ms: int, roll_times: str | None) -> dict[str, str]:
+    """The properties that a message gets whose slot is due, as it is put into its topic, or back into the log.
+
+    Args:
+        enqueued_ms: When it came into the slot.
+        now_ms: The time.
+        roll_times: What TIMER_ROLL_TIMES of a message says that is put back; None for one that is delivered.
+    """
     added = {TIMER_ENQUEUE_MS: str(enqueued_ms)}
-    if is_rolled:
-        times = properties.get(TIMER_ROLL_TIMES, "0")
-        added[TIMER_ROLL_TIMES] = str(int(times) + 1 if _NUMBER.fullmatch(times) else 1)
+    if roll_times is not None:
+        added[TIMER_ROLL_TIMES] = str(int(roll_times) + 1 if _NUMBER.fullmatch(roll_times) else 1)
     added[TIMER_DEQUEUE_MS] = str(now_ms)
     return added
 

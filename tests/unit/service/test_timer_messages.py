@@ -86,14 +86,11 @@ def test_the_steps_of_a_far_message_are_those_of_rocketmq() -> None:
     assert slot_time(1_795_838_152_000, write_ms, 2 * day, 1000) == write_ms + 2 * day
 
 
-def test_a_message_says_when_it_came_into_its_slot_and_when_it_left() -> None:
-    sent = {"TIMER_OUT_MS": "5", "TAGS": "t"}
-    once = added_when_due(sent, enqueued_ms=6, now_ms=7, is_rolled=True)
-    assert once == {"TIMER_ENQUEUE_MS": "6", "TIMER_ROLL_TIMES": "1", "TIMER_DEQUEUE_MS": "7"}
-    twice = added_when_due(sent | once, enqueued_ms=8, now_ms=9, is_rolled=True)
-    assert twice == {"TIMER_ENQUEUE_MS": "8", "TIMER_ROLL_TIMES": "2", "TIMER_DEQUEUE_MS": "9"}
-    at_last = added_when_due(sent | twice, enqueued_ms=10, now_ms=11, is_rolled=False)
-    assert at_last == {"TIMER_ENQUEUE_MS": "10", "TIMER_DEQUEUE_MS": "11"}
+@pytest.mark.parametrize(("before", "after"), [("0", "1"), ("1", "2"), ("x", "1"), ("-1", "0")])
+def test_a_message_says_when_it_came_into_its_slot_and_when_it_left(before: str, after: str) -> None:
+    times = {"TIMER_ENQUEUE_MS": "6", "TIMER_DEQUEUE_MS": "7"}
+    assert added_when_due(enqueued_ms=6, now_ms=7, roll_times=None) == times
+    assert added_when_due(enqueued_ms=6, now_ms=7, roll_times=before) == times | {"TIMER_ROLL_TIMES": after}
 
 
 def test_a_handle_is_that_of_rocketmq() -> None:

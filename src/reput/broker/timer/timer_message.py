@@ -14,6 +14,7 @@ from reput.formats.properties import (
     REAL_TOPIC,
     TIMER_DEL_UNIQKEY,
     TIMER_OUT_MS,
+    TIMER_ROLL_TIMES,
     UNIQ_KEY,
     decode_properties,
 )
@@ -116,19 +117,27 @@ class TimerMessage:
         head, (body, body_end, *_) = self.head, self.bounds
         is_rolled = bool(unit.magic & _ROLL)
         topic, queue_id = (TIMER_TOPIC, head[3]) if is_rolled else (self.real_topic, self.real_queue_id)
-        added = added_when_due(self.properties, enqueued_ms=unit.write_time, now_ms=now_ms, is_rolled=is_rolled)
+        roll_times = self.properties.get(TIMER_ROLL_TIMES, "0") if is_rolled else None
+        text = self._text_with(*_added(unit.write_time, now_ms, roll_times))
         return PutRow(
-            topic, queue_id, self.records[body:body_end], self._text_with(added), head[4], head[7], head[8], head[9],
+            topic, queue_id, self.records[body:body_end], text, head[4], head[7], head[8], head[9],
             head[12],
         )  # fmt: skip
 
-    def _text_with(self, added: dict[str, str]) -> bytes:
+    def _text_with(self, added: dict[str, str], added_text: bytes) -> bytes:
         """Its properties and others; its own stay as they were sent where each pair of them counts."""
         text, properties = self.records[self.bounds[4] : self.bounds[5]], self.properties
         are_whole = text.endswith(PROPERTY_SEPARATOR) and text.count(PROPERTY_SEPARATOR) == len(properties)
         if are_whole and properties.keys().isdisjoint(added):
-            return text + write_properties(added)
+            return text + added_text
         return write_properties(properties | added)
+
+
+@lru_cache(maxsize=256)
+def _added(enqueued_ms: int, now_ms: int, roll_times: str | None) -> tuple[dict[str, str], bytes]:
+    """`added_when_due`, and its text: it is the same for most messages that are put at once."""
+    added = added_when_due(enqueued_ms=enqueued_ms, now_ms=now_ms, roll_times=roll_times)
+    return added, write_properties(added)
 
 
 def _is_number(text: str, most_digits: int) -> bool:

@@ -65,6 +65,12 @@ def test_a_message_that_is_put_back_stays_in_its_queue() -> None:
     row = message(WAITS).row(unit(Magic.DEFAULT | Magic.ROLL), 6000)
     added = b"TIMER_ENQUEUE_MS\x014000\x02TIMER_ROLL_TIMES\x011\x02TIMER_DEQUEUE_MS\x016000\x02"
     assert row == PutRow(TIMER_TOPIC, 3, b"body", WAITS + added, 7, 1, 1000, HOST, 4)
+    again = message(row.properties).row(unit(Magic.DEFAULT | Magic.ROLL)._replace(write_time=7000), 8000)
+    assert (
+        again.properties == WAITS + b"TIMER_ENQUEUE_MS\x017000\x02TIMER_ROLL_TIMES\x012\x02TIMER_DEQUEUE_MS\x018000\x02"
+    )
+    at_last = decode_properties(message(again.properties).row(unit(), 9000).properties)
+    assert at_last["TIMER_ROLL_TIMES"] == "2"
 
 
 @pytest.mark.parametrize(
