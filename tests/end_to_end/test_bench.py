@@ -63,6 +63,14 @@ GOALS = {
     "spark source, most resident memory of a Python worker": ("most", 1000),
     "stream, append to visible row, idle, p50": ("most", 100),
     "stream, append to visible row, 200 k msg/s, p50": ("most", 1000),
+    **{
+        f"task of Spark's at a broker that gives {messages} messages a pull, {columns} columns, of a core": (
+            "least",
+            500_000,
+        )
+        for messages in (32, 2048)
+        for columns in (5, 22)
+    },
     "dispatch, part of a rebuild's rate, here": ("least", 0.8),
     "dispatch, part of a rebuild's rate, on Spark": ("least", 0.8),
     "dispatch, behind a writer of 200 k msg/s, p50": ("most", 1000),
@@ -77,14 +85,6 @@ GOALS = {
     "rebuild of 1 M messages on threads, gain of a second core, part of two processes'": ("least", 0.85),
     "rebuild of 1 M messages on Spark, gain of a second core, part of two processes'": ("least", 0.85),
     "most resident memory of a Spark worker, rebuild of 1 M messages": ("most", 1000),
-    **{
-        f"task of Spark's at a broker that gives {messages} messages a pull, {columns} columns, of a core": (
-            "least",
-            500_000,
-        )
-        for messages in (32, 2048)
-        for columns in (5, 22)
-    },
 }
 #: How many times as fast as somebody else it should be, who did the same in the same run.
 TIMES = {
