@@ -25,6 +25,8 @@ from reput.spark.session import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+STREAM_READER = "pyspark.sql.streaming.python_streaming_source_runner"
+
 
 @contextmanager
 def _spark_log(jvm: Any) -> Iterator[Any]:
@@ -143,18 +145,22 @@ class TestSession:
         assert log.toString() == ""
 
     @pytest.mark.parametrize(
-        ("call", "code"),
+        ("module", "call", "code"),
         [
-            ("ReputDataSource({}); stream.write(b'x')", -signal.SIGPIPE),  # as the planner's processes
-            ("sys.exit(_quiet(lambda *_: stream.write(b'x'))(None, True))", 1),  # as the workers of our daemon
+            ("pyspark.daemon", "ReputDataSource({}); stream.write(b'x')", -signal.SIGPIPE),
+            (STREAM_READER, "ReputDataSource({}); stream.write(b'x')", 1),
+            ("reput.spark.daemon", "sys.exit(_quiet(lambda *_: stream.write(b'x'))(None, True))", 1),
         ],
+        ids=["planner", "reader of a stream", "our daemon's worker"],
     )
-    def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(self, call: str, code: int) -> None:
+    def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(
+        self, module: str, call: str, code: int
+    ) -> None:
         program = f"""
 import importlib.util, socket, sys
 from reput.spark.daemon import _quiet
 from reput.spark.source import ReputDataSource
-sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader("pyspark.daemon", None)
+sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader("{module}", None)
 ours, spark = socket.socketpair()
 stream = ours.makefile("wb", 0)
 spark.close()
@@ -162,6 +168,29 @@ spark.close()
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (code, "")
+
+    @pytest.mark.parametrize("module", ["pyspark.daemon", STREAM_READER])
+    def test_a_connection_that_somebody_else_has_closed_is_an_error_of_the_method_that_wrote(self, module: str) -> None:
+        """The planner and a stream's reader ask brokers, too."""
+        program = f"""
+import importlib.util, socket, sys
+from reput.spark.short_errors import end_quietly, without_traceback
+sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader("{module}", None)
+end_quietly()
+ours, broker = socket.socketpair()
+broker.close()
+@without_traceback
+def partitions():
+    try:
+        ours.send(b"x")
+    except BrokenPipeError:
+        return "asked again"
+print(partitions())
+raise ValueError("told")
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "asked again\n")
+        assert done.stderr.endswith("ValueError: told\n")
 
 
 def test_of_what_a_jvm_prints_only_words_about_options_of_sparks_launcher_are_left_out(

@@ -6,22 +6,28 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from reput.errors import ReputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: The modules that pyspark runs as programs for what it asks a source outside of tasks.
+_PLANNER = "pyspark.daemon"
+_READER_OF_STREAM = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
     """Decorate a method that Spark calls, so that our errors are raised without traceback: users need only the message.
 
-    Calls `end_quietly` after the method.
+    Calls `end_quietly` after the method. Within it, a broker that closes a connection is an error of that connection.
     """
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _main_module() == _PLANNER:
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         try:
             return method(*args, **kwargs)
         except ReputError as error:
@@ -33,11 +39,24 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def end_quietly() -> None:
-    """Let a process of Spark's planner end without a traceback when Spark closes its socket.
+    """Let a process of Spark's planner, or of a stream's reader, end without a traceback when Spark closes its socket.
 
     Spark closes the socket after it has read the answer, often before the process has flushed its last, unused bytes:
-    then pyspark's daemon prints a BrokenPipeError. Only tasks run in workers of `reput.spark.daemon`.
+    then a BrokenPipeError is printed, by pyspark's daemon in the planner's process, which only a signal prevents, and
+    by Python in the reader's. Only tasks run in workers of `reput.spark.daemon`.
     """
-    spec = getattr(sys.modules["__main__"], "__spec__", None)  # none in some shells
-    if spec is not None and spec.name == "pyspark.daemon":
+    if _main_module() == _PLANNER:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    elif _main_module() == _READER_OF_STREAM:
+        sys.excepthook = _print_unless_closed
+
+
+def _main_module() -> str | None:
+    """The name of the module that this process runs; none in some shells."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return None if spec is None else spec.name
+
+
+def _print_unless_closed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if not issubclass(kind, BrokenPipeError):
+        sys.__excepthook__(kind, error, traceback)
