@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
+
+import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, ReputError, WouldWaitError
@@ -14,12 +17,13 @@ from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, SysFlag
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, SysFlag, pack_record
 from reput.log.queue_types import QueueTypes
 from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import PendingRecord
+from reput.store.log.pending import EncodedRows, PendingRecord
+from reput.store.log.queue_offsets import QueueKey
 from reput.store.put import PutMessage
 from reput.store.put_batch import encode_items, inner_batch
 from reput.store.statistics import StoreStatsService
@@ -73,7 +77,7 @@ class PutRowResult(NamedTuple):
 
 
 class PutRows:
-    """Puts rows into one store, one after the other.
+    """Puts rows into one store, in their order; messages that come together are appended together.
 
     Args:
         putting: Puts of single messages.
@@ -102,37 +106,92 @@ class PutRows:
         self._stats = stats
         self._types = types
         self._max_message_size = config.max_message_size
+        self._has_many = not (config.enable_lmq and config.enable_multi_dispatch)  # a light queue needs one look each
         self._store_host = encode_store_host(config)
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._with_batch_properties = config.dispatch_rules.items_take_batch_properties
 
     def put(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
         """See `LoopWriter.put_rows`."""
-        results: list[PutRowResult | ReputError] = []
-        for row in rows:
-            begin = time.time()
-            try:
-                results.append(self._put_batch(row) if row.is_batch else self._put_message(row, begin))
-            except WouldWaitError as error:  # not a failure: it comes again
-                results.append(error)
-            except ReputError as error:
-                self._stats.put_failed_times += 1
-                results.append(error)
-            else:
-                self._stats.put_took(time.time() - begin)
+        if self._has_many and len(rows) > 1 and not any(row.is_batch for row in rows):
+            results = self._put_messages(rows)
+        else:
+            results = [self._put(row) for row in rows]
         self._log.tell_if_low()
         self._flush.nudge()
         self._on_append()
         return results
 
+    def _put(self, row: PutRow) -> PutRowResult | ReputError:
+        begin = time.time()
+        try:
+            result = self._put_batch(row) if row.is_batch else self._put_message(row, begin)
+        except WouldWaitError as error:  # not a failure: it comes again
+            return error
+        except ReputError as error:
+            self._stats.put_failed_times += 1
+            return error
+        self._stats.put_took(time.time() - begin)
+        return result
+
     def _put_message(self, row: PutRow, clock_s: float) -> PutRowResult:
-        if row.sys_flag & INNER_BATCH:
-            raise MessageIllegalError(f"sys_flag {row.sys_flag:#x}: one message is no inner batch (0x40, 0x80)")
-        append = self._putting.append(self._pending(row, row.properties), clock_s)
+        append = self._putting.append(self._message(row), clock_s)
         return PutRowResult(
             (append.commit_log_offset,), append.queue_offset, append.store_timestamp, append.end_offset,
             self._store_host,
         )  # fmt: skip
+
+    def _message(self, row: PutRow) -> PendingRecord:
+        if row.sys_flag & INNER_BATCH:
+            raise MessageIllegalError(f"sys_flag {row.sys_flag:#x}: one message is no inner batch (0x40, 0x80)")
+        return self._pending(row, row.properties)
+
+    def _put_messages(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        """Messages that are encoded before the append lock, and appended with one look at it for each file."""
+        begin = time.time()
+        faults: dict[int, ReputError] = {}
+        packed, keys = [], []
+        for number, row in enumerate(rows):
+            try:
+                record = self._message(row)
+                data = pack_record(
+                    record.magic_code, record.body_crc, row.queue_id, row.flag, 0, 0, row.sys_flag,
+                    row.born_timestamp, row.born_host, 0, self._store_host, row.reconsume_times,
+                    row.prepared_transaction_offset, row.body, record.topic, record.properties,
+                )  # fmt: skip
+                self._log.check_size(len(data))
+            except MessageIllegalError as error:
+                faults[number] = error
+            else:
+                packed.append(data)
+                keys.append(record.key)
+        places = iter(self._append(packed, keys) if packed else ())
+        results = [faults.get(number) or next(places) for number in range(len(rows))]
+        put = sum(isinstance(result, PutRowResult) for result in results)
+        waiting = sum(isinstance(result, WouldWaitError) for result in results)
+        self._stats.put_failed_times += len(rows) - put - waiting
+        if put:
+            self._stats.put_took(time.time() - begin, put)
+        return results
+
+    def _append(self, packed: Sequence[bytes], keys: list[QueueKey]) -> list[PutRowResult | ReputError]:
+        """Records of so many queues; none has a place after the first one for which the log has none."""
+        positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)
+        places: list[PutRowResult | ReputError] = []
+        try:
+            data = np.frombuffer(bytearray(b"".join(packed)), np.uint8)
+            rows = EncodedRows(data, positions, self._log.number_queues(keys))
+            while len(places) < len(packed):
+                first = len(places)
+                append = self._log.append_rows(rows, first)
+                offsets = append.commit_log_offsets.tolist()
+                for offset, end, queue_offset in zip(
+                    offsets, [*offsets[1:], append.end_offset], append.queue_offsets.tolist(), strict=True
+                ):
+                    places.append(PutRowResult((offset,), queue_offset, append.store_timestamp, end, self._store_host))
+        except ReputError as error:
+            places += [error] * (len(packed) - len(places))
+        return places
 
     def _put_batch(self, row: PutRow) -> PutRowResult:
         items = decode_batch(bytes(row.body))

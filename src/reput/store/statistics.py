@@ -106,12 +106,15 @@ class StoreStatsService:
         self._fine_ranges = [0] * (len(_FINE_BOUNDS_MS) + 1)
         self._samples = deque([self.totals()], maxlen=max(WINDOWS_S) + 1)
 
-    def put_took(self, seconds: float) -> None:
-        """Count a put by its time; faster puts than `FAST_PUT_S` count themselves (`setPutMessageEntireTimeMax`)."""
+    def put_took(self, seconds: float, count: int = 1) -> None:
+        """Count a put by its time, or so many that were put together (`setPutMessageEntireTimeMax`).
+
+        Faster puts than `FAST_PUT_S` count themselves.
+        """
         elapsed_ms = int(seconds * 1000)
         with self._slow:
-            self._ranges[bisect_right(_RANGE_BOUNDS_MS, elapsed_ms)] += 1
-            self._fine_ranges[bisect_left(_FINE_BOUNDS_MS, elapsed_ms)] += 1
+            self._ranges[bisect_right(_RANGE_BOUNDS_MS, elapsed_ms)] += count
+            self._fine_ranges[bisect_left(_FINE_BOUNDS_MS, elapsed_ms)] += count
             self.put_entire_time_max_ms = max(self.put_entire_time_max_ms, elapsed_ms)
 
     def get_took(self, seconds: float) -> None:

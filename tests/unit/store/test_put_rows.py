@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from reput.errors import ReputError
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
+from reput.formats.record_layout import SysFlag
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 from tests.support.broker import SMALL, SYNCED
@@ -201,3 +203,31 @@ def test_a_row_with_a_long_topic_is_refused_where_such_messages_are(tmp_path: Pa
         refused, stored = store.loop_writer().put_rows([row(b"a", "%RETRY%" + "t" * 130), row(b"b")])
         assert "autoMessageVersionOnTopicLen" in str(refused)
         assert isinstance(stored, PutRowResult)
+
+
+@pytest.mark.parametrize("with_crc", [False, True], ids=["plain", "property CRC"])
+def test_rows_that_come_together_are_the_records_of_rows_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_crc: bool
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_795_386_593.0)  # of the store timestamps
+    rows = [
+        row(b"a", properties=b"TAGS\x01t\x02", flag=3, sys_flag=1, reconsume_times=2),
+        row(b"half", sys_flag=SysFlag.TRANSACTION_PREPARED, prepared_transaction_offset=7),
+        row(b"committed", "other", 5, sys_flag=SysFlag.TRANSACTION_COMMIT, prepared_transaction_offset=7),
+        row(b"rolled back", sys_flag=SysFlag.TRANSACTION_ROLLBACK),
+        row(b"", born_host=encode_host("[2001:db8::1]:4"), properties=b"UNIQ_KEY\x01k"),
+        row(bytes(300), "%RETRY%" + "t" * 200, 1),
+        row(b"last"),
+    ]
+    found = []
+    for name in ("together", "one by one"):
+        with MessageStore.open(tmp_path / name, dispatch="caller", enabled_append_prop_crc=with_crc, **SMALL) as store:
+            writer = store.loop_writer()
+            if name == "together":
+                results = places(writer.put_rows(rows))
+            else:
+                results = [place for one in rows for place in places(writer.put_rows([one]))]
+        log = (tmp_path / name / "commitlog/00000000000000000000").read_bytes()
+        found.append((results, log[: results[-1].end_offset]))
+    assert found[0] == found[1]
+    assert [one.queue_offset for one in found[0][0]] == [0, 0, 0, 0, 1, 0, 2]
