@@ -135,14 +135,18 @@ class Appends:
         await self.safe(end_offset)
         return answer
 
-    def _append_row_now(self, row: PutRow) -> PutRowResult:
-        """`append_row`, but WouldWaitError where there is no room."""
+    def append_rows_now(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        """Put rows in their order, each with a place or a fault of its own; WouldWaitError where room is missing."""
         with NeverWaiting():
-            (result,) = self._writer.put_rows([row])
-        if isinstance(result, ReputError):
-            raise result
+            results = self._writer.put_rows(rows)
         if not self._is_sync:
             self._dispatch.soon()
+        return results
+
+    def _append_row_now(self, row: PutRow) -> PutRowResult:
+        (result,) = self.append_rows_now([row])
+        if isinstance(result, ReputError):
+            raise result
         return result
 
     async def safe(self, end_offset: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from reput.broker.pop.ack_frames import AckFrames
 from reput.broker.send_message_processor import SEND_CODES
 from reput.broker.state import BrokerState
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
@@ -15,6 +16,7 @@ from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
 from reput.kernels.send_frames import SendFrames, Stop
 from reput.log.queue_types import is_batch_cq
 from reput.log.store_host import encode_store_host
+from reput.remoting.ack_frames import ACK_BEGIN
 from reput.remoting.codes import VERSION, PermName, RequestCode
 from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.pull_frames import PullDecoder
@@ -42,13 +44,15 @@ class SendFrameProcessor:
     Args:
         state: The broker's.
         requests: Takes one frame in the plain way.
+        acks: Takes acks that come together.
         is_checked: Requests are checked, so the kernel takes none: each is checked in the plain way.
     """
 
-    def __init__(self, state: BrokerState, requests: Requests, *, is_checked: bool) -> None:
+    def __init__(self, state: BrokerState, requests: Requests, acks: AckFrames, *, is_checked: bool) -> None:
         self._state = state
         self._queue = state.sending
         self._requests = requests
+        self._acks = acks
         self._answers = state.answers
         self._on_append = state.on_append
         store_config, config = state.store.config, state.config
@@ -153,7 +157,12 @@ class SendFrameProcessor:
         return True
 
     def _take_odd(self, connection: Connection) -> bool:
-        """Take the next frame in the plain way; False where it is not whole yet."""
+        """Take the next frame in the plain way, or acks together; False where it is not whole yet."""
+        if not self._is_sync and connection.frames.begins_with(8, ACK_BEGIN):
+            self._tell_appended()
+            self._send_answers(connection)
+            if self._acks.take(connection, self._keep):
+                return True
         frame = connection.frames.frame()
         if frame is None:
             return False

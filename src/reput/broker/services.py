@@ -88,7 +88,7 @@ class BrokerServices:
             state.rpc_latency,
             None if gate is None else gate.refusal,
         )
-        self.sends = SendFrameProcessor(state, self._requests, is_checked=gate is not None)
+        self.sends = SendFrameProcessor(state, self._requests, self.pop.ack_frames, is_checked=gate is not None)
 
     def start(self) -> None:
         """Begin what works by itself."""

@@ -7,6 +7,7 @@ of them are consumed. RocketMQ's classes are `PopCheckPoint`, `AckMsg` and `Batc
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from reput.errors import CorruptMetadataError
@@ -88,13 +89,13 @@ def check_point_unique_key(key: CheckPointKey) -> str:
     return f"{topic}@{queue_id}@{start}@{group}@{pop_time}@{broker}@ck"
 
 
-def encode_ack(key: CheckPointKey, offset: int) -> bytes:
-    """The body of the ack of one message."""
+def encode_acks(key: CheckPointKey, offsets: Iterable[int]) -> list[bytes]:
+    """The bodies of acks of one message each."""
     topic, group, queue_id, start, pop_time, broker = key
-    return (
-        f'{{"ao":{offset},"bn":{_dumps(broker)},"c":{_dumps(group)},"pt":{pop_time},"q":{queue_id},"so":{start},'
-        f'"t":{_dumps(topic)}}}'
+    rest = (
+        f',"bn":{_dumps(broker)},"c":{_dumps(group)},"pt":{pop_time},"q":{queue_id},"so":{start},"t":{_dumps(topic)}}}'
     ).encode("utf-8", "replace")
+    return [b'{"ao":%d%b' % (offset, rest) for offset in offsets]
 
 
 def encode_batch_ack(ack: Ack) -> bytes:

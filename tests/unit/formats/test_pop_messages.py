@@ -17,7 +17,7 @@ from reput.formats.pop_messages import (
     check_point_unique_key,
     decode_ack,
     decode_check_point,
-    encode_ack,
+    encode_acks,
     encode_batch_ack,
     encode_check_point,
 )
@@ -47,7 +47,7 @@ def test_acks_are_rocketmqs_byte_for_byte(record: dict[str, str]) -> None:
         assert ack == Ack(CheckPointKey("PopB", "GB", 0, 2, 1795386758657, "broker-a"), (3,))
         return
     is_batch = b'"aol"' in body
-    assert (encode_batch_ack(ack) if is_batch else encode_ack(ack.key, ack.offsets[0])) == body
+    assert (encode_batch_ack(ack) if is_batch else encode_acks(ack.key, [ack.offsets[0]])[0]) == body
     number = -1 if is_batch else ack.offsets[0]
     assert ack_unique_key(ack.key, number) == record["properties"][UNIQ_KEY]  # type: ignore[index]
 
@@ -70,7 +70,7 @@ def test_what_is_written_is_read_back(
     check_point = CheckPoint(key, invisible, offsets, bits, times)
     assert decode_check_point(encode_check_point(check_point)) == check_point
     assert decode_ack(encode_batch_ack(Ack(key, offsets)), "x") == Ack(key, offsets)
-    assert decode_ack(encode_ack(key, 5), "x") == Ack(key, (5,))
+    assert decode_ack(encode_acks(key, [5])[0], "x") == Ack(key, (5,))
 
 
 def test_long_names_old_forms_and_keys_without_quotes_are_read() -> None:

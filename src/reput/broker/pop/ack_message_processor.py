@@ -58,8 +58,8 @@ class AckMessageProcessor:
         if not self._revive.has_queue(info.revive_qid):
             return command.response()
         ack = Ack(check_point_key(key, info), (header.offset,))
-        message = self._revive.ack(ack, info.revive_qid, info.revive_time)
-        return self._revive.answer((message,), command.response())
+        messages = self._revive.acks(ack, info.revive_qid, info.revive_time)
+        return self._revive.answer(messages, command.response())
 
     async def _ack_in_order(self, command: RemotingCommand, key: PopKey, offset: int, info: ExtraInfo) -> Answer:
         refusal = await ack_in_order(self._state, self._offsets, self._wake, key, offset, info)

@@ -63,10 +63,10 @@ class ChangeInvisibleTimeProcessor:
         now_ms, offset = state.now_ms(), header.offset
         new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, now_ms, info.broker_name)
         check_point = self._revive.check_point(CheckPoint(new_key, header.invisible_time, (offset,)), info.revive_qid)
-        ack = self._revive.ack(Ack(check_point_key(key, info), (offset,)), info.revive_qid, info.revive_time)
+        acks = self._revive.acks(Ack(check_point_key(key, info), (offset,)), info.revive_qid, info.revive_time)
         answer = ChangeInvisibleTimeResponseHeader(now_ms, header.invisible_time, info.revive_qid)
         well = command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))
-        return self._revive.answer((check_point, ack), well)
+        return self._revive.answer((check_point, *acks), well)
 
     def _refuse(self, command: RemotingCommand, code: int, remark: str | None) -> RemotingCommand:
         return command.response(code, remark, encode_header(ChangeInvisibleTimeResponseHeader()))

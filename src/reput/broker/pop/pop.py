@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reput.broker.pop.ack_frames import AckFrames
 from reput.broker.pop.ack_message_processor import AckMessageProcessor
 from reput.broker.pop.change_invisible_time_processor import ChangeInvisibleTimeProcessor
 from reput.broker.pop.notification_processor import NotificationProcessor
@@ -29,11 +30,13 @@ class Pop:
         listeners: Pops and notifications that wait for messages.
         orders: What was popped in order.
         stats: What has been done since the start.
+        ack_frames: Takes acks that come together.
     """
 
     def __init__(self, state: BrokerState, timers: TimerMessageService | None) -> None:
         self._state = state
         offsets, revive = PopOffsets(state), ReviveMessages(state)
+        self.ack_frames = AckFrames(state, revive)
         self.orders, self.stats = offsets.orders, revive.stats
         pops, notifications = PopLongPollingService(state), PopLongPollingService(state)
         self.listeners = (pops, notifications)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from reput.broker.state import BrokerState
-from reput.errors import RemotingCommandError, ReputError
+from reput.errors import RemotingCommandError, ReputError, WouldWaitError
 from reput.formats.pop_messages import (
     ACK_TAG,
     ACK_TIME_INTERVAL_MS,
@@ -18,7 +19,7 @@ from reput.formats.pop_messages import (
     CheckPointKey,
     ack_unique_key,
     check_point_unique_key,
-    encode_ack,
+    encode_acks,
     encode_batch_ack,
     encode_check_point,
 )
@@ -66,39 +67,46 @@ class ReviveMessages:
     def check_point(self, check_point: CheckPoint, revive_qid: int) -> ReviveMessage:
         """A check point."""
         key, deliver_ms = check_point.key, check_point.revive_time - ACK_TIME_INTERVAL_MS
-        body = encode_check_point(check_point)
-        return self._message(key, body, CK_TAG, check_point_unique_key(key), revive_qid, deliver_ms)
+        content = encode_check_point(check_point), check_point_unique_key(key)
+        return self._messages(key, [content], CK_TAG, revive_qid, deliver_ms)[0]
 
-    def ack(self, ack: Ack, revive_qid: int, revive_time: int) -> ReviveMessage:
-        """The ack of one message."""
-        key, (offset,) = ack
-        body = encode_ack(key, offset)
-        return self._message(key, body, ACK_TAG, ack_unique_key(key, offset), revive_qid, revive_time)
+    def acks(self, ack: Ack, revive_qid: int, revive_time: int) -> list[ReviveMessage]:
+        """An ack for each message."""
+        key, offsets = ack
+        unique_keys = [ack_unique_key(key, offset) for offset in offsets]
+        contents = list(zip(encode_acks(key, offsets), unique_keys, strict=True))
+        return self._messages(key, contents, ACK_TAG, revive_qid, revive_time)
 
     def batch_ack(self, ack: Ack, revive_qid: int, revive_time: int) -> ReviveMessage:
-        """The ack of several messages."""
-        key, body = ack.key, encode_batch_ack(ack)
-        return self._message(key, body, BATCH_ACK_TAG, ack_unique_key(key, -1), revive_qid, revive_time)
+        """One ack for several messages."""
+        key = ack.key
+        return self._messages(
+            key, [(encode_batch_ack(ack), ack_unique_key(key, -1))], BATCH_ACK_TAG, revive_qid, revive_time
+        )[0]
 
-    def _message(
-        self, key: CheckPointKey, body: bytes, tag: str, unique_key: str, revive_qid: int, deliver_ms: int
-    ) -> ReviveMessage:
-        """The row that a message with these properties becomes behind `PutHooks`; there are thousands a second."""
-        if "\x01" in unique_key or "\x02" in unique_key:
+    def _messages(
+        self, key: CheckPointKey, contents: Sequence[tuple[bytes, str]], tag: str, revive_qid: int, deliver_ms: int
+    ) -> list[ReviveMessage]:
+        """The rows that messages become behind `PutHooks`, by their bodies and unique keys; thousands a second."""
+        if any("\x01" in unique_key or "\x02" in unique_key for _, unique_key in contents):
             remark = "the name of a group or a broker has 0x01 or 0x02, which would add properties to the message"
             raise RemotingCommandError(ResponseCode.MESSAGE_ILLEGAL, remark)
         now_ms, topic, queue_id, kind = self._state.now_ms(), self.topic, revive_qid, CK if tag == CK_TAG else ACK
         try:
             out_ms = self._state.hooks.slot_of(deliver_ms, now_ms)
         except ReputError:
-            self.stats.inc_put(key, kind, PUT_FAILED)
+            self.stats.inc_put(key, kind, PUT_FAILED, len(contents))
             raise
-        text = f"{TIMER_DELIVER_MS}\x01{deliver_ms}\x02{UNIQ_KEY}\x01{unique_key}\x02{TAGS}\x01{tag}\x02"
+        before, after = f"{TIMER_DELIVER_MS}\x01{deliver_ms}\x02{UNIQ_KEY}\x01", f"\x02{TAGS}\x01{tag}\x02"
         if out_ms is not None:
-            text += f"{TIMER_OUT_MS}\x01{out_ms}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01{revive_qid}\x02"
+            after += f"{TIMER_OUT_MS}\x01{out_ms}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01{revive_qid}\x02"
             topic, queue_id = TIMER_TOPIC, 0
-        row = PutRow(topic, queue_id, body, text.encode("utf-8", "replace"), 0, 0, now_ms, self._host)
-        return ReviveMessage(key, kind, row)
+        messages = []
+        for body, unique_key in contents:
+            properties = f"{before}{unique_key}{after}".encode("utf-8", "replace")
+            row = PutRow(topic, queue_id, body, properties, 0, 0, now_ms, self._host)
+            messages.append(ReviveMessage(key, kind, row))
+        return messages
 
     # -- putting
 
@@ -111,6 +119,21 @@ class ReviveMessages:
         finally:
             self.stats.inc_put(message.key, message.kind, status)
         return end_offset
+
+    def put_now(self, messages: Sequence[ReviveMessage]) -> list[ReputError | None]:
+        """Put what several requests bring, and return the fault of each that was not put: `Appends.append_rows_now`."""
+        if not messages:
+            return []
+        results = self._state.appends.append_rows_now([message.row for message in messages])
+        faults = [result if isinstance(result, ReputError) else None for result in results]
+        counts = Counter(
+            (message.key, message.kind, PUT_OK if fault is None else PUT_FAILED)
+            for message, fault in zip(messages, faults, strict=True)
+            if not isinstance(fault, WouldWaitError)
+        )
+        for counted, count in counts.items():
+            self.stats.inc_put(*counted, count)
+        return faults
 
     def answer(
         self, messages: Sequence[ReviveMessage], answer: RemotingCommand

@@ -25,9 +25,9 @@ class PopStats:
         self.got: BoundedCounter[tuple[str, str, str, int]] = BoundedCounter()
         self.retried: BoundedCounter[tuple[str, str, str]] = BoundedCounter()
 
-    def inc_put(self, key: CheckPointKey, kind: str, status: str) -> None:
-        """Count a check point or an ack that was put, or could not be."""
-        self.put.inc((key.group, key.topic, kind, status), ("", "", kind, status))
+    def inc_put(self, key: CheckPointKey, kind: str, status: str, count: int = 1) -> None:
+        """Count check points or acks that were put, or could not be."""
+        self.put.inc((key.group, key.topic, kind, status), ("", "", kind, status), count)
 
     def inc_got(self, key: CheckPointKey, kind: str, queue_id: int) -> None:
         """Count a check point or an ack that was read; one that is read again counts again."""

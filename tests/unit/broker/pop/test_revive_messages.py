@@ -16,7 +16,7 @@ from reput.formats.pop_messages import (
     CheckPointKey,
     ack_unique_key,
     check_point_unique_key,
-    encode_ack,
+    encode_acks,
     encode_batch_ack,
     encode_check_point,
 )
@@ -50,7 +50,7 @@ def test_rows_are_those_of_messages_with_a_time(tmp_path: Path, monkeypatch: pyt
             for later in LATER:
                 at = str(NOW_MS + later)
                 properties = {"TIMER_DELIVER_MS": at, "UNIQ_KEY": ack_unique_key(key, 18), "TAGS": "ack"}
-                assert revive.ack(one, 3, int(at)).row == of_message(state, encode_ack(key, 18), properties)
+                assert revive.acks(one, 3, int(at))[0].row == of_message(state, encode_acks(key, [18])[0], properties)
                 properties = {"TIMER_DELIVER_MS": at, "UNIQ_KEY": ack_unique_key(key, -1), "TAGS": "bAck"}
                 assert revive.batch_ack(several, 3, int(at)).row == of_message(
                     state, encode_batch_ack(several), properties
@@ -75,7 +75,7 @@ def test_what_cannot_wait_for_its_time_is_refused(
             key = CheckPointKey("orders", "g", 0, 17, 1, "broker-a")
             revive = ReviveMessages(state)
             with pytest.raises(RemotingCommandError, match=remark):
-                revive.ack(Ack(key, (17,)), 0, state.now_ms() + later_ms)
+                revive.acks(Ack(key, (17,)), 0, state.now_ms() + later_ms)
             assert revive.stats.put == {("g", "orders", "ACK", "UNKNOWN_ERROR"): 1}
 
     run(scenario())
@@ -89,7 +89,7 @@ def test_names_of_clients_that_would_add_properties_are_refused(tmp_path: Path, 
             for group, broker in ((name, "broker-a"), ("g", name)):
                 key = CheckPointKey("orders", group, 0, 17, 1, broker)
                 with pytest.raises(RemotingCommandError, match="would add properties"):
-                    revive.ack(Ack(key, (17,)), 0, 1)
+                    revive.acks(Ack(key, (17,)), 0, 1)
                 with pytest.raises(RemotingCommandError, match="would add properties"):
                     revive.batch_ack(Ack(key, (17, 18)), 0, 1)
                 with pytest.raises(RemotingCommandError, match="would add properties"):

@@ -9,7 +9,7 @@ from reput.formats.pop_messages import (
     Ack,
     CheckPoint,
     CheckPointKey,
-    encode_ack,
+    encode_acks,
     encode_batch_ack,
     encode_check_point,
 )
@@ -33,19 +33,19 @@ def added(*more: tuple[str, bytes]) -> ReviveRound:
 
 def test_messages_without_an_ack_come_again() -> None:
     assert judged(added()) == [(0, (10, 11, 13))]
-    assert judged(added(("ack", encode_ack(KEY, 11)))) == [(0, (10, 13))]
+    assert judged(added(("ack", encode_acks(KEY, [11])[0]))) == [(0, (10, 13))]
     assert judged(added(("bAck", encode_batch_ack(Ack(KEY, (10, 11, 13)))))) == [(0, ())]
 
 
 def test_an_ack_of_another_check_point_counts_for_none() -> None:
     others = [KEY._replace(pop_time=1), KEY._replace(start_offset=11), KEY._replace(broker_name="b"),
               KEY._replace(queue_id=1), KEY._replace(group="h"), KEY._replace(topic="o")]  # fmt: skip
-    assert judged(added(*(("ack", encode_ack(one, 10)) for one in others))) == [(0, (10, 11, 13))]
+    assert judged(added(*(("ack", encode_acks(one, [10])[0]) for one in others))) == [(0, (10, 11, 13))]
 
 
 def test_an_ack_before_its_check_point_is_of_one_that_is_done() -> None:
     round_ = ReviveRound("broker-a")
-    assert round_.add(4, "ack", encode_ack(KEY, 10), NOW, NOW)
+    assert round_.add(4, "ack", encode_acks(KEY, [10])[0], NOW, NOW)
     assert not round_.has_check_points
     assert round_.add(5, "ck", encode_check_point(POINT), NOW, NOW)
     assert judged(round_) == [(5, (10, 11, 13))]
@@ -107,7 +107,7 @@ def test_each_message_is_acked_or_comes_again_once(points: list[tuple[int, list[
         found = tuple(number + one for one in offsets)
         acked = data.draw(st.sets(st.sampled_from(found))) if found else set()
         stream.append(("ck", encode_check_point(CheckPoint(key, 1000, found))))
-        stream += [("ack", encode_ack(key, one)) for one in sorted(acked)]
+        stream += [("ack", encode_acks(key, [one])[0]) for one in sorted(acked)]
         expected[key] = set(found) - acked
     revived: dict[CheckPointKey, set[int]] = {}
     done, now = -1, NOW

@@ -1,0 +1,158 @@
+"""Acks that are put together give the same bytes in the log, and the same answers, as one ack at a time."""
+
+from __future__ import annotations
+
+import random
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from reput.broker.broker import BrokerController
+from reput.broker.pop.ack_frames import AckFrames
+from reput.errors import RemotingCommandError, WouldWaitError
+from reput.files import NeverWaiting
+from reput.remoting.codes import RequestCode, ResponseCode, SerializeType
+from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
+from tests.support.broker import send_command, texts
+from tests.support.fed_broker import Peer, serve, without_ids
+
+NOW_MS = 1_700_000_000_123
+MESSAGES = 40
+
+
+@pytest.fixture(autouse=True)
+def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: NOW_MS / 1000)
+    monkeypatch.setattr("reput.broker.loop_dispatch.NeverWaiting", nullcontext)  # files are made at once
+
+
+def ack(offset: object, *, pop_time: int = NOW_MS - 100, revive_qid: int = 1, **fields: object) -> RemotingCommand:
+    handle = f"0 {pop_time} 60000 {revive_qid} 0 broker-a 0 {offset}"
+    given = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "extraInfo": handle, "offset": offset} | fields
+    return RemotingCommand(RequestCode.ACK_MESSAGE, ext_fields=texts(given))
+
+
+def other(rng: random.Random) -> RemotingCommand:
+    """A request that is no plain ack."""
+    offset = rng.randrange(MESSAGES)
+    one_way, binary = ack(offset), ack(offset)
+    one_way.flag, binary.serialize_type = ONE_WAY_FLAG, SerializeType.ROCKETMQ
+    return rng.choice([
+        one_way, binary, ack(offset, topic="none"), ack(offset, queueId=99), ack(MESSAGES + 1), ack(-1), ack("x"),
+        ack(offset, extraInfo="1 2"), ack(offset, consumerGroup="a\x01b"), ack(offset, revive_qid=55),
+        ack(offset, pop_time=NOW_MS + 10**12), ack(offset, pop_time=1), send_command("orders", b"another"),
+        RemotingCommand(RequestCode.GET_MAX_OFFSET, ext_fields={"topic": "orders", "queueId": "0"}),
+    ])  # fmt: skip
+
+
+def filled() -> list[RemotingCommand]:
+    """Messages to ack, and a request that sees them: so the queue has them."""
+    seen = RemotingCommand(RequestCode.GET_MAX_OFFSET, ext_fields={"topic": "orders", "queueId": "0"})
+    return [*(send_command("orders", b"x", queueId=0) for _ in range(MESSAGES)), seen]
+
+
+def frames(commands: list[RemotingCommand]) -> bytes:
+    for opaque, command in enumerate(commands):
+        command.opaque = opaque
+    return b"".join(map(encode_command, commands))
+
+
+def take(controller: BrokerController, peer: Peer, data: bytes) -> None:
+    for _ in peer.feed(data):
+        controller._services.sends.take_all(peer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stream_of_acks_gives_the_same_log_and_the_same_answers_as_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    commands = filled()
+    for _ in range(30):
+        many = rng.choice([1, 3, 33, 70])
+        pop_time, first = NOW_MS - rng.randrange(9), rng.randrange(MESSAGES)
+        commands += [ack((first + one) % MESSAGES, pop_time=pop_time) for one in range(many)]
+        commands += [other(rng) for _ in range(rng.randrange(3))]
+    stream, reads = frames(commands), []
+    while stream:
+        size = rng.choice([100, 5_000, 60_000])
+        reads.append(stream[:size])
+        stream = stream[size:]
+    together: dict[bool, int] = {True: 0, False: 0}
+    put = AckFrames._put
+
+    def results(plain_way: bool) -> tuple[bytes, bytes]:
+        ports = []
+
+        def work(controller: BrokerController, peer: Peer) -> None:
+            def counted(self: AckFrames, acks: list[object]) -> object:
+                together[plain_way] += len(acks)
+                return put(self, acks)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(AckFrames, "_put", counted)
+            ports.append(int(controller.address.rpartition(":")[2]))
+            for read in reads:
+                take(controller, peer, read)
+
+        large = {"mapped_file_size_commit_log": 1 << 22}  # no answer waits for the next file
+        log, peer = serve(tmp_path / str(plain_way), work, plain_way=plain_way, **large)
+        return without_ids(log, *ports), without_ids(peer.written, *ports)
+
+    assert results(plain_way=False) == results(plain_way=True)
+    assert together[False] > 200
+    assert together[True] == 0
+
+
+def test_acks_behind_the_end_of_a_file_wait_for_the_next_one_and_are_taken_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those before it are answered; `LogRoom` makes the file, and the connection is read again."""
+    acks = [ack(number % MESSAGES, pop_time=NOW_MS - number // MESSAGES) for number in range(1200)]
+    waits = 0
+
+    def work(controller: BrokerController, peer: Peer) -> None:
+        nonlocal waits
+        take(controller, peer, frames(filled()))
+        peer.written = b""
+        requests = controller._services.sends._requests
+        monkeypatch.setattr(requests, "take", lambda *_: pytest.fail("in no other way"))
+        for _ in peer.feed(frames(acks)):
+            while True:
+                try:
+                    with NeverWaiting():
+                        controller._services.sends.take_all(peer)  # type: ignore[arg-type]
+                    break
+                except WouldWaitError as error:
+                    waits += 1
+                    controller._state.writer.make_room(error.room)
+
+    log, peer = serve(tmp_path, work)
+    assert waits
+    assert [answer.opaque for answer in peer.answers()] == list(range(1200))
+    assert {answer.code for answer in peer.answers()} == {0}
+    assert log.count(b'{"ao":') == 1200
+
+
+def test_a_fault_of_one_pop_is_the_answer_to_its_acks_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(controller: BrokerController, peer: Peer) -> None:
+        take(controller, peer, frames(filled()))
+        peer.written = b""
+        slot_of = controller._state.hooks.slot_of
+
+        def congested(deliver_ms: int, now_ms: int) -> int | None:
+            if deliver_ms == NOW_MS + 59_000:
+                raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "flow control")
+            return slot_of(deliver_ms, now_ms)
+
+        monkeypatch.setattr(controller._state.hooks, "slot_of", congested)
+        pops = [NOW_MS - 100, NOW_MS - 1000, NOW_MS - 200]
+        take(controller, peer, frames([ack(number, pop_time=pops[number // 5]) for number in range(15)]))
+        stats = controller._services.pop.stats.put
+        assert {key[3]: count for key, count in stats.items()} == {"PUT_OK": 10, "UNKNOWN_ERROR": 5}
+
+    _, peer = serve(tmp_path, work)
+    answers = peer.answers()
+    assert [answer.opaque for answer in answers] == list(range(15))
+    assert [answer.code for answer in answers] == [0] * 5 + [ResponseCode.SYSTEM_ERROR] * 5 + [0] * 5
+    assert answers[7].remark == "flow control"
