@@ -11,16 +11,13 @@ from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.put_hooks import PutHooks
-from reput.errors import MessageIllegalError, ReputError, StorePoisonedError, WouldWaitError
+from reput.errors import ReputError, StorePoisonedError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.remoting.command import RemotingCommand
 from reput.store.loop_writer import LoopWriter
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 from reput.transport.requests import Answer
-
-#: The most bytes of a record beside its body and its properties as sent: head, topic, CRC.
-_BESIDE = 512
 
 
 class Appends:
@@ -68,30 +65,18 @@ class Appends:
                 await self._room.make(error.room)
 
     async def append_rows(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
-        """Put rows as they are, in their order, and return for each where it went, or the error of `append_row`.
-
-        Room for all is made before the first is put, as a later row might have room where an earlier one has none.
-        """
-        try:
-            await self._room.make(sum([_BESIDE + len(row.body) + len(row.properties) for row in rows]))
-        except MessageIllegalError:  # no log file holds so much
-            return [await self._tried(row) for row in rows]
-        except ReputError as error:
-            return [error] * len(rows)
-        with NeverWaiting():
-            results = self._writer.put_rows(rows)
-        if not self._is_sync:
-            self._dispatch.soon()
-        for number, result in enumerate(results):
-            if isinstance(result, WouldWaitError):  # another thread has taken the room
-                results[number] = await self._tried(rows[number])
+        """Put rows as they are, in their order, and return for each where it went, or the error of `append_row`."""
+        results: list[PutRowResult | ReputError] = []
+        while len(results) < len(rows):
+            results += self.append_rows_now(rows[len(results) :])
+            room = next((one.room for one in results if isinstance(one, WouldWaitError)), None)
+            if room is not None:
+                results = [one for one in results if not isinstance(one, WouldWaitError)]
+                try:
+                    await self._room.make(room)
+                except ReputError as error:
+                    results += [error] * (len(rows) - len(results))
         return results
-
-    async def _tried(self, row: PutRow) -> PutRowResult | ReputError:
-        try:
-            return await self.append_row(row)
-        except ReputError as error:
-            return error
 
     def answer_rows(
         self, rows: Sequence[PutRow], answer: RemotingCommand, told: Callable[[int, bool], None]
@@ -136,7 +121,7 @@ class Appends:
         return answer
 
     def append_rows_now(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
-        """Put rows in their order, each with a place or a fault of its own; WouldWaitError where room is missing."""
+        """Put rows in their order, each with a place or a fault of its own: `LoopWriter.put_rows` in `NeverWaiting`."""
         with NeverWaiting():
             results = self._writer.put_rows(rows)
         if not self._is_sync:

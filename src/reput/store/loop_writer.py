@@ -44,7 +44,8 @@ class LoopWriter:
 
         Returns:
             For each row where it went, or the error that `MessageStore.put_message` would have raised; in
-            `NeverWaiting` also a WouldWaitError, after which `make_room` in another thread helps.
+            `NeverWaiting` also a WouldWaitError, after which `make_room` in another thread helps: neither this row
+            was put nor any after it.
         """
         return self._writable().putting_rows.put(rows)
 

@@ -116,10 +116,17 @@ class PutRows:
         if self._has_many and len(rows) > 1 and not any(row.is_batch for row in rows):
             results = self._put_messages(rows)
         else:
-            results = [self._put(row) for row in rows]
+            results = self._put_in_turn(rows)
         self._log.tell_if_low()
         self._flush.nudge()
         self._on_append()
+        return results
+
+    def _put_in_turn(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+        results: list[PutRowResult | ReputError] = []
+        for row in rows:
+            waiting = results[-1] if results and isinstance(results[-1], WouldWaitError) else None
+            results.append(waiting or self._put(row))
         return results
 
     def _put(self, row: PutRow) -> PutRowResult | ReputError:

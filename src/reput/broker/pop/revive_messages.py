@@ -121,11 +121,17 @@ class ReviveMessages:
         return end_offset
 
     def put_now(self, messages: Sequence[ReviveMessage]) -> list[ReputError | None]:
-        """Put what several requests bring, and return the fault of each that was not put: `Appends.append_rows_now`."""
+        """Put what several requests bring, and return the fault of each that was not put: `Appends.append_rows_now`.
+
+        Where no room could be made in the log, the reason is the fault; else WouldWaitError.
+        """
         if not messages:
             return []
         results = self._state.appends.append_rows_now([message.row for message in messages])
         faults = [result if isinstance(result, ReputError) else None for result in results]
+        no_room = self._state.room.failure
+        if no_room is not None:
+            faults = [no_room if isinstance(fault, WouldWaitError) else fault for fault in faults]
         counts = Counter(
             (message.key, message.kind, PUT_OK if fault is None else PUT_FAILED)
             for message, fault in zip(messages, faults, strict=True)

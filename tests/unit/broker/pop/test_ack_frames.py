@@ -10,7 +10,7 @@ import pytest
 
 from reput.broker.broker import BrokerController
 from reput.broker.pop.ack_frames import AckFrames
-from reput.errors import RemotingCommandError, WouldWaitError
+from reput.errors import RemotingCommandError, StoreFullError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.remoting.codes import RequestCode, ResponseCode, SerializeType
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
@@ -156,3 +156,23 @@ def test_a_fault_of_one_pop_is_the_answer_to_its_acks_alone(tmp_path: Path, monk
     assert [answer.opaque for answer in answers] == list(range(15))
     assert [answer.code for answer in answers] == [0] * 5 + [ResponseCode.SYSTEM_ERROR] * 5 + [0] * 5
     assert answers[7].remark == "flow control"
+
+
+def test_acks_for_which_no_room_can_be_made_are_answered_why(tmp_path: Path) -> None:
+    """As sends are: else their connection would wait for ever."""
+    acks = [ack(number % MESSAGES, pop_time=NOW_MS - number // MESSAGES) for number in range(1200)]
+    full = StoreFullError("/store/commitlog/1", "no space for 256 KiB")
+
+    def work(controller: BrokerController, peer: Peer) -> None:
+        take(controller, peer, frames(filled()))
+        peer.written = b""
+        controller._state.room.failure = full  # as `LogRoom.hold` tells the connection that goes on
+        with NeverWaiting():
+            take(controller, peer, frames(acks))
+        controller._state.room.failure = None
+
+    _, peer = serve(tmp_path, work)
+    codes = [answer.code for answer in peer.answers()]
+    assert 0 < codes.count(0) < 1200
+    assert codes == sorted(codes)
+    assert str(full) in str(peer.answers()[-1].remark)
