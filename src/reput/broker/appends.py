@@ -68,14 +68,15 @@ class Appends:
         """Put rows as they are, in their order, and return for each where it went, or the error of `append_row`."""
         results: list[PutRowResult | ReputError] = []
         while len(results) < len(rows):
-            results += self.append_rows_now(rows[len(results) :])
-            room = next((one.room for one in results if isinstance(one, WouldWaitError)), None)
-            if room is not None:
-                results = [one for one in results if not isinstance(one, WouldWaitError)]
+            for result in self.append_rows_now(rows[len(results) :]):
+                if not isinstance(result, WouldWaitError):
+                    results.append(result)
+                    continue
                 try:
-                    await self._room.make(room)
+                    await self._room.make(result.room)
                 except ReputError as error:
                     results += [error] * (len(rows) - len(results))
+                break
         return results
 
     def answer_rows(

@@ -222,7 +222,7 @@ def test_of_many_rows_each_that_cannot_be_put_has_its_error(tmp_path: Path) -> N
     run(scenario())
 
 
-def test_no_row_is_put_where_there_is_no_room_for_all(tmp_path: Path) -> None:
+def test_no_row_is_put_after_one_for_which_no_room_can_be_made(tmp_path: Path) -> None:
     async def scenario() -> None:
         files = FaultyFiles()
         async with serving_broker(tmp_path / "store", files=files, **_TINY) as served:
@@ -230,9 +230,10 @@ def test_no_row_is_put_where_there_is_no_room_for_all(tmp_path: Path) -> None:
             await state.appends.put(_message(bytes(10_000)))
             end = state.store.max_commit_log_offset
             files.judge = fail_next("allocate", errno.ENOSPC, part="/commitlog/", times=99)
-            results = await state.appends.append_rows([_message(bytes(20_000)).row() for _ in range(3)])
-            assert [type(result) for result in results] == [StoreFullError] * 3
-            assert state.store.max_commit_log_offset == end
+            sizes = (10_000, 60_000, 1, 1)
+            put, *others = await state.appends.append_rows([_message(bytes(size)).row() for size in sizes])
+            assert [type(result) for result in others] == [StoreFullError] * 3
+            assert state.store.max_commit_log_offset == _places([put])[0].end_offset > end
             files.judge = no_objection
 
     run(scenario())
