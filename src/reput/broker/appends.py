@@ -74,6 +74,7 @@ class Appends:
                     continue
                 try:
                     await self._room.make(result.room)
+                    await asyncio.sleep(0)  # there may be room, and a thread that reserves more of it
                 except ReputError as error:
                     results += [error] * (len(rows) - len(results))
                 break

@@ -239,6 +239,22 @@ def test_no_row_is_put_after_one_for_which_no_room_can_be_made(tmp_path: Path) -
     run(scenario())
 
 
+def test_rows_that_wait_for_a_thread_which_reserves_room_do_not_stop_the_loop(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **_TINY) as served:
+            client, state = await served.client(), served.controller._state
+            await state.appends.put(_message(b"before"))
+            file = state.store._log.queue.mapped_files[-1]
+            file._reserving.acquire()
+            putting = asyncio.create_task(state.appends.append_rows([_message(b"a").row(), _message(b"b").row()]))
+            await client.round_trip()
+            assert not putting.done()
+            file._reserving.release()
+            assert [one.queue_offset for one in _places(await putting)] == [1, 2]
+
+    run(scenario())
+
+
 def _places(results: list[PutRowResult | ReputError]) -> list[PutRowResult]:
     """Results without an error."""
     places = []
