@@ -87,11 +87,12 @@ def _handle(side: Side) -> dict[str, str]:
     return _QUEUE | {"offset": _OFFSET, "extraInfo": build_extra_info(info, BACKLOG, 0, int(_OFFSET))}
 
 
-#: What is asked, by what it is called; the heartbeat makes the group.
+#: What is asked, by what it is called; the heartbeat makes the group, which has no offset before the update.
 KINDS: dict[str, Callable[[Side], RemotingCommand]] = {
     "heartbeat": _heartbeat,
-    "query offset": lambda _: _request(RequestCode.QUERY_CONSUMER_OFFSET, _QUEUE),
+    "first offset": lambda _: _request(RequestCode.QUERY_CONSUMER_OFFSET, _QUEUE),
     "update offset": lambda _: _request(RequestCode.UPDATE_CONSUMER_OFFSET, _QUEUE | {"commitOffset": _OFFSET}),
+    "query offset": lambda _: _request(RequestCode.QUERY_CONSUMER_OFFSET, _QUEUE),
     "max offset": lambda _: _request(RequestCode.GET_MAX_OFFSET, _QUEUE),
     "lock": _lock,
     "send back": _send_back,
