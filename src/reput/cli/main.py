@@ -24,6 +24,7 @@ from reput.cli import (
     backup,
     broker,
     config,
+    consume,
     delete_expired,
     diff,
     dispatch,
@@ -34,6 +35,7 @@ from reput.cli import (
     info,
     interrupts,
     namesrv,
+    produce,
     put,
     query,
     rebuild,
@@ -157,6 +159,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
     "Backups": (backup.backup, backup.backups, restore.restore),
     "Serve": (broker.broker, namesrv.namesrv),
+    "Send and consume": (produce.produce, consume.consume),
     "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
 }
 for _heading, _group in _COMMANDS.items():

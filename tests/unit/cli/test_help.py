@@ -22,7 +22,8 @@ GROUPS = {
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
 }
 SERVING = {"Serve": ["broker", "namesrv"]}
-ASKING = {"Operate brokers": ["admin"]}  # its commands: tests/unit/cli/test_admin.py
+#: Of a broker: tests/unit/cli/test_produce_consume.py, test_admin.py.
+ASKING = {"Send and consume": ["produce", "consume"], "Operate brokers": ["admin"]}
 #: Options after those of an example, so that it takes free ports.
 FREE_PORTS = {"broker": ("--port", "0", "--namesrv-port", "0"), "namesrv": ("--port", "0")}
 COMMANDS = [command for commands in GROUPS.values() for command in commands]

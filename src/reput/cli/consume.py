@@ -1,0 +1,115 @@
+"""`reput consume`: print the messages of a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
+from reput.cli.message_rows import Format, writer_of
+from reput.cli.options import parse_time
+from reput.cli.output import write_error
+from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.admin.admin_client import AdminClient
+    from reput.client import PullConsumer
+    from reput.client.subscriptions import ConsumeFrom
+
+#: The group of RocketMQ's tools, which every broker knows.
+_TOOLS = "TOOLS_CONSUMER"
+#: Messages that are written at once, and seconds to wait for the first one.
+_MOST, _POLL_S = 1000, 0.5
+
+
+def _parse_start(text: str) -> ConsumeFrom:
+    if text == "first":
+        return "first"
+    return "last" if text == "last" else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    *,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="GROUP", help="Go on where this group is, and commit its offsets."),
+    ] = None,
+    tags: Annotated[
+        str, typer.Option("--tags", metavar="'A || B'", help="Only messages with one of these tags; with --group.")
+    ] = "*",
+    start: Annotated[
+        str, typer.Option("--from", metavar="first|last|TIME", help="Where to begin in a queue without an offset.")
+    ] = "first",
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for later messages, until Ctrl-C.")] = False,
+    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="At most so many messages.")] = None,
+    format: Annotated[
+        Format, typer.Option("--format", help="A body a line, or all fields of a message as JSON or CSV.")
+    ] = "lines",
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
+) -> int:
+    """Print the messages of a topic; those of one queue in their order.
+
+    Ends at the last message that was there at the start; with --follow it goes on. Without --group no broker keeps
+    where this command was. With it, the queues are shared with the group's other members, and offsets are committed
+    once messages are printed: those of a command that was killed in between are printed again.
+
+    Examples:
+      reput consume orders --from 2026-11-23T16:52:00Z --format json
+      reput consume orders --group billing --tags 'paid || shipped' --follow
+    """
+    from reput.admin.topics import topic_queues
+    from reput.client import PullConsumer
+
+    if group is None and tags != "*":
+        raise ConfigError("--tags counts for a group: give --group, too")
+    begin = _parse_start(start)
+    write = writer_of(format, sys.stdout.buffer)
+
+    async def work(client: AdminClient) -> int:
+        ends = {(one.broker, one.queue_id): one.max_offset for one in await topic_queues(client, topic)}
+        async with PullConsumer(
+            namesrv, group=group or _TOOLS, topics=None if group is None else {topic: tags}, consume_from=begin,
+            credentials=client.credentials, tls=client.tls,
+        ) as consumer:  # fmt: skip
+            if group is None:
+                await _assign_all(consumer, topic, begin)
+            written = 0
+            while count is None or written < count:
+                messages = await consumer.poll(_MOST if count is None else min(_MOST, count - written), _POLL_S)
+                if messages:
+                    await asyncio.to_thread(write, messages)  # a pipe may be full for long
+                    written += len(messages)
+                    if group is not None:
+                        await consumer.commit()
+                if not follow and _is_at(consumer, ends):
+                    break
+            return written
+
+    if not ask(namesrv, config, work):
+        write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
+    return 0
+
+
+async def _assign_all(consumer: PullConsumer, topic: str, begin: ConsumeFrom) -> None:
+    queues = await consumer.queues(topic)
+    consumer.assign(queues)
+    for queue in queues:
+        if begin == "first":
+            await consumer.seek_to_begin(queue)
+        elif begin == "last":
+            await consumer.seek_to_end(queue)
+        else:
+            consumer.seek(queue, await consumer.offset_of_time(queue, begin))
+
+
+def _is_at(consumer: PullConsumer, ends: dict[tuple[str, int], int]) -> bool:
+    """Whether it has polled its queues up to these offsets; not before it knows its queues."""
+    queues = consumer.assignment
+    positions = [(consumer.position(one), ends.get((one.broker_name, one.queue_id), 0)) for one in queues]
+    return bool(queues) and all(position is not None and position >= end for position, end in positions)

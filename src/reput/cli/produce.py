@@ -1,0 +1,165 @@
+"""`reput produce`: send what comes on standard input to a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
+from reput.cli.message_rows import Format, read_messages
+from reput.cli.options import Json, Keys, parse_pairs
+from reput.cli.output import write_fields, write_json
+from reput.errors import MessageIllegalError, ReputError
+
+if TYPE_CHECKING:
+    from reput.admin.admin_client import AdminClient
+    from reput.formats.message import Message
+
+#: Messages of one request, and those that are read ahead.
+_MOST, _MOST_AHEAD = 256, 4096
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; it must be there.")],
+    *,
+    format: Annotated[
+        Format, typer.Option("--format", help="A line is a body, or a JSON object; or CSV with names of columns.")
+    ] = "lines",
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag, where a row has none.")] = None,
+    keys: Keys,
+    properties: Annotated[
+        list[str],
+        typer.Option(
+            "--property",
+            metavar="NAME=VALUE",
+            help="A user property, where a row has none; may be repeated.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.1, metavar="N", help="At most so many messages a second.")
+    ] = None,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
+    as_json: Json = False,
+) -> int:
+    """Send messages to a broker: one for each line of standard input.
+
+    What has come is sent at once, many messages in one request. JSON objects are those that `reput consume --format
+    json` and `reput get --json` print: `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`. CSV has
+    the columns `body`, `tags`, `keys` and properties. Shows how many messages are stored, also where one cannot be
+    sent.
+
+    Examples:
+      seq 1000 | reput produce orders --tags paid --rate 100
+      reput consume orders --format json | reput produce orders-copy --format json
+    """
+    from reput.formats.message import check_message
+
+    added = parse_pairs(properties, "--property")
+
+    def messages() -> Iterator[Message]:
+        for number, one in read_messages(sys.stdin.buffer, format, topic):
+            own = one.properties or {}
+            message = replace(one, tags=one.tags or tags, keys=one.keys or keys, properties={**added, **own} or None)
+            if not message.body:
+                raise MessageIllegalError(f"line {number}: the body is empty, and brokers refuse such a message")
+            try:
+                check_message(message, max_message_size=sys.maxsize)  # a broker says what is too large for it
+            except MessageIllegalError as error:
+                raise MessageIllegalError(f"line {number}: {error}") from error
+            yield message
+
+    sent = _Sent()
+    try:
+        ask(namesrv, config, lambda client: _produce(client, namesrv, topic, messages(), rate, sent))
+    finally:
+        fields = {"messages": sent.messages, "seconds": round(time.monotonic() - sent.since_s, 3)}
+        if as_json:
+            write_json(fields)
+        else:
+            write_fields(fields)
+    return 0
+
+
+class _Sent:
+    """How many messages are stored, and when the first one was sent (monotonic)."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.since_s = time.monotonic()
+
+
+async def _produce(
+    client: AdminClient, namesrv: str, topic: str, messages: Iterable[Message], rate: float | None, sent: _Sent
+) -> None:
+    from reput.client import Producer
+
+    await client.route(topic)  # a send would make a topic whose name is mistyped
+    ahead = _ReadAhead(messages)
+    most = _MOST if rate is None else max(1, min(_MOST, int(rate / 10)))
+    async with Producer(namesrv, group="reput-produce", credentials=client.credentials, tls=client.tls) as producer:
+        sent.since_s = time.monotonic()
+        while some := await ahead.take(most):
+            try:
+                await producer.send_batch(some)
+            except ReputError as error:
+                sent.messages += error.stored_messages
+                raise
+            sent.messages += len(some)
+            if rate is not None:
+                await asyncio.sleep(max(0.0, sent.since_s + sent.messages / rate - time.monotonic()))
+
+
+class _ReadAhead:
+    """Messages that a thread reads: standard input may be a pipe that brings nothing for hours."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages: deque[Message] = deque()
+        self._room = threading.Semaphore(_MOST_AHEAD)
+        self._failure: BaseException | None = None
+        self._is_read = self._is_told = False
+        self._loop, self._arrived = asyncio.get_running_loop(), asyncio.Event()
+        threading.Thread(target=self._read, args=(messages,), name="reput-stdin", daemon=True).start()
+
+    async def take(self, most: int) -> list[Message]:
+        """At most so many messages, as soon as there is one; none at the end. Raises what reading them raises."""
+        while True:
+            self._arrived.clear()
+            self._is_told, is_read = False, self._is_read
+            taken = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
+            if taken:
+                self._room.release(len(taken))
+                return taken
+            if is_read:
+                if self._failure is not None:
+                    raise self._failure
+                return []
+            await self._arrived.wait()
+
+    def _read(self, messages: Iterable[Message]) -> None:
+        try:
+            for message in messages:
+                self._room.acquire()
+                self._messages.append(message)
+                self._tell()
+        except BaseException as error:
+            self._failure = error
+        self._is_read = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody takes anything any more
+                self._loop.call_soon_threadsafe(self._arrived.set)

@@ -1,0 +1,160 @@
+"""`reput produce` and `reput consume`, against a broker in this process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reput import Broker
+from tests.support.broker import SMALL
+from tests.support.commands import Answer, run_reput
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    path = tmp_path_factory.mktemp("broker")
+    with Broker.start(path, bind_address="127.0.0.1", brokerIP1="127.0.0.1", **SMALL) as started:
+        yield started
+
+
+@pytest.fixture
+def topic(broker: Broker, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A topic of two queues for one test."""
+    monkeypatch.setenv("NAMESRV_ADDR", broker.namesrv)
+    name = f"t{abs(hash(request.node.name)) % 10**9}"
+    assert run_reput("admin", "create-topic", name, "--queues", 2).status == 0
+    return name
+
+
+def produce(topic: str, text: str | bytes, *options: object) -> Answer:
+    return run_reput("produce", topic, *options, stdin=text.encode() if isinstance(text, str) else text)
+
+
+def consume(topic: str, *options: object) -> Answer:
+    answer = run_reput("consume", topic, *options)
+    assert answer.status == 0, answer.err
+    return answer
+
+
+def test_lines_are_bodies(topic: str) -> None:
+    sent = produce(topic, "one\ntwo\nthree\nfour", "--tags", "paid", "--key", "k", "--property", "region=eu", "--json")
+    assert (sent.status, sent.object()["messages"]) == (0, 4)
+    assert sorted(consume(topic).out.split("\n")) == ["", "four", "one", "three", "two"]
+    assert len(consume(topic, "--count", 3).out.splitlines()) == 3
+    fields = [json.loads(line) for line in consume(topic, "--format", "json").out.splitlines()]
+    assert {(one["tags"], *one["keys"], one["properties"]["region"]) for one in fields} == {("paid", "k", "eu")}
+
+
+def test_nothing_from_the_end_is_told(topic: str) -> None:
+    assert produce(topic, "one").status == 0
+    for begin in ("last", "2100-01-01"):
+        answer = consume(topic, "--from", begin)
+        assert answer.out == ""
+        assert "has no such message" in answer.err
+    assert consume(topic, "--from", "2020-01-01").out == "one\n"
+
+
+def test_json_goes_from_one_topic_to_another(topic: str) -> None:
+    rows = [
+        {"body": "ö", "tags": "a", "keys": ["k1", "k2"], "properties": {"region": "eu"}},
+        {"body_base64": "/w==", "keys": "k3 k4"},
+    ]
+    assert produce(topic, "\n\n".join(map(json.dumps, rows)), "--format", "json").status == 0
+    first = consume(topic, "--format", "json").out
+    copy = f"{topic}-copy"
+    assert run_reput("admin", "create-topic", copy, "--queues", 1).status == 0
+    assert produce(copy, first, "--format", "json").status == 0
+    found = [json.loads(line) for line in consume(copy, "--format", "json").out.splitlines()]
+    assert {(one.get("body"), one.get("body_base64"), one["tags"], *one["keys"]) for one in found} == {
+        ("ö", None, "a", "k1", "k2"), (None, "/w==", None, "k3", "k4"),
+    }  # fmt: skip
+    assert [one["properties"]["region"] for one in found if one.get("body") == "ö"] == ["eu"]
+
+
+def test_csv_has_columns_for_tags_keys_and_properties(topic: str) -> None:
+    text = b'tags,body,keys,region\npaid,"a,""b""\nc",k1 k2,eu\n,\xff,,\n'
+    assert produce(topic, text, "--format", "csv", "--property", "region=us").status == 0
+    rows = [json.loads(line) for line in consume(topic, "--format", "json").out.splitlines()]
+    rows.sort(key=lambda one: one["tags"] or "")
+    assert [(one.get("body"), one["keys"], one["properties"]["region"]) for one in rows] == [
+        (None, [], "us"), ('a,"b"\nc', ["k1", "k2"], "eu"),
+    ]  # fmt: skip
+    lines = consume(topic, "--group", topic, "--tags", "paid", "--format", "csv").out.split("\n")
+    assert lines[0] == "topic,queue_id,queue_offset,stored,tags,keys,body"
+    assert any(line.endswith(',paid,k1 k2,"a,""b""') for line in lines)
+
+
+def test_a_group_goes_on_where_it_was(topic: str) -> None:
+    assert produce(topic, "one").status == 0
+    assert consume(topic, "--group", topic).out == "one\n"
+    assert produce(topic, "two", "--tags", "paid").status == 0
+    assert produce(topic, "three").status == 0
+    assert consume(topic, "--group", topic, "--tags", "paid").out == "two\n"
+    assert consume(topic, "--group", topic).out == ""
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "stored", "words"),
+    [
+        ("json", '{"body":"a"}\n[]', 1, "line 2: expected a JSON object, found list"),
+        ("lines", "a\n\nb", 1, "line 2: the body is empty"),
+        ("json", "{", 0, "line 1: expected a JSON object"),
+        ("json", "{}", 0, "`body` or `body_base64`"),
+        ("json", '{"body_base64":"?"}', 0, "line 1: `body_base64`"),
+        ("json", '{"body":"a","keys":1}', 0, "expected a list in `keys`"),
+        ("json", '{"body":"a","tags":1}', 0, "line 1: property 'TAGS'"),
+        ("csv", "tags\na", 0, "line 1: expected names of columns"),
+        ("csv", "body,tags\na,b\nc", 1, "line 3: expected 2 columns, found 1"),
+    ],
+)
+def test_what_is_no_message_ends_with_its_line_and_with_how_many_are_stored(
+    topic: str, format: str, text: str, stored: int, words: str
+) -> None:
+    answer = produce(topic, text, "--format", format, "--json")
+    assert answer.status == 2
+    assert words in answer.err
+    assert answer.object()["messages"] <= stored
+    assert len(consume(topic).out.splitlines()) == answer.object()["messages"]
+
+
+@pytest.mark.usefixtures("topic")
+def test_what_makes_no_sense_is_refused() -> None:
+    for arguments, words in (
+        (("produce", "nosuch"), "there is no topic 'nosuch'"),
+        (("consume", "nosuch"), "there is no topic 'nosuch'"),
+        (("consume", "orders", "--tags", "a"), "give --group"),
+        (("consume", "orders", "--from", "x"), "'x' is no time"),
+    ):
+        answer = run_reput(*arguments, stdin=b"a")
+        assert answer.status == 2
+        assert words in answer.err
+
+
+def test_a_rate_is_kept(topic: str) -> None:
+    sent = produce(topic, "a\n" * 30, "--rate", 100, "--json").object()
+    assert sent["messages"] == 30
+    assert sent["seconds"] >= 0.19
+
+
+def test_a_pipe_that_stays_open_is_sent_and_followed_as_it_comes(topic: str, tmp_path: Path) -> None:
+    reput = [sys.executable, "-m", "reput"]
+    with (
+        subprocess.Popen([*reput, "consume", topic, "--follow"], stdout=subprocess.PIPE, text=True) as follower,
+        subprocess.Popen([*reput, "produce", topic], stdin=subprocess.PIPE, text=True, bufsize=1) as sender,
+    ):
+        assert follower.stdout is not None
+        assert sender.stdin is not None
+        for number in range(3):
+            sender.stdin.write(f"{number}\n")
+            sender.stdin.flush()
+            assert follower.stdout.readline() == f"{number}\n"
+        sender.stdin.close()
+        assert sender.wait(60) == 0
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(60) == 130
