@@ -51,6 +51,16 @@ Keys = Annotated[
     list[str],
     typer.Option("--key", metavar="KEY", help="A key; may be repeated.", default_factory=list, show_default=False),
 ]
+Properties = Annotated[
+    list[str],
+    typer.Option(
+        "--property",
+        metavar="NAME=VALUE",
+        help="A user property; may be repeated.",
+        default_factory=list,
+        show_default=False,
+    ),
+]
 Settings = Annotated[
     list[str],
     typer.Option(

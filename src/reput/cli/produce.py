@@ -16,7 +16,7 @@ import typer
 
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, read_messages
-from reput.cli.options import Json, Keys, parse_pairs
+from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import MessageIllegalError, ReputError
 
@@ -36,16 +36,7 @@ def produce(
     ] = "lines",
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag, where a row has none.")] = None,
     keys: Keys,
-    properties: Annotated[
-        list[str],
-        typer.Option(
-            "--property",
-            metavar="NAME=VALUE",
-            help="A user property, where a row has none; may be repeated.",
-            default_factory=list,
-            show_default=False,
-        ),
-    ],
+    properties: Properties,
     rate: Annotated[
         float | None, typer.Option("--rate", min=0.1, metavar="N", help="At most so many messages a second.")
     ] = None,
@@ -57,8 +48,8 @@ def produce(
 
     What has come is sent at once, many messages in one request. JSON objects are those that `reput consume --format
     json` and `reput get --json` print: `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`. CSV has
-    the columns `body`, `tags`, `keys` and properties. Shows how many messages are stored, also where one cannot be
-    sent.
+    the columns `body`, `tags`, `keys` and properties. --tags, --key and --property count where a row says nothing else.
+    Shows how many messages are stored, also where one cannot be sent.
 
     Examples:
       seq 1000 | reput produce orders --tags paid --rate 100

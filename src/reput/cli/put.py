@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reput.cli.open_store import open_store
-from reput.cli.options import BrokerConf, Json, Keys, Settings, Store, parse_pairs, store_config
+from reput.cli.options import BrokerConf, Json, Keys, Properties, Settings, Store, parse_pairs, store_config
 from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError, ReputError, StorePoisonedError
 from reput.formats.record_layout import MAX_QUEUE_ID
@@ -26,16 +26,7 @@ def put(
     stdin: Annotated[bool, typer.Option("--stdin", help="One message for each line of standard input.")] = False,
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag of the messages.")] = None,
     keys: Keys,
-    properties: Annotated[
-        list[str],
-        typer.Option(
-            "--property",
-            metavar="NAME=VALUE",
-            help="A user property; may be repeated.",
-            default_factory=list,
-            show_default=False,
-        ),
-    ],
+    properties: Properties,
     queue_id: Annotated[
         int, typer.Option("--queue-id", min=0, max=MAX_QUEUE_ID, metavar="N", help="The queue of the messages.")
     ] = 0,
