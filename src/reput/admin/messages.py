@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from reput.admin.admin_client import AdminClient, gather, masters
+from reput.client.subscriptions import TOOLS_GROUP
 from reput.client.topic_route import subscribe_queues
 from reput.errors import MQClientError
 from reput.formats.message_ext import MessageExt
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import build_subscription_data
-
-#: The group of RocketMQ's tools, which every broker knows.
-_GROUP = "TOOLS_CONSUMER"
 
 
 async def peek(
@@ -54,7 +52,7 @@ async def _pull(client: AdminClient, address: str, queue: QueueKey, begin: int, 
     subscription = build_subscription_data(queue.topic, "*")
     messages: list[MessageExt] = []
     while begin < end:
-        pulled = await client.queues.pull(address, _GROUP, queue, begin, subscription, count=min(end - begin, 32))
+        pulled = await client.queues.pull(address, TOOLS_GROUP, queue, begin, subscription, count=min(end - begin, 32))
         position = 0
         while position < len(pulled.body):
             messages.append(MessageExt(pulled.body, position))

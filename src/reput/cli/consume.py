@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from reput.client import PullConsumer
     from reput.client.subscriptions import ConsumeFrom
 
-#: The group of RocketMQ's tools, which every broker knows.
-_TOOLS = "TOOLS_CONSUMER"
 #: Messages that are written at once, and seconds to wait for the first one.
 _MOST, _POLL_S = 1000, 0.5
 
@@ -65,6 +63,7 @@ def consume(
     """
     from reput.admin.topics import topic_queues
     from reput.client import PullConsumer
+    from reput.client.subscriptions import TOOLS_GROUP
 
     if group is None and tags != "*":
         raise ConfigError("--tags counts for a group: give --group, too")
@@ -74,7 +73,7 @@ def consume(
     async def work(client: AdminClient) -> int:
         ends = {(one.broker, one.queue_id): one.max_offset for one in await topic_queues(client, topic)}
         async with PullConsumer(
-            namesrv, group=group or _TOOLS, topics=None if group is None else {topic: tags}, consume_from=begin,
+            namesrv, group=group or TOOLS_GROUP, topics=None if group is None else {topic: tags}, consume_from=begin,
             credentials=client.credentials, tls=client.tls,
         ) as consumer:  # fmt: skip
             if group is None:

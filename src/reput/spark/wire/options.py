@@ -22,8 +22,6 @@ from reput.transport.tls import ClientTls
 EARLIEST, LATEST = "earliest", "latest"
 #: In `startingOffsets` and `endingOffsets` by queue, as in the Kafka source.
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
-#: The group of who pulls without a group: brokers have it from their start (`MixAll.TOOLS_CONSUMER_GROUP`).
-TOOLS_GROUP = "TOOLS_CONSUMER"
 
 #: A word for all queues, or an offset for each.
 Offsets = str | Mapping[QueueKey, int]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from reput.client.subscriptions import TOOLS_GROUP
 from reput.errors import CorruptRecordError, DataLossError, ReputError
 from reput.log.pruning import Wanted
 from reput.log.selection import Selection, make_selection, milliseconds
@@ -19,7 +20,7 @@ from reput.spark.filters import narrowed
 from reput.spark.short_errors import without_traceback
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.losses import tell_loss
-from reput.spark.wire.options import TOOLS_GROUP, WireReadOptions
+from reput.spark.wire.options import WireReadOptions
 from reput.spark.wire.pulls import Pulls, batches
 from reput.spark.wire.queue_ranges import QueueRange, cut
 from reput.spark.wire.starting import planned_ranges
