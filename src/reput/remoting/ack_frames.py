@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
@@ -11,7 +12,7 @@ from reput.remoting.codes import VERSION, RequestCode
 from reput.remoting.command import FRAME_HEAD, LENGTH_SIZE, decode_command
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
-from reput.remoting.pop_headers import AckMessageRequestHeader
+from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey
 
 #: How most clients begin the header of an ack.
 ACK_BEGIN = b'{"code":%d,' % RequestCode.ACK_MESSAGE
@@ -21,7 +22,7 @@ _PARTS = 10
 _NAMES = [b'"extraInfo":"', b'"offset":"', b'"opaque":']
 #: Values that prove a form: extraInfo, offset and opaque.
 _PROOF = [b"1000000001", b"1000000002", b"1000000003"]
-#: Forms and handles that a decoder knows, and the bytes of the longest header.
+#: Forms and handles that are kept, and the bytes of the longest header.
 _MOST_FORMS, _MOST_HANDLES, _LONGEST_HEADER = 4096, 4096, 1024
 _MOST_DIGITS, _ZERO = 18, ord("0")
 
@@ -30,18 +31,10 @@ _TAKEN = (
 ).encode()
 
 
-class AckedQueue(NamedTuple):
-    """Whose messages acks are of: the topic that holds them, the group that popped them, their queue."""
-
-    topic: str
-    group: str
-    queue_id: int
-
-
 class AckFrame(NamedTuple):
     """A request that acks one message by its queue offset and the handle `info`."""
 
-    queue: AckedQueue
+    queue: PopKey
     info: ExtraInfo
     offset: int
     opaque: int
@@ -50,57 +43,41 @@ class AckFrame(NamedTuple):
 class _Form(NamedTuple):
     """A header but for its three values, and where these are: extraInfo, offset and opaque."""
 
-    queue: AckedQueue
+    queue: PopKey
     places: tuple[int, int, int]
 
 
-class AckDecoder:
-    """Decodes acks: the first of a group from a queue as `decode_command` does, the next ones in a tenth of the time.
+def decode_plain_ack(frame: memoryview) -> AckFrame | None:
+    """The ack of a whole frame; None where it is none, or `decode_command` has to look at it.
 
-    The acks of a group from one queue have the same header but for offset, extraInfo and opaque. What is left of a
-    header without these values is its form. A new form is decoded with three values that it has nowhere else, which
-    proves where each stands. The handles of one pop's messages differ in the last word, the offset, which nobody reads.
+    The first ack of a group from a queue takes as long as there, the next ones a tenth. They have the same header but
+    for offset, extraInfo and opaque: what is left of it without these values is its form. A new form is decoded with
+    three values that it has nowhere else, which proves where each stands. The handles of one pop's messages differ in
+    the last word, the offset, which nobody reads.
     """
-
-    def __init__(self) -> None:
-        self._forms: dict[tuple[bytes, ...], _Form | None] = {}
-        self._infos: dict[bytes, ExtraInfo | None] = {}
-
-    def decode(self, frame: memoryview) -> AckFrame | None:
-        """The ack of a whole frame; None where it is none, or the general way has to look at it."""
-        size = len(frame) - FRAME_HEAD.size
-        if size > _LONGEST_HEADER or int.from_bytes(frame[LENGTH_SIZE : FRAME_HEAD.size]) != size:
-            return None  # it is binary, or has a body
-        parts = _VALUES.split(bytes(frame[FRAME_HEAD.size :]))  # text, name, value, text, name, value, ..., text
-        if len(parts) != _PARTS:
-            return None
-        values = parts[2::3]
-        del parts[2::3]
-        texts = tuple(parts)
-        try:
-            form = self._forms[texts]
-        except KeyError:
-            if len(self._forms) == _MOST_FORMS:
-                self._forms.clear()
-            form = self._forms[texts] = _form(texts)
-        if form is None:
-            return None
-        queue, (info_at, offset_at, opaque_at) = form
-        handle, digits, number = values[info_at].rpartition(b" ")[0], values[offset_at], values[opaque_at]
-        if not (digits.isdigit() and number.isdigit() and len(digits) <= _MOST_DIGITS and len(number) <= _MOST_DIGITS):
-            return None
-        opaque = int(number)
-        if opaque > INT32_MAX or (number[0] == _ZERO and len(number) > 1):  # the latter is no JSON
-            return None
-        try:
-            info = self._infos[handle]
-        except KeyError:
-            if len(self._infos) == _MOST_HANDLES:
-                self._infos.clear()
-            info = self._infos[handle] = _info(handle)
-        return None if info is None else AckFrame(queue, info, int(digits), opaque)
+    size = len(frame) - FRAME_HEAD.size
+    if size > _LONGEST_HEADER or int.from_bytes(frame[LENGTH_SIZE : FRAME_HEAD.size]) != size:
+        return None  # it is binary, or has a body
+    parts = _VALUES.split(bytes(frame[FRAME_HEAD.size :]))  # text, name, value, text, name, value, ..., text
+    if len(parts) != _PARTS:
+        return None
+    values = parts[2::3]
+    del parts[2::3]
+    form = _form(tuple(parts))
+    if form is None:
+        return None
+    queue, (info_at, offset_at, opaque_at) = form
+    digits, number = values[offset_at], values[opaque_at]
+    if not (digits.isdigit() and number.isdigit() and len(digits) <= _MOST_DIGITS and len(number) <= _MOST_DIGITS):
+        return None
+    opaque = int(number)
+    if opaque > INT32_MAX or (number[0] == _ZERO and len(number) > 1):  # the latter is no JSON
+        return None
+    info = _info(values[info_at].rpartition(b" ")[0])
+    return None if info is None else AckFrame(queue, info, int(digits), opaque)
 
 
+@lru_cache(_MOST_FORMS)
 def _form(texts: tuple[bytes, ...]) -> _Form | None:
     """The form with these texts around its values; None where it is no plain ack."""
     around, names = b"".join(texts), list(texts[1::2])
@@ -117,11 +94,12 @@ def _form(texts: tuple[bytes, ...]) -> _Form | None:
         return None
     if [ack.extra_info.encode(), b"%d" % ack.offset, b"%d" % command.opaque] != _PROOF:
         return None
-    queue = AckedQueue(ack.topic, ack.consumer_group, ack.queue_id)
+    queue = PopKey(ack.topic, ack.consumer_group, ack.queue_id)
     extra_info_at, offset_at, opaque_at = (names.index(name) for name in _NAMES)
     return _Form(queue, (extra_info_at, offset_at, opaque_at))
 
 
+@lru_cache(_MOST_HANDLES)
 def _info(handle: bytes) -> ExtraInfo | None:
     """A handle without its last word; None where that leaves too little, or the words are not of their kinds."""
     try:

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reput.remoting.header import Int32, Int64
+
+
+class PopKey(NamedTuple):
+    """A queue of the topic that holds messages, as a group pops it."""
+
+    topic: str
+    group: str
+    queue_id: int
 
 
 @dataclass(slots=True)  # not frozen, as a broker makes one a request (see `PullMessageRequestHeader`)

@@ -9,12 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
-from reput.remoting.ack_frames import AckDecoder, AckedQueue, AckFrame, encode_taken
+from reput.remoting.ack_frames import AckFrame, _form, _info, decode_plain_ack, encode_taken
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import FRAME_HEAD, RemotingCommand, SerializeType, decode_command, encode_command
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
-from reput.remoting.pop_headers import AckMessageRequestHeader
+from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey
 
 HANDLE = "3 1795386593472 60000 1 0 broker-a 2 "
 FIELDS = {"consumerGroup": "g", "topic": "orders", "queueId": "2", "extraInfo": HANDLE + "17", "offset": "17"}
@@ -43,16 +43,16 @@ def generally(one: memoryview) -> AckFrame | None:
         return None
     if (command.code, command.flag, command.body) != (RequestCode.ACK_MESSAGE, 0, b""):
         return None
-    return AckFrame(AckedQueue(ack.topic, ack.consumer_group, ack.queue_id), info, ack.offset, command.opaque)
+    return AckFrame(PopKey(ack.topic, ack.consumer_group, ack.queue_id), info, ack.offset, command.opaque)
 
 
 def test_the_acks_of_a_pop_are_decoded_by_one_form() -> None:
-    decoder = AckDecoder()
+    _form.cache_clear()
     info = ExtraInfo(3, 1795386593472, 60000, 1, "broker-a")
     for offset, opaque in [(17, 5), (18, 6), (999_999_999_999_999_999, 2**31 - 1), (0, 0)]:
-        found = decoder.decode(frame(opaque, extraInfo=f"{HANDLE}{offset}", offset=str(offset)))
-        assert found == AckFrame(AckedQueue("orders", "g", 2), info, offset, opaque)
-    assert len(decoder._forms) == 1
+        found = decode_plain_ack(frame(opaque, extraInfo=f"{HANDLE}{offset}", offset=str(offset)))
+        assert found == AckFrame(PopKey("orders", "g", 2), info, offset, opaque)
+    assert _form.cache_info().currsize == 1
 
 
 @given(
@@ -74,7 +74,6 @@ def test_a_decoder_finds_what_the_general_way_finds_or_nothing(
     spaced: bool,
 ) -> None:
     """A few frames of about one form, so that the later ones meet what the first ones have taught."""
-    decoder = AckDecoder()
     for offset, opaque, handle in [("17", "5", HANDLE), *numbers]:
         given = FIELDS | {"offset": offset, "extraInfo": handle + offset, "bornTime": "1"} | texts
         header: dict[str, object] = {
@@ -86,7 +85,7 @@ def test_a_decoder_finds_what_the_general_way_finds_or_nothing(
             header["extFields"][name] = given[name]  # type: ignore[index]
         text = json.dumps(header, ensure_ascii=False, separators=None if spaced else (",", ":"))
         one = framed(text.replace('"@"', opaque).encode())
-        found = decoder.decode(one)
+        found = decode_plain_ack(one)
         if found is not None:
             assert found == generally(one)
 
@@ -117,19 +116,17 @@ def test_a_decoder_finds_what_the_general_way_finds_or_nothing(
     ],
 )  # fmt: skip
 def test_what_is_not_plain_is_left_to_the_general_way(one: memoryview) -> None:
-    decoder = AckDecoder()
-    assert decoder.decode(frame()) is not None
-    assert decoder.decode(one) is None
+    assert decode_plain_ack(frame()) is not None
+    assert decode_plain_ack(one) is None
 
 
-def test_forms_and_handles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reput.remoting.ack_frames._MOST_FORMS", 3)
-    monkeypatch.setattr("reput.remoting.ack_frames._MOST_HANDLES", 2)
-    decoder = AckDecoder()
-    for number in range(10):
-        assert decoder.decode(frame(topic=f"t{number}", extraInfo=f"{number} 5 6 1 0 b 2 17")) is not None
-        assert len(decoder._forms) <= 3
-        assert len(decoder._infos) <= 2
+def test_forms_and_handles_are_bounded() -> None:
+    for kept in (_form, _info):
+        kept.cache_clear()
+        assert kept.cache_parameters()["maxsize"] == 4096
+    for number in range(5000):
+        assert decode_plain_ack(frame(topic=f"t{number}", extraInfo=f"{number} 5 6 1 0 b 2 17")) is not None
+    assert [kept.cache_info().currsize for kept in (_form, _info)] == [4096, 4096]
 
 
 @pytest.mark.parametrize("opaque", [0, 7, 2**31 - 1])

@@ -8,14 +8,14 @@ from itertools import groupby
 from operator import itemgetter
 
 from reput.broker.pop.handles import check_handle, check_point_key
-from reput.broker.pop.pop_offsets import PopKey
 from reput.broker.pop.revive_messages import ReviveMessage, ReviveMessages
 from reput.broker.state import BrokerState
 from reput.errors import ReputError, WouldWaitError
 from reput.formats.pop_messages import Ack
-from reput.remoting.ack_frames import ACK_BEGIN, AckDecoder, AckedQueue, AckFrame, encode_taken
+from reput.remoting.ack_frames import ACK_BEGIN, AckFrame, decode_plain_ack, encode_taken
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
+from reput.remoting.pop_headers import PopKey
 from reput.transport.connection import Connection
 from reput.transport.requests import encode_answer, failure_answer
 
@@ -36,7 +36,6 @@ class AckFrames:
     def __init__(self, state: BrokerState, revive: ReviveMessages) -> None:
         self._state = state
         self._revive = revive
-        self._decoder = AckDecoder()
 
     def take(self, connection: Connection, keep: Callable[[bytes], None]) -> bool:
         """Take the acks that come next, and give their answers to `keep`; False where the next frame is no plain ack.
@@ -66,10 +65,10 @@ class AckFrames:
         """The plain acks that come next, and the bytes of their frames."""
         acks: list[AckFrame] = []
         sizes: list[int] = []
-        ranges: dict[AckedQueue, tuple[int, int]] = {}
+        ranges: dict[PopKey, tuple[int, int]] = {}
         frames = connection.frames
         while len(acks) < _MOST and frames.begins_with(8, ACK_BEGIN) and (frame := frames.frame()) is not None:
-            ack = self._decoder.decode(frame)
+            ack = decode_plain_ack(frame)
             if ack is None or not self._is_plain(connection, ack, ranges):
                 frames.put_back(len(frame))
                 break
@@ -77,11 +76,11 @@ class AckFrames:
             sizes.append(len(frame))
         return acks, sizes
 
-    def _is_plain(self, connection: Connection, ack: AckFrame, ranges: dict[AckedQueue, tuple[int, int]]) -> bool:
+    def _is_plain(self, connection: Connection, ack: AckFrame, ranges: dict[PopKey, tuple[int, int]]) -> bool:
         queue, info, offset, _ = ack
         if queue not in ranges:
             topic, _, queue_id = queue
-            store, refusal = self._state.store, check_handle(self._state, connection, PopKey(*queue))
+            store, refusal = self._state.store, check_handle(self._state, connection, queue)
             found = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
             ranges[queue] = found if refusal is None else _NO_RANGE
         low, high = ranges[queue]
@@ -91,7 +90,7 @@ class AckFrames:
         """Put acks; the fault of each that is not put."""
         messages: list[ReviveMessage | ReputError] = []
         for (queue, info), some in groupby(acks, _queue_and_info):
-            ack = Ack(check_point_key(PopKey(*queue), info), tuple([one.offset for one in some]))
+            ack = Ack(check_point_key(queue, info), tuple([one.offset for one in some]))
             try:
                 messages += self._revive.acks(ack, info.revive_qid, info.revive_time)
             except ReputError as error:

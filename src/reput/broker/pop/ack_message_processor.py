@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from reput.broker.pop.handles import Wake, ack_in_order, check_handle, check_point_key
-from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessage, ReviveMessages
 from reput.broker.state import BrokerState
 from reput.formats.pop_messages import Ack
@@ -15,7 +15,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
 from reput.remoting.pop_bodies import BatchAck, decode_batch_acks
-from reput.remoting.pop_headers import AckMessageRequestHeader
+from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler

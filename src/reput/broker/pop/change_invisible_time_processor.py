@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from reput.broker.pop.handles import Wake, check_handle, check_point_key
-from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.formats.pop_messages import Ack, CheckPoint, CheckPointKey
@@ -14,7 +14,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header, encode_header
-from reput.remoting.pop_headers import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader
+from reput.remoting.pop_headers import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader, PopKey
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reput.broker.pop.pop_checks import Refusal, topic_refusal
-from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.state import BrokerState
 from reput.formats.pop_messages import CheckPointKey
 from reput.remoting.codes import ResponseCode
 from reput.remoting.extra_info import ExtraInfo
+from reput.remoting.pop_headers import PopKey
 from reput.service.pop.consumer_order_info_manager import OrderAck
 from reput.transport.connection import Connection
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from reput.broker.pop.pop_checks import QueueRequest, Refusal, check_broker, check_queue
 from reput.broker.pop.pop_long_polling_service import Polled, PollingResult, PopLongPollingService
-from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.state import BrokerState
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -17,6 +17,7 @@ from reput.remoting.pop_headers import (
     NotificationResponseHeader,
     PollingInfoRequestHeader,
     PollingInfoResponseHeader,
+    PopKey,
 )
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.transport.connection import Connection

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 from reput.broker.pop.pop_checks import QueueRequest, Refusal, check_broker, check_queue
-from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.state import BrokerState
 from reput.formats.pop_messages import MOST_MESSAGES
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
-from reput.remoting.pop_headers import PeekMessageRequestHeader, PopMessageResponseHeader
+from reput.remoting.pop_headers import PeekMessageRequestHeader, PopKey, PopMessageResponseHeader
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection

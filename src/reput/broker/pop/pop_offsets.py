@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from reput.broker.state import BrokerState
-from reput.remoting.pop_headers import PopMessageRequestHeader
+from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader
 from reput.service.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from reput.service.topic_validator import is_retry_or_dlq_topic
 from reput.store.get_result import GetMessageResult
@@ -14,14 +13,6 @@ from reput.store.results import GetMessageStatus
 
 #: `ConsumeInitMode.MIN`.
 _FROM_MIN = 0
-
-
-class PopKey(NamedTuple):
-    """A queue of a topic, as a group pops it."""
-
-    topic: str
-    group: str
-    queue_id: int
 
 
 class PopOffsets:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from struct import Struct
 
-from reput.broker.pop.pop_offsets import PopKey, PopOffsets
+from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.retry_records import recoded
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
@@ -20,7 +20,7 @@ from reput.remoting.extra_info import (
     build_order_count_info,
     build_start_offset_info,
 )
-from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
+from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader, PopMessageResponseHeader
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.get_result import GetRawResult
 from reput.store.message_filter import MessageFilter

@@ -7,7 +7,6 @@ import contextlib
 import logging
 
 from reput.broker.inner_message import MessageExtBrokerInner
-from reput.broker.pop.pop_offsets import PopKey
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
@@ -18,6 +17,7 @@ from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.formats.pop_messages import CK_TAG, FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
 from reput.log.store_host import encode_store_host
+from reput.remoting.pop_headers import PopKey
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK
 from reput.service.pop.revive_round import Judged, ReviveRound, written_again
 from reput.service.pop.topics import normal_topic_of, pop_retry_topic_of
