@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -19,13 +20,13 @@ _NAMES = "<!-- short names: python -m tests.support.header_table -->\n", "<!-- e
 
 
 def header_classes() -> tuple[type[Any], ...]:
-    """All of them, as the modules `reput.remoting.*_headers` have them."""
+    """The dataclasses of the modules `reput.remoting.*_headers`; what else they define is no header."""
     names = [one.name for one in iter_modules(reput.remoting.__path__) if one.name.endswith("_headers")]
     return tuple(
         kind
         for module in (import_module(f"reput.remoting.{name}") for name in sorted(names))
         for kind in vars(module).values()
-        if isinstance(kind, type) and kind.__module__ == module.__name__
+        if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
     )
 
 
