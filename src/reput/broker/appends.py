@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -29,16 +28,25 @@ class Appends:
         dispatch: Told once messages are safe.
         is_sync: Whether a message is safe only after a sync.
         hooks: Lets messages wait for their delay or their time.
+        now_ms: The time, for these.
     """
 
     def __init__(
-        self, writer: LoopWriter, room: LogRoom, dispatch: LoopDispatch, hooks: PutHooks, *, is_sync: bool
+        self,
+        writer: LoopWriter,
+        room: LogRoom,
+        dispatch: LoopDispatch,
+        hooks: PutHooks,
+        now_ms: Callable[[], int],
+        *,
+        is_sync: bool,
     ) -> None:
         self._writer = writer
         self._room = room
         self._dispatch = dispatch
         self._is_sync = is_sync
         self._hooks = hooks
+        self._now_ms = now_ms
 
     async def put(self, message: MessageExtBrokerInner) -> PutRowResult:
         """Put a message, or let it wait for its delay, and return where it went once it is safe.
@@ -53,7 +61,7 @@ class Appends:
 
     async def append(self, message: MessageExtBrokerInner) -> PutRowResult:
         """Put a message, and return where it went; `safe` waits for many at once. Errors as of `put`."""
-        self._hooks.handle_schedule_message(message, int(time.time() * 1000))
+        self._hooks.handle_schedule_message(message, self._now_ms())
         return await self.append_row(message.row())
 
     async def append_row(self, row: PutRow) -> PutRowResult:

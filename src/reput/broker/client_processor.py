@@ -94,7 +94,7 @@ class ClientProcessor:
         for group in data.producer_groups:
             self._state.producers.register_producer(
                 group, connection, client_id=data.client_id, language=command.language.name, version=command.version,
-                now_ms=self._state.now_ms(),
+                now_ms=self._state.machine_ms(),
             )  # fmt: skip
         answer = command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
         creations = {task for task in begun if task is not None}
@@ -108,7 +108,7 @@ class ClientProcessor:
         self, connection: Connection, command: RemotingCommand, data: HeartbeatData, consumer: ConsumerData
     ) -> asyncio.Task[None] | None:
         """Know a group; returns what makes its retry topic, if that is not there."""
-        state, now_ms, name = self._state, self._state.now_ms(), consumer.group_name
+        state, now_ms, name = self._state, self._state.machine_ms(), consumer.group_name
         group = state.groups.find_subscription_group_config(name, now_ms)
         state.config_files.persist_soon(state.groups)
         if group is None:  # it may not be made; RocketMQ says nothing, too
@@ -176,7 +176,7 @@ class ClientProcessor:
 
     def scan_not_active_channels(self) -> None:
         """Close the connections of clients that have sent no heartbeat for too long."""
-        now_ms = self._state.now_ms()
+        now_ms = self._state.machine_ms()
         expired, changes = self._state.consumers.scan_not_active_channel(now_ms)
         for connection in (*expired, *self._state.producers.scan_not_active_channel(now_ms)):
             connection.abort()
@@ -272,7 +272,7 @@ class ClientProcessor:
         """Lock queues for a client; the answer names those that it holds now."""
         body = decode_body(LockBatchBody, command.body)
         asked = {_key(queue): queue for queue in body.mq_set}
-        held = self._state.locks.try_lock_batch(body.consumer_group, asked, body.client_id, self._state.now_ms())
+        held = self._state.locks.try_lock_batch(body.consumer_group, asked, body.client_id, self._state.machine_ms())
         return command.response(body=encode_body({"lockOKMQSet": [asked[key] for key in held]}))
 
     def unlock_batch(self, connection: Connection, command: RemotingCommand) -> Answer:

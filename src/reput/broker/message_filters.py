@@ -39,7 +39,7 @@ def consumer_filters(root: str, config: BrokerConfig, files: FileLayer) -> Consu
         files,
         bloom_filter=BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
         is_enabled=config.enable_property_filter,
-        now_ms=BrokerState.now_ms(),
+        now_ms=BrokerState.machine_ms(),
         filter_data_clean_time_span=config.filter_data_clean_time_span,
     )
 

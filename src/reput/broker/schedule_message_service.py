@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Sequence
 
 from reput.broker.inner_message import read_properties, write_properties
@@ -100,7 +99,7 @@ class ScheduleMessageService:
                     if not self._stopped.is_set():
                         await arrived.wait()
                     continue
-                while not self._stopped.is_set() and (left_s := due_ms / 1000 - time.time()) > 0:
+                while not self._stopped.is_set() and (left_s := (due_ms - self._state.now_ms()) / 1000) > 0:
                     await self._sleep(min(left_s, _MOST_SLEEP_S))
 
     async def _sleep(self, seconds: float) -> None:

@@ -93,7 +93,7 @@ class SendMessageProcessor:
             return self._refuse(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         asked = header.max_reconsume_times if command.version >= V3_4_9 else None
         most = group.retry_max_times if asked is None else asked
-        is_in_order = not state.locks.is_lock_all_expired(name, state.now_ms())
+        is_in_order = not state.locks.is_lock_all_expired(name, state.machine_ms())
         if not is_in_order and (header.reconsume_times or 0) <= most:
             return await self._send_to_made(connection, command, header, topic)
         missing = state.topics.create_dlq_topic(name)

@@ -125,9 +125,10 @@ class BrokerState:
             writer, self.sending, store.config.sync_flush_timeout,
             on_safe=self.dispatch.soon if is_sync else None, latency=self.rpc_latency,
         )  # fmt: skip
+        self._ahead_ms = 0
         self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
-        self.appends = Appends(writer, self.room, self.dispatch, self.hooks, is_sync=is_sync)
+        self.appends = Appends(writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync)
         self.registration = Registration(config, store, address, name_servers, name_server_client)
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
@@ -143,10 +144,19 @@ class BrokerState:
         """The address of the broker without its port, for remarks."""
         return self.address.rpartition(":")[0]
 
+    def now_ms(self) -> int:
+        """The time in ms since 1970 UTC, of messages and of all that waits for one."""
+        return int(time.time() * 1000) + self._ahead_ms
+
     @staticmethod
-    def now_ms() -> int:
-        """The time in ms since 1970 UTC."""
+    def machine_ms() -> int:
+        """The machine's time, whatever `put_forward` has done: that of clients, their heartbeats and locks."""
         return int(time.time() * 1000)
+
+    def put_forward(self, ms: int) -> None:
+        """Let the time of messages be later from now on; messages that come get it, too."""
+        self._ahead_ms += ms
+        self.writer.put_time_forward(self.now_ms())
 
 
 def _no_message(time_ms: int) -> int:

@@ -58,6 +58,10 @@ class LoopWriter:
         """
         return self._writable().parts.log.append_written(write, time.time())
 
+    def put_time_forward(self, time_ms: int) -> None:
+        """Give no message from now on a store time before this one."""
+        self._writable().parts.log.put_time_forward(time_ms)
+
     def make_room(self, size: int) -> None:
         """Make room for records of so many bytes; raises as `append_written`, and MessageIllegalError.
 

@@ -134,7 +134,7 @@ class TimerMessageService:
                 self._slot = self._next = None  # to be read again
                 await asyncio.sleep(_RETRY_S)
             else:
-                await self._sleep(min(max(due_ms / 1000 - time.time(), _LEAST_SLEEP_S), _MOST_SLEEP_S))
+                await self._sleep(min(max((due_ms - self._state.now_ms()) / 1000, _LEAST_SLEEP_S), _MOST_SLEEP_S))
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep, but behind the shortest sleep only until messages arrive."""

@@ -208,6 +208,11 @@ class CommitLog(AppendRoom):
             self.last_store_timestamp = now
             return offset, offset + size, queue_offset, now
 
+    def put_time_forward(self, time_ms: int) -> None:
+        """Give no record from now on a store time before this one: times never go back."""
+        with self._lock:
+            self.last_store_timestamp = max(self.last_store_timestamp, time_ms)
+
     def append_written(self, write: Callable[[LogTail], int], clock_s: float) -> int:
         """Let a kernel write records at the log's end, under the append lock.
 
