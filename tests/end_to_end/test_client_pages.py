@@ -28,6 +28,8 @@ PRINTS = {
     ("producer.md", 1): "COMMIT_MESSAGE\n",
     ("producer.md", 2): "b'42'\n",
     ("testing.md", 0): "1 passed",
+    ("testing.md", 1): "1 passed",
+    ("testing.md", 2): "[b'one']\n",
 }
 
 

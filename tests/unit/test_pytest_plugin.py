@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TEST = """
 from reput.client import Message
@@ -27,7 +29,8 @@ def test_another_test_has_a_broker_of_its_own(reput_broker):
 """
 
 
-def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path, processes: int) -> None:
     (tmp_path / "test_orders.py").write_text(TEST)
     command = [
         sys.executable,
@@ -36,6 +39,10 @@ def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path) -> None:
         "-q",
         "-p",
         "reput.pytest_plugin",
+        "-p",
+        "xdist",
+        "-n",
+        str(processes),
         "--basetemp",
         str(tmp_path / "t"),
         ".",

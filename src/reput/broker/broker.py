@@ -78,6 +78,11 @@ class BrokerController:
         self.namesrv = ""
         self.metrics = ""
 
+    @property
+    def state(self) -> BrokerState:
+        """What the broker's services share, between `start` and `stop`."""
+        return self._state
+
     # -- life
 
     async def start(self) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread
-from typing import Self
+from typing import Self, TypeVar
 
 from reput.broker.broker import BrokerController
+from reput.broker.state import BrokerState
 from reput.config.broker import broker_configs
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.errors import StoreStateError
 from reput.transport.loop import run
+
+_T = TypeVar("_T")
 
 
 class Broker:
@@ -82,6 +87,17 @@ class Broker:
             await self._stopped.wait()
         finally:
             await controller.stop()
+
+    def in_loop(self, function: Callable[[BrokerState], _T]) -> _T:
+        """The result of a function of the broker's state, called in the broker's loop."""
+        loop = self._loop
+        if loop is None or self._ended.done():
+            raise StoreStateError("this broker is stopped")
+
+        async def called() -> _T:
+            return function(self._controller.state)
+
+        return asyncio.run_coroutine_threadsafe(called(), loop).result()
 
     def close(self) -> None:
         """Answer what was accepted, and close the store clean. Closing again does nothing.

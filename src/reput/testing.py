@@ -1,0 +1,118 @@
+"""A broker for tests: started in less than a second on free ports, with a store that goes with it.
+
+    with broker() as rocketmq:
+        with Producer(rocketmq.namesrv, group="shop") as producer: ...
+        rocketmq.wait_consumed("billing", "orders")
+
+With pytest the fixture `reput_broker` is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from reput.broker.embedded import Broker
+from reput.broker.state import BrokerState
+from reput.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reput.formats.message_ext import MessageExt
+
+#: Everything on this machine, nothing synced, and files that are made quickly.
+_KEYS: dict[str, Any] = {
+    "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "flush_disk_type": "ASYNC_FLUSH",
+    "mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 10_000, "max_index_num": 40_000,
+}  # fmt: skip
+_POLL_S = 0.005
+_GET_MESSAGES = 1024
+_DISPATCH_S = 60.0
+
+
+class LocalBroker(Broker):
+    """A broker with what a test asks of it; see `broker`.
+
+    Attributes:
+        address, namesrv: As of `reput.Broker`.
+    """
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """All messages that a topic has, in the order in which they were stored; none for a topic that is not there."""
+        return _messages(self._settled(), topic)
+
+    def wait_consumed(self, group: str, topic: str, timeout: float = 10.0) -> None:
+        """Wait until a group has consumed all that a topic has.
+
+        Its offsets count: a push consumer tells them every five seconds, and when it is closed; a pull consumer by
+        `commit`. Raises TimeoutError, which says how far the group is in each queue.
+        """
+        until = time.monotonic() + timeout
+        self._settled()
+        while lag := self.in_loop(lambda state: _lag(state, group, topic)):
+            if time.monotonic() > until:
+                queues = ", ".join(f"queue {queue_id} at {at} of {end}" for queue_id, (at, end) in sorted(lag.items()))
+                raise TimeoutError(f"group {group!r} has not consumed topic {topic!r} in {timeout:g} s: {queues}")
+            time.sleep(_POLL_S)
+
+    def advance(self, seconds: float) -> None:
+        """Put the broker's clock forward: what is delayed until then comes within a second.
+
+        Messages that are sent from now on get the later time, too. So do check-backs of transactions, and messages that
+        were popped and not acknowledged; the clients' heartbeats and locks do not.
+        """
+        if seconds < 0:
+            raise ConfigError(f"advance by {seconds} s: a broker's time never goes back")
+        self.in_loop(lambda state: state.put_forward(int(seconds * 1000)))
+
+    def _settled(self) -> BrokerState:
+        """The broker's state, once all that is stored so far is in its queues."""
+        state = self.in_loop(lambda state: state)
+        state.store.wait_dispatched(timeout=_DISPATCH_S)
+        return state
+
+
+@contextmanager
+def broker(path: str | None = None, **options: object) -> Iterator[LocalBroker]:
+    """A broker and a name server in a thread of this process, until the block ends.
+
+    Topics and groups are made by the first client that uses them; clients of every language may use it, by `namesrv`.
+
+    Args:
+        path: The store's directory; None for a temporary one.
+        options: RocketMQ's keys, as of `reput.Broker.start`. By default nothing is synced.
+    """
+    if path is None:
+        with TemporaryDirectory(prefix="reput-broker-") as folder, LocalBroker.start(folder, **_KEYS | options) as one:
+            yield one
+    else:
+        with LocalBroker.start(path, **_KEYS | options) as one:
+            yield one
+
+
+def _queues(state: BrokerState, topic: str) -> range:
+    config = state.topics.select_topic_config(topic)
+    return range(0 if config is None else config.write_queue_nums)
+
+
+def _messages(state: BrokerState, topic: str) -> list[MessageExt]:
+    found: list[MessageExt] = []
+    for queue_id in _queues(state, topic):
+        offset, end = state.store.min_offset(topic, queue_id), state.store.max_offset(topic, queue_id)
+        while offset < end:
+            result = state.store.get_message(topic, queue_id, offset, _GET_MESSAGES)
+            found += result.messages()
+            offset = max(result.next_begin_offset, offset + 1)
+    return sorted(found, key=lambda message: message.commit_log_offset)
+
+
+def _lag(state: BrokerState, group: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Of each queue that the group has not consumed: its offset there, and the queue's end."""
+    found = {}
+    for queue_id in _queues(state, topic):
+        at, end = max(state.offsets.query_offset(group, topic, queue_id), 0), state.store.max_offset(topic, queue_id)
+        if at < end:
+            found[queue_id] = at, end
+    return found
