@@ -119,7 +119,7 @@ _BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE
 
 
 @inlined
-def _slice(plan, offsets, data, row):  # type: ignore[no-untyped-def]
+def text_slice(plan, offsets, data, row):  # type: ignore[no-untyped-def]
     """Address and size of one value of a string or binary column; size 0 where the column is absent."""
     table = plan[offsets]
     if table == 0:
@@ -138,12 +138,14 @@ def _list(plan, lists, row):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _int32(plan, column, row):  # type: ignore[no-untyped-def]
+def int32_of(plan, column, row):  # type: ignore[no-untyped-def]
+    """One value of a number column; 0 where the column is absent."""
     return load_i32_native(plan[column] + 4 * row) if plan[column] else np.int32(0)
 
 
 @inlined
-def _int64(plan, column, row):  # type: ignore[no-untyped-def]
+def int64_of(plan, column, row):  # type: ignore[no-untyped-def]
+    """One value of a number column; 0 where the column is absent."""
     return load_i64_native(plan[column] + 8 * row) if plan[column] else np.int64(0)
 
 
@@ -162,8 +164,8 @@ def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-
     """The same for all values from `first` to `last`: they follow each other, so it is one vectorized loop."""
     if first == last or plan[offsets] == 0:
         return False
-    begin, _ = _slice(plan, offsets, data, first)
-    end, size = _slice(plan, offsets, data, last - 1)
+    begin, _ = text_slice(plan, offsets, data, first)
+    end, size = text_slice(plan, offsets, data, last - 1)
     return has_separator(begin, end + size - begin, other)
 
 
@@ -202,7 +204,7 @@ def _keys_size(plan, row, look):  # type: ignore[no-untyped-def]
     first, last = _list(plan, P_KEYS_LISTS, row)
     size = max(last - first - 1, 0)
     for i in range(first, last):
-        key, key_size = _slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
+        key, key_size = text_slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
         if look and has_separator(key, key_size, 1):
             return 0, _IN_KEYS
         if key_size == 0 or (look and has_separator(key, key_size, 0x20)):
@@ -217,8 +219,8 @@ def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
     first, last = _list(plan, P_PROPERTIES_LISTS, row)
     size = 0
     for i in range(first, last):
-        name, name_size = _slice(plan, P_NAME_OFFSETS, P_NAMES, i)
-        value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        name, name_size = text_slice(plan, P_NAME_OFFSETS, P_NAMES, i)
+        value, value_size = text_slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
         if name_size == 0 or value_size == 0:
             return 0, _EMPTY
         if look and (has_separator(name, name_size, 1) or has_separator(value, value_size, 1)):
@@ -238,12 +240,12 @@ def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
     if fault:
         return 0, fault
     size += reserved
-    unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
+    unique, unique_size = text_slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
         if look and has_separator(unique, unique_size, 1):
             return 0, _IN_UNIQUE
         size += unique_size + 10
-    tags, tags_size = _slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
+    tags, tags_size = text_slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
     if tags_size:
         if look and has_separator(tags, tags_size, 1):
             return 0, _IN_TAGS
@@ -266,15 +268,15 @@ def measure(  # type: ignore[no-untyped-def]
     """
     look = rows > 0 and _any_suspicious(plan, rows)
     for row in range(rows):
-        _, body_size = _slice(plan, P_BODY_OFFSETS, P_BODIES, row)
+        _, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
         if body_size > max_body_size:
             return row * 16 + _BODY_TOO_LARGE
         properties_size, fault = _properties_size(plan, row, reserved, look)
         if fault:
             return row * 16 + fault
-        topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(_int32(plan, P_QUEUE, row))))
-        _, topic_size = _slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
-        _, host_size = _slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
+        topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(int32_of(plan, P_QUEUE, row))))
+        _, topic_size = text_slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
+        _, host_size = text_slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
         size = MIN_RECORD_SIZE + body_size + topic_size + properties_size + load_u8(plan[P_TOPIC_IS_V2] + topic)
         sizes[row] = size + (host_size - HOST_V4_SIZE) + (store_host_size - HOST_V4_SIZE)
         properties_sizes[row] = properties_size
@@ -298,27 +300,28 @@ def _put_text(target, text, size):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _put_properties(plan, row, target):  # type: ignore[no-untyped-def]
-    unique, unique_size = _slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
+def put_properties(plan, row, target):  # type: ignore[no-untyped-def]
+    """The properties of a row, as text; returns where it ends."""
+    unique, unique_size = text_slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
     if unique_size:
         store_i32(target, _UNIQ)
         target = _put_text(_put_name(target + 4, _KEY_OF_UNIQ), unique, unique_size)
-    tags, tags_size = _slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
+    tags, tags_size = text_slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
     if tags_size:
         target = _put_text(_put_name(target, _TAGS), tags, tags_size)
     first, last = _list(plan, P_KEYS_LISTS, row)
     if last > first:
         target = _put_name(target, _KEYS)
         for i in range(first, last):
-            key, key_size = _slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
+            key, key_size = text_slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
             copy_short(target, key, key_size)
             target += key_size
             store_u8(target, 0x20 if i + 1 < last else 2)
             target += 1
     first, last = _list(plan, P_PROPERTIES_LISTS, row)
     for i in range(first, last):
-        name, name_size = _slice(plan, P_NAME_OFFSETS, P_NAMES, i)
-        value, value_size = _slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        name, name_size = text_slice(plan, P_NAME_OFFSETS, P_NAMES, i)
+        value, value_size = text_slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
         if is_property_crc(name, name_size):
             continue
         copy_short(target, name, name_size)
@@ -378,21 +381,21 @@ def encode(  # type: ignore[no-untyped-def]
     p = out
     row = begin
     while row < end and p + np.int64(sizes[row]) <= out + capacity:
-        queue = np.int64(_int32(plan, P_QUEUE, row))
+        queue = np.int64(int32_of(plan, P_QUEUE, row))
         topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * queue))
         is_v2 = load_u8(plan[P_TOPIC_IS_V2] + topic) != 0
-        body, body_size = _slice(plan, P_BODY_OFFSETS, P_BODIES, row)
-        host, host_size = _slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
+        body, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
+        host, host_size = text_slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
         positions[row - begin] = p - out
-        name, name_size = _slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
+        name, name_size = text_slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
         target = put_record(
-            p, np.int64(sizes[row]), load_i32_native(plan[P_QUEUE_ID] + 4 * queue), _int32(plan, P_FLAG, row), 0, 0,
-            _int32(plan, P_SYS_FLAG, row), _int64(plan, P_BORN_TIMESTAMP, row), host, host_size, 0, store_host,
-            store_host_size, _int32(plan, P_RECONSUME_TIMES, row), _int64(plan, P_PREPARED, row), body, body_size,
+            p, np.int64(sizes[row]), load_i32_native(plan[P_QUEUE_ID] + 4 * queue), int32_of(plan, P_FLAG, row), 0, 0,
+            int32_of(plan, P_SYS_FLAG, row), int64_of(plan, P_BORN_TIMESTAMP, row), host, host_size, 0, store_host,
+            store_host_size, int32_of(plan, P_RECONSUME_TIMES, row), int64_of(plan, P_PREPARED, row), body, body_size,
             name, name_size, is_v2,
         )  # fmt: skip
         store_i16(target, properties_sizes[row])
-        _put_properties(plan, row, target + 2)
+        put_properties(plan, row, target + 2)
         p += np.int64(sizes[row])
         row += 1
     positions[row - begin] = p - out

@@ -106,6 +106,21 @@ def test_a_kernel_of_plain_numbers_is_called_without_a_wrapper_once_it_is_loaded
     assert type(consume_queue.select_run) is type(index_file.find_key) is type(len)
 
 
+def test_a_load_has_the_kernels_of_all_modules() -> None:
+    """What is missing would be compiled at its first use, at each start where the cache is read-only."""
+    names = {
+        f"reput.{path.parent.name}.{path.stem}"
+        for path in (*PACKAGE.glob("kernels/*.py"), *PACKAGE.glob("files/*.py"))
+        if "\n@kernel(" in path.read_text()
+    }
+    code = "import sys; from reput.kernel_loader import load_kernels; load_kernels(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert len(names) > 20
+    assert names - loaded == set()
+    assert "pyarrow" not in loaded
+
+
 def test_a_load_of_compiled_kernels_imports_nothing_that_only_a_compilation_needs() -> None:
     load_kernels()
     code = (
