@@ -5,12 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from reput.errors import AccessDeniedError, MQBrokerError, RemotingError
+from reput.remoting.codes import ResponseCode
 from reput.remoting.queue_tables import QueueKey
 
 #: A send of so many seconds keeps others away from its broker for so many (`latencyMax`, `notAvailableDuration`).
 _AWAY_S = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
 #: A send that failed counts as one of so many seconds.
 FAILED_S = 10.0
+#: Refusals after which another broker may do what is asked (`DefaultMQProducer.retryResponseCodes`).
+_TRY_ANOTHER = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY,
+    }
+)  # fmt: skip
 
 
 class MQFaultStrategy:
@@ -41,3 +50,10 @@ class MQFaultStrategy:
             if queue.broker_name not in tried and self.is_available(queue.broker_name, now):
                 return queue
         return next((queue for queue in in_turn if queue.broker_name not in tried), in_turn[0])
+
+
+def may_pass(error: RemotingError) -> bool:
+    """Whether another try may help, later or at another broker: there was no answer, or one of a broker in trouble."""
+    if isinstance(error, AccessDeniedError):
+        return False
+    return not isinstance(error, MQBrokerError) or error.code in _TRY_ANOTHER

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from reput.client.client_instance import ClientInstance
 from reput.client.heartbeat import encode_heartbeat
-from reput.client.mq_fault_strategy import FAILED_S, MQFaultStrategy
+from reput.client.mq_fault_strategy import MQFaultStrategy
 from reput.client.namespaces import Namespace
+from reput.client.send_attempts import SendAttempts, master_address
 from reput.client.send_request import (
     SHARDING_KEY,
     TIMER_DELAY_MS,
@@ -23,10 +24,10 @@ from reput.client.send_request import (
 )
 from reput.client.send_result import SendResult
 from reput.client.session_credentials import SessionCredentials
-from reput.errors import AccessDeniedError, MQBrokerError, MQClientError, RemotingError, ReputError
+from reput.errors import MQClientError, ReputError
 from reput.formats.java import string_hash
 from reput.formats.message import Message
-from reput.remoting.codes import RequestCode, ResponseCode, version_name
+from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
 from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.requests import Handler
@@ -43,19 +44,10 @@ if TYPE_CHECKING:
         TransactionSendResult,
     )
 
-#: Refusals after which another broker may take a message (`DefaultMQProducer.retryResponseCodes`).
-TRY_ANOTHER = frozenset(
-    {
-        ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY,
-    }
-)  # fmt: skip
 #: The property in which Java's producers tell their namespace.
 INSTANCE_ID = "INSTANCE_ID"
 #: How long a send of traces may take.
 _TRACE_S = 5.0
-#: The first version of a broker that has timers (V5_0_0).
-_VERSION_TIMERS = 413
 
 
 class Producer:
@@ -230,7 +222,7 @@ class Producer:
             queue = queue_of_key(sharding_key, queues)
         else:
             queue = self._faults.select(queues, (), asyncio.get_running_loop().time())
-        await client.api.one_way(_address(client, queue), request.command(self._group, queue, one_way=True))
+        await client.api.one_way(master_address(client, queue), request.command(self._group, queue, one_way=True))
 
     async def send_in_transaction(
         self,
@@ -309,45 +301,14 @@ class Producer:
         needs_timer: bool = False,
         needs_heartbeat: bool = False,
     ) -> list[SendResult]:
-        """Send to one queue, or to queues of one broker after the other.
-
-        `needs_heartbeat`: the broker will ask this producer something, so it must know it.
-        """
+        """Send to a queue, or to any; see `SendAttempts.send`."""
         wanted = None if queue is None else self._namespace.wrap_queue(queue)
-        tried: list[str] = []
-        reasons = []
-        loop = asyncio.get_running_loop()
-        for _ in range(self._attempts if queue is None else 1):
-            queues = await client.routes.publish_queues(request.topic)
-            to = wanted or self._faults.select(queues, tried, loop.time())
-            tried.append(to.broker_name)
-            begun = loop.time()
-            try:
-                async with asyncio.timeout(self._timeout):
-                    address = _address(client, to)
-                    if needs_timer:
-                        await _check_timers(client, address)
-                    if needs_heartbeat:
-                        await client.version(address)
-                    results = await client.api.send(address, self._group, to, request, self._timeout)
-            except MQBrokerError as error:
-                if error.code not in TRY_ANOTHER or queue is not None or isinstance(error, AccessDeniedError):
-                    raise
-                reasons.append(str(error))
-            except (RemotingError, TimeoutError) as error:
-                self._faults.sent(to.broker_name, FAILED_S, loop.time())
-                reasons.append(str(error) or f"{to.broker_name}: no answer in {self._timeout:g} s")
-                await client.routes.renew(request.topic)
-            else:
-                cost_s = loop.time() - begun
-                self._faults.sent(to.broker_name, cost_s, loop.time())
-                told = self._told(results)
-                if self._traces is not None:
-                    self._traces.sent(messages, request, told, address, cost_s)
-                return told
-        found = MQClientError(f"topic {request.topic}: not sent after {len(reasons)} attempts: {'; '.join(reasons)}")
-        found.retriable = True
-        raise found
+        attempts = SendAttempts(client, self._faults, self._group, self._timeout, self._attempts)
+        sent = await attempts.send(request, wanted, needs_timer=needs_timer, needs_heartbeat=needs_heartbeat)
+        told = self._told(sent.results)
+        if self._traces is not None:
+            self._traces.sent(messages, request, told, sent.address, sent.seconds)
+        return told
 
     def _told(self, results: list[SendResult]) -> list[SendResult]:
         """Results with their topic's name as the program knows it."""
@@ -369,20 +330,3 @@ def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:
     """The queue of a sharding key (`SelectMessageQueueByHash`: the remainder as Java's, without its sign)."""
     number = string_hash(sharding_key)
     return queues[abs(number) % len(queues)]
-
-
-def _address(client: ClientInstance, queue: QueueKey) -> str:
-    address = client.routes.master(queue.broker_name)
-    if address is None:
-        raise RemotingError(f"broker {queue.broker_name}: no master is registered at the name server")
-    return address
-
-
-async def _check_timers(client: ClientInstance, address: str) -> None:
-    """Raises MQClientError where a broker would deliver a message with a timer at once."""
-    version = await client.version(address)
-    if version < _VERSION_TIMERS:
-        raise MQClientError(
-            f"{address}: a broker of {version_name(version)} has no timers, and would deliver the message at once: "
-            "give a delay_ms that is one of its levels, or a delay_level"
-        )

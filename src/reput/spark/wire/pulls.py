@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from reput.client.arrow_messages import pulled_rows
 from reput.client.consumer_api import PULL_S, PullResult, pull_fields, pull_result, pulled_from
-from reput.client.producer import TRY_ANOTHER
-from reput.errors import AccessDeniedError, DataLossError, MQBrokerError, RemotingError
+from reput.client.mq_fault_strategy import may_pass
+from reput.errors import DataLossError, RemotingError
 from reput.events import Event
 from reput.log.reader import record_batches
 from reput.log.selection import Selection
@@ -73,7 +73,7 @@ class Pulls:
                 failures = 0
             except RemotingError as error:
                 failures += 1
-                if failures == _ATTEMPTS or not _may_pass(error):
+                if failures == _ATTEMPTS or not may_pass(error):
                     raise
                 logger.warning(Event("a pull failed", queue=self._wanted.queue, offset=self._offset, error=error))
                 self._begin_again()
@@ -147,13 +147,6 @@ class Pulls:
             )
         )
         return following
-
-
-def _may_pass(error: RemotingError) -> bool:
-    """Whether a later pull may succeed."""
-    if isinstance(error, AccessDeniedError):
-        return False
-    return not isinstance(error, MQBrokerError) or error.code in TRY_ANOTHER
 
 
 def batches(

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from reput.client.producer import TRY_ANOTHER, queue_of_key
+from reput.client.mq_fault_strategy import may_pass
+from reput.client.producer import queue_of_key
 from reput.client.send_request import SHARDING_KEY, SendRequest, batch_request, in_batches, send_request
 from reput.client.send_result import SendStatus
-from reput.errors import AccessDeniedError, MessageIllegalError, MQBrokerError, MQClientError, RemotingError
+from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
 from reput.formats.message import Message
 from reput.formats.properties import DELAY
@@ -137,8 +138,7 @@ class Sender:
                     raise
                 reason = str(error)
             except RemotingError as error:
-                may_help = not isinstance(error, MQBrokerError) or error.code in TRY_ANOTHER
-                if isinstance(error, AccessDeniedError) or not may_help:
+                if not may_pass(error):
                     raise
                 reason = str(error)
             else:

@@ -1,0 +1,103 @@
+"""SendAttempts: one send, to one broker after the other until one has it (`DefaultMQProducerImpl.sendDefaultImpl`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from reput.client.client_instance import ClientInstance
+from reput.client.mq_fault_strategy import FAILED_S, MQFaultStrategy, may_pass
+from reput.client.send_request import SendRequest
+from reput.client.send_result import SendResult
+from reput.errors import MQBrokerError, MQClientError, RemotingError
+from reput.remoting.codes import version_name
+from reput.remoting.queue_tables import QueueKey
+
+#: The first version of a broker that has timers (V5_0_0).
+_VERSION_TIMERS = 413
+
+
+class Sent(NamedTuple):
+    """A send that a broker has taken: a result for each message, which broker, and how long it took."""
+
+    results: list[SendResult]
+    address: str
+    seconds: float
+
+
+class SendAttempts:
+    """Sends to queues.
+
+    Args:
+        client: Knows where the brokers are.
+        faults: Which of them answer.
+        group: The producer's, as brokers know it.
+        timeout_s: How long one attempt may take.
+        attempts: How many there are, where the queue does not matter.
+    """
+
+    def __init__(
+        self, client: ClientInstance, faults: MQFaultStrategy, group: str, timeout_s: float, attempts: int
+    ) -> None:
+        self._client = client
+        self._faults = faults
+        self._group = group
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+
+    async def send(
+        self, request: SendRequest, queue: QueueKey | None, *, needs_timer: bool = False, needs_heartbeat: bool = False
+    ) -> Sent:
+        """Send to one queue, or to queues of one broker after the other. Errors as of `Producer.send`.
+
+        `needs_heartbeat`: the broker will ask this producer something, so it must know it.
+        """
+        client, faults, loop = self._client, self._faults, asyncio.get_running_loop()
+        tried: list[str] = []
+        reasons = []
+        for _ in range(self._attempts if queue is None else 1):
+            queues = await client.routes.publish_queues(request.topic)
+            to = queue or faults.select(queues, tried, loop.time())
+            tried.append(to.broker_name)
+            begun = loop.time()
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    address = master_address(client, to)
+                    if needs_timer:
+                        await _check_timers(client, address)
+                    if needs_heartbeat:
+                        await client.version(address)
+                    results = await client.api.send(address, self._group, to, request, self._timeout_s)
+            except MQBrokerError as error:
+                if queue is not None or not may_pass(error):
+                    raise
+                reasons.append(str(error))
+            except (RemotingError, TimeoutError) as error:
+                faults.sent(to.broker_name, FAILED_S, loop.time())
+                reasons.append(str(error) or f"{to.broker_name}: no answer in {self._timeout_s:g} s")
+                await client.routes.renew(request.topic)
+            else:
+                seconds = loop.time() - begun
+                faults.sent(to.broker_name, seconds, loop.time())
+                return Sent(results, address, seconds)
+        found = MQClientError(f"topic {request.topic}: not sent after {len(reasons)} attempts: {'; '.join(reasons)}")
+        found.retriable = True
+        raise found
+
+
+def master_address(client: ClientInstance, queue: QueueKey) -> str:
+    """The "host:port" of a queue's broker; raises RemotingError where no name server knows it."""
+    address = client.routes.master(queue.broker_name)
+    if address is None:
+        raise RemotingError(f"broker {queue.broker_name}: no master is registered at the name server")
+    return address
+
+
+async def _check_timers(client: ClientInstance, address: str) -> None:
+    """Raises MQClientError where a broker would deliver a message with a timer at once."""
+    version = await client.version(address)
+    if version < _VERSION_TIMERS:
+        raise MQClientError(
+            f"{address}: a broker of {version_name(version)} has no timers, and would deliver the message at once: "
+            "give a delay_ms that is one of its levels, or a delay_level"
+        )
