@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from reput.client.client_instance import ClientInstance
 from reput.client.heartbeat import encode_heartbeat
+from reput.client.mq_client_api import decoded
 from reput.client.mq_fault_strategy import MQFaultStrategy
 from reput.client.namespaces import Namespace
 from reput.client.send_attempts import SendAttempts, master_address
@@ -24,11 +25,13 @@ from reput.client.send_request import (
 )
 from reput.client.send_result import SendResult
 from reput.client.session_credentials import SessionCredentials
-from reput.errors import MQClientError, ReputError
+from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.formats.java import string_hash
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
+from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+from reput.service.timer_messages import decode_recall_handle
 from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
@@ -223,6 +226,27 @@ class Producer:
         else:
             queue = self._faults.select(queues, (), asyncio.get_running_loop().time())
         await client.api.one_way(master_address(client, queue), request.command(self._group, queue, one_way=True))
+
+    async def recall(self, topic: str, recall_handle: str) -> str:
+        """Take back a delayed message, by the handle of its `SendResult`; consumers do not get it.
+
+        Returns the message's id.
+
+        Raises:
+            MessageIllegalError: The handle is none.
+            MQBrokerError: The broker refuses: its time has come, or recallMessageEnable is off.
+            MQClientError, RemotingError: The broker is not there, or does not answer.
+        """
+        client = self._open_client()
+        handle = decode_recall_handle(recall_handle)
+        if handle is None:
+            raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected that of a SendResult")
+        topic = self._namespace.wrap(topic)
+        await client.routes.publish_queues(topic)
+        address = master_address(client, QueueKey(topic, handle.broker_name, 0))
+        header = RecallMessageRequestHeader(topic, recall_handle, self._group)
+        answer = await client.api.call(address, RequestCode.RECALL_MESSAGE, header, timeout_s=self._timeout)
+        return decoded(address, RecallMessageResponseHeader, answer.ext_fields).msg_id
 
     async def send_in_transaction(
         self,

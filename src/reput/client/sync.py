@@ -145,6 +145,10 @@ class Producer(_Face):
         """Send messages of one topic in one request, or in a few."""
         return self._run(self._client.send_batch(messages, queue=queue))
 
+    def recall(self, topic: str, recall_handle: str) -> str:
+        """Take back a delayed message; returns its id."""
+        return self._run(self._client.recall(topic, recall_handle))
+
     def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Send a message that no broker answers: it may be lost."""
         self._run(self._client.send_oneway(message, sharding_key=sharding_key))

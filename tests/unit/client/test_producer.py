@@ -159,6 +159,30 @@ def test_a_delayed_message_waits_as_long_as_it_says(tmp_path: Path) -> None:
     run_clean(scenario())
 
 
+def test_a_delayed_message_that_is_recalled_does_not_come(tmp_path: Path) -> None:
+    keys = {"timer_precision_ms": 100, "timer_flush_interval_ms": 50, "recall_message_enable": True}
+
+    async def scenario() -> None:
+        async with (
+            cluster(tmp_path, "broker-a", **keys) as (namesrv, brokers),
+            Producer(namesrv.address, group="g", namespace="ns") as producer,
+        ):
+            client = await brokers["broker-a"].client()
+            await with_topic(client, "ns%orders")
+            first = await producer.send(Message("orders", b"recalled"), delay_ms=1500)
+            await producer.send(Message("orders", b"comes"), delay_ms=1501)
+            assert first.recall_handle is not None
+            assert await producer.recall("orders", first.recall_handle) == first.message_id
+            answer = await client.pull("ns%orders", 0, hold_ms=60_000)
+            assert (b"comes" in answer.body, b"recalled" in answer.body) == (True, False)
+            with pytest.raises(MQBrokerError, match="recall failed"):
+                await producer.recall("orders", first.recall_handle)
+            with pytest.raises(MessageIllegalError, match="expected that of a SendResult"):
+                await producer.recall("orders", "none")
+
+    run_clean(scenario())
+
+
 def test_many_tasks_send_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
