@@ -88,9 +88,7 @@ class MQClientAPI:
     ) -> list[SendResult]:
         """Send a message or a batch; a result for each message."""
         answer = await self.ask(address, request.command(group, queue), timeout_s)
-        status = _STATUS_OF.get(ResponseCode(answer.code)) if answer.code in _STATUS_OF else None
-        if status is None:
-            raise refusal(address, answer)
+        status = send_status(address, answer)
         header = decoded(address, SendMessageResponseHeader, answer.ext_fields)
         offset_ids = header.msg_id.split(",") if request.is_batch else [header.msg_id]
         if len(offset_ids) != len(request.ids):  # an inner batch is one record
@@ -124,6 +122,13 @@ def checked(address: str, answer: RemotingCommand, *codes: int) -> RemotingComma
     if answer.code != ResponseCode.SUCCESS and answer.code not in codes:
         raise refusal(address, answer)
     return answer
+
+
+def send_status(address: str, answer: RemotingCommand) -> SendStatus:
+    """How safe a message is, by the answer to its send; raises MQBrokerError where it is not stored."""
+    if answer.code not in _STATUS_OF:
+        raise refusal(address, answer)
+    return _STATUS_OF[ResponseCode(answer.code)]
 
 
 def refusal(address: str, answer: RemotingCommand) -> MQBrokerError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
 from reput.client.client_instance import ClientInstance
@@ -37,6 +38,8 @@ from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from reput.client.message_client_ext import MessageClientExt
     from reput.client.requests_and_replies import RequestsAndReplies
     from reput.client.traces import Traces
@@ -213,6 +216,38 @@ class Producer:
                 error.stored_messages = len(results)
                 raise
         return results
+
+    async def send_arrow(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Send the rows of a table as messages, of any topics, in batches that kernels encode.
+
+            sent = await producer.send_arrow(pa.table({"topic": ["orders"] * 2, "body": [b"one", b"two"]}))
+
+        Rows of one queue are stored in their order. A batch that failed is sent again, with the same unique keys: to
+        another queue, or to its own where the rows name it.
+
+        Args:
+            rows: Columns `topic` and `body`, and as wanted `tags`, `keys`, `properties`, `unique_key`, `flag`,
+                `born_timestamp` and `queue_id`, as `MessageStore.put_arrow` takes them; or `sharding_key`, as of
+                `send`, in place of `queue_id`. Without both the rows go to all queues of their topic, in equal runs.
+                What a broker assigns is not looked at, so rows of `poll_arrow` and `read_log` may be sent. Rows of one
+                time of birth share a batch: leave out `born_timestamp` where the time of the send will do.
+
+        Returns:
+            A row for each row: `message_id`, `broker_name`, `queue_id`, `queue_offset` (int64) and `status`.
+
+        Raises:
+            MessageIllegalError: A column or a row that brokers would refuse, by its number.
+            MQClientError: There is no such queue, or no attempt succeeded. `stored_messages` says how many of the
+                first rows are stored; of the 65 536 rows after them some may be, too.
+            MQBrokerError: As of `send`.
+        """
+        client = self._open_client()
+        # Here: NumPy, Numba and Arrow take a second.
+        sender = await asyncio.to_thread(import_module, "reput.client.row_sender")
+        return await sender.send_rows(
+            client, self._faults, rows, self._namespace, tls=self._tls, group=self._group, timeout_s=self._timeout,
+            attempts=self._attempts,
+        )  # fmt: skip
 
     async def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Send a message that no broker answers: it may be lost. Returns when it is on its way; errors as of `send`."""

@@ -145,6 +145,10 @@ class Producer(_Face):
         """Send messages of one topic in one request, or in a few."""
         return self._run(self._client.send_batch(messages, queue=queue))
 
+    def send_arrow(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Send the rows of a table as messages; returns where each of them is."""
+        return self._run(self._client.send_arrow(rows))
+
     def recall(self, topic: str, recall_handle: str) -> str:
         """Take back a delayed message; returns its id."""
         return self._run(self._client.recall(topic, recall_handle))

@@ -134,13 +134,19 @@ class BlockingConnection:
         until = time.monotonic() + timeout_s
         while opaque not in self._early:
             self._receive(until)
-            for frame in self._frames.frames():
-                command = decode_command(frame)
-                if command.is_response:  # what a broker asks of members of a group is not for this client
-                    self._early[command.opaque] = command
         return self._early.pop(opaque)
 
+    def answers(self, timeout_s: float) -> list[RemotingCommand]:
+        """All answers that have come, to whichever requests; waits for the first. Errors as of `answer`."""
+        until = time.monotonic() + timeout_s
+        while not self._early:
+            self._receive(until)
+        answers = list(self._early.values())
+        self._early.clear()
+        return answers
+
     def _receive(self, until: float) -> None:
+        """Keep the answers that the next read brings."""
         try:
             self._socket.settimeout(max(until - time.monotonic(), 0.001))
             size = self._socket.recv_into(self._frames.room())
@@ -151,3 +157,7 @@ class BlockingConnection:
         if not size:
             raise RemotingError(f"{self.address}: the connection ended before the answer came")
         self._frames.received(size)
+        for frame in self._frames.frames():
+            command = decode_command(frame)
+            if command.is_response:  # what a broker asks of members of a group is not for this client
+                self._early[command.opaque] = command
