@@ -68,10 +68,16 @@ class LocalBroker(Broker):
         self.in_loop(lambda state: state.put_forward(int(seconds * 1000)))
 
     def _settled(self) -> BrokerState:
-        """The broker's state, once all that is stored so far is in its queues."""
-        state = self.in_loop(lambda state: state)
-        state.store.wait_dispatched(timeout=_DISPATCH_S)
-        return state
+        """The broker's state, once all that is stored so far is in its queues.
+
+        The broker's loop puts it there, and tells those who wait for messages; nobody else may.
+        """
+        until = time.monotonic() + _DISPATCH_S
+        while self.in_loop(lambda state: state.store.dispatch_behind_bytes):
+            if time.monotonic() > until:
+                raise TimeoutError(f"the broker has not dispatched all messages in {_DISPATCH_S:g} s; see its log")
+            time.sleep(_POLL_S)
+        return self.in_loop(lambda state: state)
 
 
 @contextmanager
