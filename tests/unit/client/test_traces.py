@@ -67,8 +67,8 @@ def test_contexts_are_written_as_rocketmq_writes_them(context: TraceContext, tex
 
 
 async def traced(broker: Served, topic: str = TOPIC) -> tuple[list[list[str]], set[str]]:
-    """The contexts of a topic, and the keys of its messages."""
-    messages = await stored(broker, topic, 4)
+    """The contexts of a topic in the order in which they were stored, and the keys of its messages."""
+    messages = sorted(await stored(broker, topic, 4), key=lambda message: message.commit_log_offset)
     contexts = [one.split("\x01") for each in messages for one in each.body.decode().split("\x02") if one]
     return contexts, {key for each in messages for key in each.keys}
 
