@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
-from reput.cli.message_rows import Format, writer_of
+from reput.cli.message_rows import Format, RowFormat, writer_of
 from reput.cli.options import parse_time
 from reput.cli.output import write_error
 from reput.errors import ConfigError
@@ -46,7 +46,8 @@ def consume(
     follow: Annotated[bool, typer.Option("--follow", help="Wait for later messages, until Ctrl-C.")] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="At most so many messages.")] = None,
     format: Annotated[
-        Format, typer.Option("--format", help="A body a line, or all fields of a message as JSON or CSV.")
+        Format,
+        typer.Option("--format", help="A body a line, or all fields of a message as JSON, CSV or Parquet."),
     ] = "lines",
     namesrv: Namesrv = DEFAULT_NAMESRV,
     config: Config = None,
@@ -60,6 +61,7 @@ def consume(
     Examples:
       reput consume orders --from 2026-11-23T16:52:00Z --format json
       reput consume orders --group billing --tags 'paid || shipped' --follow
+      reput consume orders --format parquet > orders.parquet
     """
     from reput.admin.topics import topic_queues
     from reput.client import PullConsumer
@@ -67,8 +69,10 @@ def consume(
 
     if group is None and tags != "*":
         raise ConfigError("--tags counts for a group: give --group, too")
+    if format == "parquet" and (follow or count is not None):
+        raise ConfigError("--follow and --count are not for Parquet, which comes in whole pulls and has an end")
     begin = _parse_start(start)
-    write = writer_of(format, sys.stdout.buffer)
+    output = _Tables() if format == "parquet" else _Rows(format, count)
 
     async def work(client: AdminClient) -> int:
         ends = {(one.broker, one.queue_id): one.max_offset for one in await topic_queues(client, topic)}
@@ -78,21 +82,66 @@ def consume(
         ) as consumer:  # fmt: skip
             if group is None:
                 await _assign_all(consumer, topic, begin)
-            written = 0
-            while count is None or written < count:
-                messages = await consumer.poll(_MOST if count is None else min(_MOST, count - written), _POLL_S)
-                if messages:
-                    await asyncio.to_thread(write, messages)  # a pipe may be full for long
-                    written += len(messages)
-                    if group is not None:
-                        await consumer.commit()
+            while not output.is_full:
+                if await output.take(consumer) and group is not None:
+                    await consumer.commit()
                 if not follow and _is_at(consumer, ends):
                     break
-            return written
+            await asyncio.to_thread(output.close)
+            return output.written
 
     if not ask(namesrv, config, work):
         write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
     return 0
+
+
+class _Rows:
+    """Messages that are written row by row."""
+
+    def __init__(self, format: RowFormat, count: int | None) -> None:
+        self._write = writer_of(format, sys.stdout.buffer)
+        self._count = count
+        self.written = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._count is not None and self.written >= self._count
+
+    async def take(self, consumer: PullConsumer) -> int:
+        """Write what has come; how many messages it were."""
+        most = _MOST if self._count is None else min(_MOST, self._count - self.written)
+        messages = await consumer.poll(most, _POLL_S)
+        if messages:
+            await asyncio.to_thread(self._write, messages)  # a pipe may be full for long
+        self.written += len(messages)
+        return len(messages)
+
+    def close(self) -> None:
+        """Each row was written whole."""
+
+
+class _Tables:
+    """Messages that are written as Parquet."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        from reput.cli.message_tables import TableWriter
+
+        self._writer = TableWriter(sys.stdout.buffer)
+        self.written = 0
+
+    async def take(self, consumer: PullConsumer) -> int:
+        """As that of rows."""
+        table = await consumer.poll_arrow(_POLL_S)
+        if len(table):
+            await asyncio.to_thread(self._writer.write, table)
+        self.written += len(table)
+        return len(table)
+
+    def close(self) -> None:
+        """Write the end of the file."""
+        self._writer.close()
 
 
 async def _assign_all(consumer: PullConsumer, topic: str, begin: ConsumeFrom) -> None:

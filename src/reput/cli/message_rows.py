@@ -19,9 +19,11 @@ from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, KEYS, REAL_QI
 if TYPE_CHECKING:
     from reput.formats.message_ext import MessageExt
 
-Format = Literal["lines", "json", "csv"]
+Format = Literal["lines", "json", "csv", "parquet"]
+#: What is read and written row by row; Parquet comes as tables (`message_tables`).
+RowFormat = Literal["lines", "json", "csv"]
 #: Properties of a message that was consumed which its copy does not get: fields of their own, or a broker's.
-_NOT_COPIED = frozenset({
+NOT_COPIED = frozenset({
     TAGS, KEYS, UNIQ_KEY, WAIT, DELAY, REAL_TOPIC, REAL_QID, INNER_NUM, INNER_BASE, "MSG_REGION", "TRACE_ON", "CLUSTER",
 })  # fmt: skip
 #: The columns of CSV that are no properties; the first must be there.
@@ -33,7 +35,7 @@ _CSV_COLUMNS = ("topic", "queue_id", "queue_offset", "stored", "tags", "keys", "
 # -- reading
 
 
-def read_messages(file: IO[bytes], format: Format, topic: str) -> Iterator[tuple[int, Message]]:
+def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tuple[int, Message]]:
     """The messages of a file, one at a time, as they come, each with the number of its line; nobody has checked them.
 
     A line is a body. A JSON object has `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`, as `reput
@@ -98,13 +100,13 @@ def _read_csv(file: IO[bytes], topic: str) -> Iterator[tuple[int, Message]]:
 
 
 def _copied(properties: Mapping[str, Any]) -> dict[str, Any] | None:
-    return {name: value for name, value in properties.items() if name not in _NOT_COPIED} or None
+    return {name: value for name, value in properties.items() if name not in NOT_COPIED} or None
 
 
 # -- writing
 
 
-def writer_of(format: Format, file: IO[bytes]) -> Callable[[Iterable[MessageExt]], None]:
+def writer_of(format: RowFormat, file: IO[bytes]) -> Callable[[Iterable[MessageExt]], None]:
     """What writes messages to a file, each as one row; CSV begins with the names of its columns."""
     write_rows = {"lines": _lines, "json": _json_lines, "csv": _csv_rows}[format]
     if format == "csv":

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
-from reput.cli.message_rows import Format, read_messages
+from reput.cli.message_rows import Format, RowFormat, read_messages
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
-from reput.errors import MessageIllegalError, ReputError
+from reput.errors import ConfigError, MessageIllegalError, ReputError
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
+    from reput.client import Producer
     from reput.formats.message import Message
 
 #: Messages of one request, and those that are read ahead.
@@ -32,7 +33,8 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic; it must be there.")],
     *,
     format: Annotated[
-        Format, typer.Option("--format", help="A line is a body, or a JSON object; or CSV with names of columns.")
+        Format,
+        typer.Option("--format", help="A line is a body, or a JSON object; CSV with names of columns; a Parquet file."),
     ] = "lines",
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag, where a row has none.")] = None,
     keys: Keys,
@@ -44,22 +46,26 @@ def produce(
     config: Config = None,
     as_json: Json = False,
 ) -> int:
-    """Send messages to a broker: one for each line of standard input.
+    """Send messages to a broker: one for each line or row of standard input.
 
     What has come is sent at once, many messages in one request. JSON objects are those that `reput consume --format
     json` and `reput get --json` print: `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`. CSV has
     the columns `body`, `tags`, `keys` and properties. --tags, --key and --property count where a row says nothing else.
+    Parquet has the columns of `reput consume --format parquet`; `body` must be there, and those options do not count.
     Shows how many messages are stored, also where one cannot be sent.
 
     Examples:
       seq 1000 | reput produce orders --tags paid --rate 100
       reput consume orders --format json | reput produce orders-copy --format json
+      reput produce orders --format parquet < orders.parquet
     """
     from reput.formats.message import check_message
 
     added = parse_pairs(properties, "--property")
+    if format == "parquet" and (added or tags or keys or rate):
+        raise ConfigError("--tags, --key, --property and --rate are not for Parquet, whose rows say all of it")
 
-    def messages() -> Iterator[Message]:
+    def messages(format: RowFormat) -> Iterator[Message]:
         for number, one in read_messages(sys.stdin.buffer, format, topic):
             own = one.properties or {}
             message = replace(one, tags=one.tags or tags, keys=one.keys or keys, properties={**added, **own} or None)
@@ -71,9 +77,20 @@ def produce(
                 raise MessageIllegalError(f"line {number}: {error}") from error
             yield message
 
+    async def work(client: AdminClient) -> None:
+        from reput.client import Producer
+
+        await client.route(topic)  # a send would make a topic whose name is mistyped
+        async with Producer(namesrv, group="reput-produce", credentials=client.credentials, tls=client.tls) as producer:
+            sent.since_s = time.monotonic()
+            if format == "parquet":
+                await _produce_tables(producer, topic, sent)
+            else:
+                await _produce(producer, messages(format), rate, sent)
+
     sent = _Sent()
     try:
-        ask(namesrv, config, lambda client: _produce(client, namesrv, topic, messages(), rate, sent))
+        ask(namesrv, config, work)
     finally:
         fields = {"messages": sent.messages, "seconds": round(time.monotonic() - sent.since_s, 3)}
         if as_json:
@@ -91,25 +108,34 @@ class _Sent:
         self.since_s = time.monotonic()
 
 
-async def _produce(
-    client: AdminClient, namesrv: str, topic: str, messages: Iterable[Message], rate: float | None, sent: _Sent
-) -> None:
-    from reput.client import Producer
-
-    await client.route(topic)  # a send would make a topic whose name is mistyped
+async def _produce(producer: Producer, messages: Iterable[Message], rate: float | None, sent: _Sent) -> None:
     ahead = _ReadAhead(messages)
     most = _MOST if rate is None else max(1, min(_MOST, int(rate / 10)))
-    async with Producer(namesrv, group="reput-produce", credentials=client.credentials, tls=client.tls) as producer:
-        sent.since_s = time.monotonic()
-        while some := await ahead.take(most):
-            try:
-                await producer.send_batch(some)
-            except ReputError as error:
-                sent.messages += error.stored_messages
-                raise
-            sent.messages += len(some)
-            if rate is not None:
-                await asyncio.sleep(max(0.0, sent.since_s + sent.messages / rate - time.monotonic()))
+    while some := await ahead.take(most):
+        with _counting(sent):
+            await producer.send_batch(some)
+        sent.messages += len(some)
+        if rate is not None:
+            await asyncio.sleep(max(0.0, sent.since_s + sent.messages / rate - time.monotonic()))
+
+
+async def _produce_tables(producer: Producer, topic: str, sent: _Sent) -> None:
+    from reput.cli.message_tables import read_tables
+
+    for table in read_tables(sys.stdin.buffer, topic):
+        with _counting(sent):
+            await producer.send_arrow(table)
+        sent.messages += len(table)
+
+
+@contextlib.contextmanager
+def _counting(sent: _Sent) -> Iterator[None]:
+    """Count what was stored before a send failed."""
+    try:
+        yield
+    except ReputError as error:
+        sent.messages += error.stored_messages
+        raise
 
 
 class _ReadAhead:

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from reput import Broker
 from tests.support.broker import SMALL
@@ -75,6 +77,34 @@ def test_json_goes_from_one_topic_to_another(topic: str) -> None:
         ("ö", None, "a", "k1", "k2"), (None, "/w==", None, "k3", "k4"),
     }  # fmt: skip
     assert [one["properties"]["region"] for one in found if one.get("body") == "ö"] == ["eu"]
+
+
+def consume_parquet(topic: str) -> bytes:
+    command = [sys.executable, "-m", "reput", "consume", topic, "--format", "parquet"]
+    return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+
+
+def test_parquet_goes_from_one_topic_to_another(topic: str) -> None:
+    rows = [{"body": f"{i}", "tags": "a", "keys": [f"k{i}"], "properties": {"region": "eu"}} for i in range(20)]
+    assert produce(topic, "\n".join(map(json.dumps, rows)), "--format", "json").status == 0
+    written = consume_parquet(topic)
+    table = parquet.read_table(pa.BufferReader(written))
+    assert sorted(table["body"].to_pylist()) == sorted(b"%d" % i for i in range(20))
+    assert set(table["tags"].to_pylist()) == {"a"}
+    sent = produce(topic, written, "--format", "parquet", "--json")
+    assert (sent.status, sent.object()["messages"]) == (0, 20)
+    fields = [json.loads(line) for line in consume(topic, "--format", "json").out.splitlines()]
+    assert sorted(one["keys"][0] for one in fields) == sorted(2 * [f"k{i}" for i in range(20)])
+    assert {one["properties"]["region"] for one in fields} == {"eu"}
+
+
+def test_what_parquet_cannot_be_is_refused(topic: str) -> None:
+    assert "is no Parquet" in produce(topic, b"no parquet", "--format", "parquet").err
+    for option in (("--tags", "a"), ("--rate", 10)):
+        answer = produce(topic, b"", "--format", "parquet", *option)
+        assert (answer.status, "are not for Parquet" in answer.err) == (2, True)
+    answer = run_reput("consume", topic, "--format", "parquet", "--follow")
+    assert (answer.status, "are not for Parquet" in answer.err) == (2, True)
 
 
 def test_csv_has_columns_for_tags_keys_and_properties(topic: str) -> None:
