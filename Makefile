@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 	@echo "setup: done"
 
-run: setup ## store, consume, query, rebuild, audit, export and count the flights of 2013, and write a report
+run: setup ## send the flights of 2013 to a broker, consume, query, rebuild, audit, export and count them, and write a report
 	@$(BIN)/python -m examples.flights.main
 
 lint: setup ## ruff, mypy and the import contracts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from examples.flights.events import DEPARTED
+from examples.flights.events import DEPARTED, EVENT_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +28,8 @@ TYPES = {
     "messages": pa.int64(),
     "delay_minutes": pa.int64(),
 }
-COUNT_COLUMNS = ["topic", "tags", "properties", "born_timestamp"]
-SPARK_SCHEMA = "topic string, tags string, properties map<string, string>, born_timestamp timestamp"
+COUNT_COLUMNS = ["topic", "tags", "properties"]
+SPARK_SCHEMA = "topic string, tags string, properties map<string, string>"
 """COUNT_COLUMNS with Spark's types: the schema that is given chooses the columns that are read from the store."""
 
 
@@ -47,7 +47,7 @@ def count_on_spark(spark: SparkSession, store: str) -> Counts:
     rows = spark.read.format("reput").schema(SPARK_SCHEMA).load(store)
     rows = rows.select(
         "topic",
-        F.date_trunc("hour", "born_timestamp").alias("hour"),
+        F.date_trunc("hour", F.timestamp_millis(F.col("properties")[EVENT_TIME].cast("long"))).alias("hour"),
         F.col("properties")["origin"].alias("airport"),
         F.col("tags").alias("carrier"),
         F.col("properties")["scheduled_hour"].cast("int").alias("scheduled_hour"),
@@ -65,12 +65,13 @@ def count_on_spark(spark: SparkSession, store: str) -> Counts:
 
 
 def count_in_arrow(rows: pa.Table) -> Counts:
-    """Count rows with the columns topic, tags, properties and born_timestamp in Arrow."""
+    """Count rows with the columns topic, tags and properties in Arrow."""
     delay_minutes = pc.map_lookup(rows["properties"], "delay_minutes", "first")
+    event_time = pc.map_lookup(rows["properties"], EVENT_TIME, "first").cast(pa.int64()).cast(pa.timestamp("ms"))
     table = pa.table(
         {
             "topic": rows["topic"],
-            "hour": pc.floor_temporal(rows["born_timestamp"].cast(pa.timestamp("us")), unit="hour"),
+            "hour": pc.floor_temporal(event_time.cast(pa.timestamp("us")), unit="hour"),
             "airport": pc.map_lookup(rows["properties"], "origin", "first"),
             "carrier": rows["tags"],
             "scheduled_hour": pc.map_lookup(rows["properties"], "scheduled_hour", "first").cast(pa.int32()),

@@ -32,6 +32,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from reput.kernels.property_maps import with_property
+
 PLANNED, DEPARTED, ARRIVED, CANCELLED = "flight-planned", "flight-departed", "flight-arrived", "flight-cancelled"
 WEATHER = "weather"
 FLIGHT_TOPICS = (PLANNED, DEPARTED, ARRIVED, CANCELLED)
@@ -51,6 +53,9 @@ SCHEMA = pa.schema(
         pa.field("born_timestamp", pa.timestamp("us", tz="UTC")),
     ]
 )
+
+MESSAGE_SCHEMA = SCHEMA.remove(SCHEMA.names.index("born_timestamp"))
+EVENT_TIME = "event_time"
 
 YEAR_BEGIN = np.datetime64("2013-01-01", "D")
 ONE_DAY = np.timedelta64(24 * 60, "m")
@@ -83,6 +88,17 @@ def read_events(days: int | None = None) -> pa.Table:
     table = pa.concat_tables(parts).combine_chunks()
     in_time_order = np.argsort(table["born_timestamp"].to_numpy(), kind="stable")
     return table.take(pa.array(in_time_order)).combine_chunks()
+
+
+def as_messages(events: pa.Table) -> pa.Table:
+    """The events as they are sent, with MESSAGE_SCHEMA: their time, in ms, is the property EVENT_TIME.
+
+    A batch on its way to a broker has one time of birth for all of its messages.
+    """
+    times = events["born_timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).cast(pa.string())
+    properties = with_property(events["properties"].combine_chunks(), EVENT_TIME, times.combine_chunks())
+    columns = {name: events[name] for name in MESSAGE_SCHEMA.names} | {"properties": properties}
+    return pa.table(columns, MESSAGE_SCHEMA)
 
 
 def airline_names() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The main job: the flights that left New York in 2013 go through the store, through Spark, and into a report.
+"""The main job: the flights that left New York in 2013 go through a broker, its store, Spark, and into a report.
 
 Run it from the root of the project: `python -m examples.flights.main`, or `make run`. Exit status: 0 all steps agree,
 1 a step found a difference (and names it), 2 could not run.
@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import reput
-from examples.flights import steps
+from examples.flights import network, steps
 from examples.flights.compare import compare_counts, compare_delays, compare_statistics, compare_stores
 from examples.flights.counts import COUNT_COLUMNS, Counts, count_in_arrow, count_on_spark
-from examples.flights.events import DEPARTED, TOPICS, airline_names, read_events
+from examples.flights.events import DEPARTED, TOPICS, airline_names, as_messages, read_events
 from examples.flights.plots import flight_plots
 from reput.jobs.audit.job import audit
 from reput.jobs.lake.export_job import export
@@ -124,9 +124,10 @@ def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerNam
     lake_path = store_path.with_name(store_path.name + "-lake")
     _make_room(store_path, rebuilt_path, lake_path)
     with timed.step("events made") as step:
-        events = read_events(days)
+        events = as_messages(read_events(days))
         step.messages = len(events)
         step.result = f"{len(TOPICS)} topics"
+    _use_broker(timed, events, store_path)
     _use_store(timed, events, store_path)
     with timed.step("runner started") as step:
         runner = choose_runner(runner_name, total_bytes=events.nbytes)
@@ -147,15 +148,23 @@ def _make_room(store: Path, rebuilt: Path, lake: Path) -> None:
     store.parent.mkdir(parents=True, exist_ok=True)
 
 
+def _use_broker(timed: Steps, events: pa.Table, path: Path) -> None:
+    """Send to a broker, and consume from it, over the network."""
+    with ExitStack() as stack:
+        with timed.step("broker started") as step:
+            namesrv = stack.enter_context(network.running_broker(path))
+            step.result = "with a name server, in a process of its own"
+        with timed.step("sent over the network", len(events)) as step:
+            step.check(network.send(namesrv, events, timed.progress), "all rows acknowledged, each queue in its order")
+        with timed.step("consumed by a group") as step:
+            step.messages = pc.sum(pc.equal(events["topic"], network.CONSUMED)).as_py()
+            step.check(network.consume(namesrv, events, timed.progress), f"{network.CONSUMED}: all rows are equal")
+
+
 def _use_store(timed: Steps, events: pa.Table, path: Path) -> None:
-    """Put, consume and query, in one open store."""
+    """Consume from the broker's store, once it is stopped, and query it."""
     with reput.MessageStore.open(str(path), **steps.STORE_OPTIONS) as store:
-        with timed.step("stored, SYNC_FLUSH", len(events)) as step:
-            steps.put(store, events, timed.progress)
-            synced = time.perf_counter()
-            store.wait_dispatched(timeout=120)
-            step.result = f"all rows synced; queues and index caught up in {time.perf_counter() - synced:.2f} s"
-        with timed.step("consumed back", len(events)) as step:
+        with timed.step("consumed from the store", len(events)) as step:
             step.check(steps.consume(store, events, timed.progress), "columns, bodies and order are equal")
         with timed.step("queried by tail number") as step:
             step.messages, findings = steps.query(store, events, timed.progress)
@@ -199,9 +208,7 @@ def _count(timed: Steps, events: pa.Table, store_path: Path, lake: Path, runner:
 def _ask(timed: Steps, events: pa.Table, counts: Counts, store_path: Path, runner: Runner) -> Plot:
     """Statistics by the job, and a query by SQL over bodies; both must be what the counts say. Who uses the disk."""
     with timed.step("statistics", len(events)) as step:
-        result = statistics(
-            store_path, runner=runner, by=("topic", "tag"), bucket="1h", time_of="born", progress=timed.progress
-        )
+        result = statistics(store_path, runner=runner, by=("topic", "tag"), bucket=None, progress=timed.progress)
         groups = f"{format_value(len(result.table))} groups are equal"
         step.check([*result.findings, *compare_statistics(counts, result.table)], groups)
     with timed.step("queried by SQL") as step:

@@ -31,6 +31,7 @@ from examples.flights.events import (
     WEATHER,
     ZONES_NOT_IN_AIRPORTS,
     airline_names,
+    as_messages,
     read_events,
 )
 from examples.flights.plots import flight_plots
@@ -51,7 +52,7 @@ def week() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def counts(week: pa.Table) -> Counts:
-    return count_in_arrow(week)
+    return count_in_arrow(as_messages(week))
 
 
 def rows_of(lines: Iterator[str]) -> Iterator[Row]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from examples.flights import main, steps
+from examples.flights import main, network
+from reput.progress import Progress
 
 
 def run(folder: Path, *arguments: str) -> int:
@@ -22,8 +24,10 @@ def test_all_steps_agree(tmp_path: Path, runner: str, capsys: pytest.CaptureFixt
     assert "all steps agree" in printed
     assert ("counted on Spark" in printed) == (runner == "spark")
     for step in (
-        "stored, SYNC_FLUSH",
-        "consumed back",
+        "broker started",
+        "sent over the network",
+        "consumed by a group",
+        "consumed from the store",
         "queried by tail",
         "rebuilt",
         "audited",
@@ -41,15 +45,16 @@ def test_all_steps_agree(tmp_path: Path, runner: str, capsys: pytest.CaptureFixt
 def test_a_message_that_differs_is_named_and_fails_the_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = steps.put
+    send = network.send
 
-    def put_with_a_fault(store: object, events: pa.Table, progress: object) -> None:
+    def send_with_a_fault(namesrv: str, events: pa.Table, progress: Progress) -> Iterator[str]:
         column = events.schema.get_field_index("body")
         bodies = events["body"].to_pylist()
         bodies[100] += b" "
-        put(store, events.set_column(column, events.schema.field(column), pa.array(bodies, pa.binary())), progress)
+        faulty = events.set_column(column, events.schema.field(column), pa.array(bodies, pa.binary()))
+        return send(namesrv, faulty, progress)
 
-    monkeypatch.setattr(steps, "put", put_with_a_fault)
+    monkeypatch.setattr(network, "send", send_with_a_fault)
     assert run(tmp_path, "--runner", "local") == 1
     printed = capsys.readouterr().out
     assert "1 differences" in printed
