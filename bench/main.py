@@ -51,7 +51,7 @@ from bench import (
     statistics,
     sync_flush,
 )
-from bench.broker import batches, cold, frames, pops, pulls, push, requests, sends, stalls, start, timers
+from bench.broker import batches, clients, cold, frames, pops, pulls, push, requests, sends, stalls, start, timers
 from bench.figures import Figure
 from bench.report import print_figures, print_others, print_verdicts
 from bench.setting import Setting
@@ -99,6 +99,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "broker.push": push.measure,
     "broker.stalls": stalls.measure,
     "broker.frames": frames.measure,
+    "broker.clients": clients.measure,
     "broker.requests": requests.measure,
     "broker.pops": pops.measure,
 }

@@ -118,6 +118,12 @@ class Load:
         """Seconds in which a push consumer of a new group gets so many messages that are there already."""
         return float(self._process.run("load-push", topic=topic, group=group, count=count))
 
+    def consume(self, topic: str, group: str, count: int) -> tuple[float, float]:
+        """As `push`; seconds, and seconds of processor time."""
+        before = processor_seconds(self._process.pid)
+        seconds = self.push(topic, group, count)
+        return seconds, processor_seconds(self._process.pid) - before
+
     def subscribe(self, topic: str, group: str) -> None:
         """Start a push consumer of a new group; returns when it gets what is sent now."""
         self._process.run("load-subscribe", topic=topic, group=group)

@@ -15,6 +15,7 @@ from threading import Thread
 
 import pytest
 
+from bench.apache import NAME
 from bench.broker.brokers import Brokers
 from bench.broker.frames import make_frames, send
 from bench.broker.load import Job, Measured, Told
@@ -43,6 +44,13 @@ TIMES = {
     "broker, ready-made frames, 64 sends in flight": (5, 11),
     "broker, ready-made frames, batches of 32, one in flight": (1.5, 1.8),
     "broker, pops of 32, each message acked": (1.2, None),
+    "client, sends from 1 task, beside as many threads": (0.5, None),
+    "client, sends from 64 tasks, beside as many threads": (1, None),
+    "client, batches of 32, one after the other": (1, None),
+    "client, a backlog as Arrow, beside a push consumer": (2, None),
+    "client, a backlog as objects, beside a push consumer": (0.5, None),
+    "client, a task of Spark's at the broker of reput, beside pulls": (2, None),
+    f"client, a task of Spark's at the broker of {NAME}, beside pulls": (2, None),
 }
 PARTS = {
     "broker, send, ASYNC_FLUSH, 1 thread, p50": (0.6, 0.4),
@@ -84,7 +92,7 @@ def test_a_quick_run_of_the_broker_has_a_figure_for_every_goal(tmp_path: Path) -
     most = {name: goal["most"] for name, goal in goals.items() if goal["most"] is not None}
     assert most == MOST | dict.fromkeys(failed, 0)
     assert {name: goal["least"] for name, goal in goals.items() if goal["least"] is not None} == LEAST
-    assert [figures[name]["median"] for name in failed] == [0] * 11
+    assert [figures[name]["median"] for name in failed] == [0] * 12
     may_be_nothing = ("failed", "from the disk", "timers")
     assert all(f["median"] > 0 for name, f in figures.items() if not any(part in name for part in may_be_nothing))
     assert all(f"  {name}  " in run.stdout for name in TIMES)
