@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from reput.broker.embedded import Broker
 from reput.broker.state import BrokerState
 from reput.errors import ConfigError
+from reput.files import DISK
 
 if TYPE_CHECKING:
     from reput.formats.message_ext import MessageExt
@@ -90,12 +90,13 @@ def broker(path: str | None = None, **options: object) -> Iterator[LocalBroker]:
         path: The store's directory; None for a temporary one.
         options: RocketMQ's keys, as of `reput.Broker.start`. By default nothing is synced.
     """
-    if path is None:
-        with TemporaryDirectory(prefix="reput-broker-") as folder, LocalBroker.start(folder, **_KEYS | options) as one:
+    folder = path or DISK.make_temporary_directory()
+    try:
+        with LocalBroker.start(folder, **_KEYS | options) as one:
             yield one
-    else:
-        with LocalBroker.start(path, **_KEYS | options) as one:
-            yield one
+    finally:
+        if path is None:
+            DISK.remove_tree(folder)
 
 
 def _queues(state: BrokerState, topic: str) -> range:

@@ -29,12 +29,14 @@ def bodies_of(rocketmq: LocalBroker, count: int, topic: str = "orders") -> list[
 
 def test_messages_are_told_in_the_order_of_their_sends() -> None:
     with broker() as rocketmq:
+        folder = Path(rocketmq.in_loop(lambda state: state.store.path))
         assert rocketmq.messages("orders") == []
         send(rocketmq, *(b"%d" % i for i in range(10)))
         found = rocketmq.messages("orders")
         assert [message.body for message in found] == [b"%d" % i for i in range(10)]
         assert {message.tags for message in found} == {"paid"}
         assert {message.queue_id for message in found} == {0, 1, 2, 3}
+    assert not folder.exists()
 
 
 def test_a_wait_ends_when_a_group_has_consumed_all_and_else_says_how_far_it_is() -> None:
