@@ -137,9 +137,8 @@ def _backlog(brokers: Brokers, child: _Child) -> list[Figure]:
 
 def _spark(brokers: Brokers, child: _Child) -> list[Figure]:
     """The backlog as a task of Spark's reads it, at either broker, beside pulls of one thread."""
-    pairs = {
-        kind.name: _pair(f"a task of Spark's at {kind.name}'s broker, beside pulls", 2.0) for kind in brokers.kinds
-    }
+    names = [kind.name for kind in brokers.kinds]
+    pairs = {name: _pair(f"a task of Spark's at the broker of {name}, beside pulls", 2.0) for name in names}
     for side in brokers.turns():
         _add(pairs[side.name], _java(brokers, side, Job("pull", BACKLOG), _SECONDS), is_other=True)
         _add(pairs[side.name], child.run("spark_task", namesrv=side.namesrv, topic=BACKLOG))
