@@ -18,8 +18,13 @@ from reput.progress import Progress
 CONSUMED = DEPARTED
 SEND_ROWS = 65_536
 _BROKER = ("-m", "reput", "broker", "--port", "0", "--namesrv-port", "0", "--log-level", "warning")
-#: RocketMQ's default for brokers; and one pull may bring a thousand messages instead of 32.
-_SETTINGS = ("flushDiskType=ASYNC_FLUSH", "maxTransferCountOnMessageInMemory=1024")
+#: This machine alone; RocketMQ's default for brokers; and one pull may bring a thousand messages instead of 32.
+_SETTINGS = (
+    "bindAddress=127.0.0.1",
+    "brokerIP1=127.0.0.1",
+    "flushDiskType=ASYNC_FLUSH",
+    "maxTransferCountOnMessageInMemory=1024",
+)
 _STOP_S = 60
 #: How long no message may come before the rest counts as missing.
 _PATIENCE_S = 10.0
@@ -29,7 +34,7 @@ _PATIENCE_S = 10.0
 def running_broker(store: Path) -> Iterator[str]:
     """A broker in a process of its own: "host:port" of its name server. The store is closed afterwards.
 
-    Raises OSError where it does not start; it says on stderr why.
+    Raises OSError where it does not start, or does not end well; it says on stderr why.
     """
     settings = [word for setting in _SETTINGS for word in ("--set", setting)]
     command = [sys.executable, *_BROKER, str(store), *settings]
@@ -43,6 +48,8 @@ def running_broker(store: Path) -> Iterator[str]:
         finally:
             broker.terminate()
             broker.wait(_STOP_S)
+        if broker.returncode:
+            raise OSError(f"the broker on {store} ended with status {broker.returncode}")
 
 
 def send(namesrv: str, events: pa.Table, progress: Progress) -> Iterator[str]:

@@ -63,6 +63,14 @@ def test_a_message_that_differs_is_named_and_fails_the_job(
     assert "body" in printed
 
 
+def test_a_broker_that_does_not_start_ends_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network, "_SETTINGS", ("flushDiskType=NONE",))
+    assert run(tmp_path, "--runner", "local") == 2
+    assert "the broker on" in capsys.readouterr().err
+
+
 def test_a_store_that_exists_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "store").mkdir()
     assert run(tmp_path) == 2
