@@ -101,7 +101,9 @@ class BatchSender:
             if not sent:
                 return
             for answer in connection.answers(self._timeout_s):
-                queue = sent.pop(answer.opaque)
+                queue = sent.pop(answer.opaque, None)
+                if queue is None:  # an answer to nothing
+                    continue
                 under_way -= len(queue[0].body)
                 try:
                     stored.append(self._stored(queue[0], answer))

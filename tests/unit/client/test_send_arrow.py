@@ -297,6 +297,28 @@ def test_a_batch_without_an_answer_is_sent_again_with_the_same_unique_keys(
     run_clean(scenario())
 
 
+def test_answers_to_nothing_and_answers_that_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = BlockingConnection.answers
+    odd = [
+        lambda found: [RemotingCommand(0, 123_456, 1), *found],
+        lambda found: [RemotingCommand(0, one.opaque, 1) for one in found],  # without the fields
+    ]
+
+    async def scenario() -> None:
+        async with (
+            cluster(tmp_path, "broker-a") as (namesrv, brokers),
+            Producer(namesrv.address, group="g", retries=0) as producer,
+        ):
+            await with_topic(await brokers["broker-a"].client(), "orders")
+            monkeypatch.setattr(BlockingConnection, "answers", lambda one, seconds: odd[0](answers(one, seconds)))
+            assert len(await producer.send_arrow(rows_of("orders", 3))) == 3
+            monkeypatch.setattr(BlockingConnection, "answers", lambda one, seconds: odd[1](answers(one, seconds)))
+            with pytest.raises(MQClientError, match="an answer that cannot be read"):
+                await producer.send_arrow(rows_of("orders", 3))
+
+    run_clean(scenario())
+
+
 def test_a_cancelled_send_of_rows_leaves_no_thread_behind(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
