@@ -20,6 +20,7 @@ from reput.spark.runner import SparkRunner
 from tests.support.cluster.driver import Driver, driver
 from tests.support.cluster.dying_jobs import COPIED
 from tests.support.trees import tree
+from tests.support.wire import MESSAGES, orders_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,12 +83,31 @@ def counted(spark: SparkSession, store: str) -> Statistics:
     return statistics(store, runner=SparkRunner(spark), split_bytes=SPLIT_BYTES)
 
 
+def over_the_wire(spark: SparkSession, namesrv: str, checkpoint: str) -> list[int]:
+    """Messages of orders, those that a write has sent, and those that a stream has sent on."""
+
+    def rows_of(topic: str) -> Any:
+        return spark.read.format("reput").option("namesrv", namesrv).option("subscribe", topic).load()
+
+    orders = rows_of("orders")
+    orders.select("body").write.format("reput").options(namesrv=namesrv, topic="copies").mode("append").save()
+    stream = spark.readStream.format("reput").options(namesrv=namesrv, subscribe="copies").load().select("body")
+    query = stream.writeStream.format("reput").options(namesrv=namesrv, topic="archive", checkpointLocation=checkpoint)
+    query.trigger(availableNow=True).start().awaitTermination()
+    return [rows_of(topic).count() for topic in ("orders", "copies", "archive")]
+
+
 def test_the_session_is_one_of_spark_connect(program: Driver) -> None:
     assert program.run(module_of_session) == "pyspark.sql.connect.session"
 
 
 def test_the_source_is_found_and_gives_the_rows_of_read_log(program: Driver, store: Path) -> None:
     assert program.run(read, str(store)).cast(SCHEMA) == reput.read_log(store).read_all()
+
+
+def test_topics_of_brokers_are_read_written_and_streamed(program: Driver, tmp_path: Path) -> None:
+    with orders_broker(tmp_path / "wire") as broker:
+        assert program.run(over_the_wire, broker.namesrv, str(tmp_path / "checkpoint")) == [MESSAGES] * 3
 
 
 def test_sql_reads_a_store_through_a_registered_source(program: Driver, store: Path) -> None:
