@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from reput.broker.first_message import asked_of_disk, begins_in_memory
 from reput.broker.message_filters import compile_beside, unsupported
 from reput.broker.state import BrokerState
 from reput.errors import MissingFieldError
@@ -33,8 +34,6 @@ from reput.remoting.consumer_headers import (
 from reput.remoting.header import decode_header, encode_header
 from reput.service.consumer_manager import ConsumerGroupChange
 from reput.service.subscription_data import SQL92, build_subscription_data, is_tag_type
-from reput.store.get_result import GetMessageResult
-from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -227,22 +226,18 @@ class ClientProcessor:
             if header.set_zero_if_not_found is False:
                 remark = "Not found, do not set to zero, maybe this group boot first"
                 return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
-            return self._first_offset(connection, command, header)
+            in_memory = begins_in_memory(self._state, header.topic, header.queue_id)
+            if in_memory is None:
+                return self._first_offset_of_disk(connection, command, header)
+            return _first_offset(command, in_memory=in_memory)
         return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
 
-    async def _first_offset(
+    async def _first_offset_of_disk(
         self, connection: Connection, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
     ) -> Answer:
-        """The offset at which a new group begins; whether the first message is in memory is for the disk to say."""
-        first = await self._state.reads.run_for(connection, self._first_message, header.topic, header.queue_id)
-        if first.status is not GetMessageStatus.FOUND or first.suggest_pulling_from_slave:  # gone, or on the disk
-            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-            return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
-        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(0)))
-
-    def _first_message(self, topic: str, queue_id: int) -> GetMessageResult:
-        self._state.store.get_raw(topic, queue_id, 0, 1)  # brings it into memory without the interpreter lock
-        return self._state.store.get_message(topic, queue_id, 0, 1)
+        state = self._state
+        found = await state.reads.run_for(connection, asked_of_disk, state, header.topic, header.queue_id)
+        return _first_offset(command, in_memory=found)
 
     def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Keep the offset of a group in a queue."""
@@ -284,3 +279,11 @@ class ClientProcessor:
 
 def _key(queue: MessageQueue) -> tuple[str, str, int]:
     return queue.topic, queue.broker_name, queue.queue_id
+
+
+def _first_offset(command: RemotingCommand, *, in_memory: bool) -> RemotingCommand:
+    """The answer to a new group."""
+    if in_memory:
+        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(0)))
+    remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+    return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reput import MessageStore
 from reput.remoting.codes import VERSION, RequestCode, ResponseCode
 from reput.remoting.command import decode_command
 from reput.service import rebalance_lock_manager
@@ -259,7 +260,19 @@ def test_an_offset_without_a_field_is_refused_as_rocketmq_refuses_it(tmp_path: P
     run(scenario())
 
 
-def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_at_hand", [True, False])
+def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_memory(
+    tmp_path: Path, is_at_hand: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`is_at_hand`: the loop sees it by itself; else a thread asks the disk."""
+    get_raw = MessageStore.get_raw
+    asked: list[bool] = []
+
+    def seen(store: MessageStore, *arguments: Any, may_wait: bool = True) -> Any:
+        asked.append(may_wait)
+        return get_raw(store, *arguments, may_wait=may_wait) if may_wait or is_at_hand else None
+
+    monkeypatch.setattr(MessageStore, "get_raw", seen)
     first = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
     none = "Not found, do not set to zero, maybe this group boot first"
 
@@ -274,6 +287,7 @@ def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_
             assert await offset(client) == (0, "0")
             assert await offset(client, setZeroIfNotFound=True) == (0, "0")
             assert await offset(client, setZeroIfNotFound=False) == (ResponseCode.QUERY_NOT_FOUND, none)
+            assert (True in asked) != is_at_hand
 
     run(scenario())
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from reput.broker.first_message import asked_of_disk, begins_in_memory
 from reput.broker.state import BrokerState
 from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader
 from reput.service.pop.consumer_order_info_manager import ConsumerOrderInfoManager
 from reput.service.topic_validator import is_retry_or_dlq_topic
-from reput.store.get_result import GetMessageResult
-from reput.store.results import GetMessageStatus
 
 #: `ConsumeInitMode.MIN`.
 _FROM_MIN = 0
@@ -96,12 +95,8 @@ class PopOffsets:
         return offset
 
     async def _has_first_in_memory(self, topic: str, queue_id: int) -> bool:
-        first = await self._state.reads.run(self._first_message, topic, queue_id)
-        return first.status is GetMessageStatus.FOUND and not first.suggest_pulling_from_slave
-
-    def _first_message(self, topic: str, queue_id: int) -> GetMessageResult:
-        self._state.store.get_raw(topic, queue_id, 0, 1)  # brings it into memory without the interpreter lock
-        return self._state.store.get_message(topic, queue_id, 0, 1)
+        found = begins_in_memory(self._state, topic, queue_id)
+        return await self._state.reads.run(asked_of_disk, self._state, topic, queue_id) if found is None else found
 
     # -- where the next one does
 
