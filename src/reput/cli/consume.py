@@ -88,6 +88,8 @@ def consume(
                 if not follow and _is_at(consumer, ends):
                     break
             await asyncio.to_thread(output.close)
+            if group is not None:  # also past messages with other tags, of which nothing comes
+                await consumer.commit()
             return output.written
 
     if not ask(namesrv, config, work):
