@@ -31,8 +31,6 @@ from reput.formats.java import string_hash
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
-from reput.service.timer_messages import decode_recall_handle
 from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
@@ -273,6 +271,9 @@ class Producer:
             MQClientError, RemotingError: The broker is not there, or does not answer.
         """
         client = self._open_client()
+        from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+        from reput.service.timer_messages import decode_recall_handle  # here: other producers do without them
+
         handle = decode_recall_handle(recall_handle)
         if handle is None:
             raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected that of a SendResult")

@@ -12,7 +12,6 @@ from reput.client.consume_concurrently import ConsumeConcurrently
 from reput.client.consume_orderly import ConsumeOrderly
 from reput.client.consumed_queue import ConsumedQueue, PullLimits
 from reput.client.consumer_group import ConsumerGroup
-from reput.client.consumer_questions import ConsumerQuestions, consumer_properties
 from reput.client.message_handler import MessageHandler, OnMessage
 from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
@@ -27,6 +26,7 @@ from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
+    from reput.client.consumer_questions import ConsumerQuestions
     from reput.client.traces import Traces
 
 logger = logging.getLogger("reput.client")
@@ -252,6 +252,8 @@ class PushConsumer:
         def locked_ms(queue: QueueKey) -> int | None:
             locked_s = self._service.locked_s(queue)
             return None if locked_s is None else group.client.now_ms() - int(locked_s * 1000)
+
+        from reput.client.consumer_questions import ConsumerQuestions, consumer_properties  # here: it takes 10 ms
 
         properties = consumer_properties(
             self._namesrv, self._concurrency, group.client.now_ms(), is_orderly=self._orderly
