@@ -61,7 +61,7 @@ def enqueue_all(store: MessageStore, timers: TimerMessageStore, now_ms: int, end
                 one.store_size, string_hash("orders"),
             )
             for one in messages
-            if "TIMER_OUT_MS" in one.properties and not timers.has_unit(one.commit_log_offset)
+            if one.properties.get("TIMER_OUT_MS", "").isdigit() and not timers.has_unit(one.commit_log_offset)
         ]  # fmt: skip
         timers.enqueue(entries, now_ms)
         timers.queue_offset = messages[-1].queue_offset + 1
