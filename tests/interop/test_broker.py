@@ -75,19 +75,16 @@ def test_unmodified_java_clients_send_consume_and_find(apache: Apache, tmp_path:
 @pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)
 def test_a_directory_is_served_by_either_broker_in_turn(apache: Apache, tmp_path: Path) -> None:
     path, group = tmp_path / "store", {"group": "g", "tags": "*"}
-    apache_keys = {"path": str(path), "log_file_size": FILE_SIZE, "topic": "orders", "queues": 4}
     with Broker.start(path, **HERE) as broker:
         make_topic(broker.address, "orders", 4)
         apache.run("client-send", namesrv=broker.namesrv, topic="orders")
         apache.run("client-push", namesrv=broker.namesrv, topic="orders", count=9, **group)
         ours = offsets(broker.address, "g", "orders")
-    namesrv = apache.run("broker-serve", **apache_keys)
-    apache.run("client-send", namesrv=namesrv, topic="orders")
-    again = apache.run("client-push", namesrv=namesrv, topic="orders", count=9, **group)
-    assert len(again) == 9  # the group goes on where it was, not from the first message
-    assert bodies(again) == BODIES
-    apache.run("broker-stop")
-    apache.kill()
+    with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=4) as namesrv:
+        apache.run("client-send", namesrv=namesrv, topic="orders")
+        again = apache.run("client-push", namesrv=namesrv, topic="orders", count=9, **group)
+        assert len(again) == 9  # the group goes on where it was, not from the first message
+        assert bodies(again) == BODIES
     with Broker.start(path, **HERE) as broker:
         theirs = offsets(broker.address, "g", "orders")
         assert sum(max(0, offset) for offset in theirs) == 18

@@ -71,11 +71,9 @@ def test_either_broker_goes_on_with_the_others_filters_and_bit_maps(apache: Apac
         apache.run("filter-send", namesrv=broker.namesrv, topic="orders", properties=PROPERTIES)
     ours = (path / "consumequeue_ext/orders/0" / ("0" * 20)).read_bytes()
     western = [number for number in range(100) if number % 3 == 1]
-    where = {"path": str(path), "log_file_size": FILE_SIZE, "topic": "orders", "queues": 1}
-    namesrv = apache.run("broker-serve", **where, keys=KEYS)
-    assert consume(apache, namesrv, "west", "region = 'west'", len(western)) == western
-    apache.run("filter-send", namesrv=namesrv, topic="orders", properties=PROPERTIES)
-    apache.run("broker-stop")
+    with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=1, keys=KEYS) as namesrv:
+        assert consume(apache, namesrv, "west", "region = 'west'", len(western)) == western
+        apache.run("filter-send", namesrv=namesrv, topic="orders", properties=PROPERTIES)
     theirs = (path / "consumequeue_ext/orders/0" / ("0" * 20)).read_bytes()
     unit = 20 + 14
     begin = 20 + 100 * unit  # the first message came before any filter

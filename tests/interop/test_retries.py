@@ -61,12 +61,10 @@ def test_either_broker_delivers_what_the_other_was_sent(apache: Apache, tmp_path
     with Broker.start(path, **HERE) as broker:
         make_topic(broker.address, "orders", 4)
         apache.run("retry-send", namesrv=broker.namesrv, topic="orders", body="ours", level=LEVEL)
-    namesrv = apache.run("broker-serve", path=str(path), log_file_size=FILE_SIZE, topic="orders", queues=4)
-    (one,) = apache.run("client-push", namesrv=namesrv, topic="orders", count=1, **group)
-    assert one["body"] == "ours"
-    apache.run("retry-send", namesrv=namesrv, topic="orders", body="theirs", level=LEVEL)
-    apache.run("broker-stop")
-    apache.kill()
+    with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=4) as namesrv:
+        (one,) = apache.run("client-push", namesrv=namesrv, topic="orders", count=1, **group)
+        assert one["body"] == "ours"
+        apache.run("retry-send", namesrv=namesrv, topic="orders", body="theirs", level=LEVEL)
     with Broker.start(path, **HERE) as broker:
         (one,) = apache.run("client-push", namesrv=broker.namesrv, topic="orders", count=1, **group)
         assert one["body"] == "theirs"

@@ -67,19 +67,8 @@ def test_apaches_broker_delivers_what_ours_was_sent(apache: Apache, tmp_path: Pa
             path = Path(shutil.copytree(path, tmp_path / "copy"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    apache.run(
-        "broker-serve",
-        path=str(path),
-        log_file_size=FILE_SIZE,
-        topic="orders",
-        queues=1,
-        port=port,
-    )
-    try:
+    with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=1, port=port):
         check(f"127.0.0.1:{port}", times, 2 if is_killed else 1)  # what it had no checkpoint of it takes twice
-    finally:
-        apache.run("broker-stop")
-        apache.kill()
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])

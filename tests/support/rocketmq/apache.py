@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -109,6 +111,18 @@ class Apache:
         if "error" in answer:
             raise ApacheError(f"RocketMQ {self.version}, {command}: {answer['error']}")
         return answer["result"]
+
+    @contextmanager
+    def serving(self, path: Path, **arguments: object) -> Iterator[str]:
+        """RocketMQ's broker with its name server, whose address this gives, over the store at path.
+
+        The broker is stopped cleanly and the process ends, also after an error: a later test must not meet it.
+        """
+        try:
+            yield self.run("broker-serve", path=str(path), **arguments)
+            self.run("broker-stop")
+        finally:
+            self.kill()
 
     @property
     def pid(self) -> int:
