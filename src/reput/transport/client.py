@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 
-from reput.errors import ConfigError, RemotingError
+from reput.errors import ConfigError, RemotingError, RemotingTimeoutError
 from reput.remoting.command import RemotingCommand
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
@@ -42,7 +42,16 @@ class RemotingClient:
 
         Raises RemotingError where the server cannot be reached, or does not answer in time.
         """
-        connection = await self.connection(address)
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            loop = asyncio.get_running_loop()
+            until = loop.time() + timeout_s
+            try:
+                async with asyncio.timeout_at(until):
+                    connection = await self.connection(address)
+            except TimeoutError:
+                raise RemotingTimeoutError(f"{address}: no connection in {timeout_s:g} s") from None
+            timeout_s = until - loop.time()
         return await connection.call(command, timeout_s)
 
     async def send_one_way(self, address: str, command: RemotingCommand) -> None:
@@ -53,6 +62,9 @@ class RemotingClient:
 
     async def connection(self, address: str) -> Connection:
         """The connection to an address; errors as of `call`."""
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
         async with self._connecting.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:

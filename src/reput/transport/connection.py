@@ -70,7 +70,10 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._opaques = count(1)
-        self._calls: dict[int, asyncio.Future[RemotingCommand]] = {}
+        #: By opaque: the answer, and the loop time until which it may come.
+        self._calls: dict[int, tuple[asyncio.Future[RemotingCommand], float]] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+        self._unsent: list[bytes] = []
 
     def __str__(self) -> str:
         return self.remote
@@ -161,10 +164,12 @@ class Connection(asyncio.BufferedProtocol):
         self.is_open = False
         self._transport = None
         self._writable.set()
+        if self._expiry is not None:
+            self._expiry.cancel()
         calls, self._calls = self._calls, {}
-        for call in calls.values():
-            if not call.done():
-                call.set_exception(RemotingError(f"{self.remote}: the connection ended before the answer came"))
+        for answer, _ in calls.values():
+            if not answer.done():
+                answer.set_exception(RemotingError(f"{self.remote}: the connection ended before the answer came"))
         self._owner.closed(self)
 
     @property
@@ -210,21 +215,52 @@ class Connection(asyncio.BufferedProtocol):
             raise RemotingError(f"{self.remote}: the connection is closed")
         command.opaque = opaque = self._next_opaque()
         answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._calls[opaque] = answer
+        until = self._loop.time() + timeout_s
+        self._calls[opaque] = answer, until
+        self._expire_at(until)
         try:
-            self.send(command)
-            async with asyncio.timeout(timeout_s):  # wait_for of Python 3.11 may swallow a cancellation
-                return await answer
+            self._send_soon(command)
+            return await answer
         except TimeoutError:
             raise RemotingTimeoutError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
         finally:
             self._calls.pop(opaque, None)
 
+    def _expire_at(self, until: float) -> None:
+        """Look for calls without an answer at a time: one timer for all, as a timer takes as long as a call."""
+        if self._expiry is None or until < self._expiry.when():
+            if self._expiry is not None:
+                self._expiry.cancel()
+            self._expiry = self._loop.call_at(until, self._expire)
+
+    def _expire(self) -> None:
+        assert self._expiry is not None
+        now = max(self._loop.time(), self._expiry.when())
+        self._expiry = None
+        waiting = [(answer, until) for answer, until in self._calls.values() if not answer.done()]
+        for answer, until in waiting:
+            if until <= now:
+                answer.set_exception(TimeoutError())
+        if left := [until for _, until in waiting if until > now]:
+            self._expire_at(min(left))
+
+    def _send_soon(self, command: RemotingCommand) -> None:
+        """Send a request, together with all others of this turn of the loop: a write takes longer than a request."""
+        frame = encode_command(command)
+        if not self._unsent:
+            self._loop.call_soon(self._send_unsent)
+        self._unsent.append(frame)
+
+    def _send_unsent(self) -> None:
+        if self._unsent:
+            frames, self._unsent = self._unsent, []
+            self.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
     def answered(self, command: RemotingCommand) -> None:
         """Hand an answer to the call that waits for it; one that came too late is dropped."""
-        call = self._calls.get(command.opaque)
-        if call is not None and not call.done():
-            call.set_result(command)
+        answer, _ = self._calls.get(command.opaque, (None, 0.0))
+        if answer is not None and not answer.done():
+            answer.set_result(command)
 
     def _next_opaque(self) -> int:
         return next(self._opaques) & INT32_MAX
@@ -233,6 +269,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close it once all that was written is sent."""
+        self._send_unsent()
         self.is_open = False
         if self._transport is not None:
             self._transport.close()

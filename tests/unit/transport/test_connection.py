@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from reput.errors import RemotingDecodeError, RemotingError, WouldWaitError
+from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutError, WouldWaitError
 from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
 from reput.transport import connection as module
 from reput.transport.client import RemotingClient
@@ -244,7 +244,7 @@ def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled() -> None:
             connection = await client.connection(here.address)
             call = asyncio.create_task(connection.call(RemotingCommand(ECHO), 60.0))
             await asyncio.sleep(0)
-            (answer,) = connection._calls.values()
+            ((answer, _),) = connection._calls.values()
             answer.set_result(RemotingCommand(0))
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -252,3 +252,62 @@ def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled() -> None:
             client.close()
 
     run(ask())
+
+
+def test_the_requests_of_one_turn_of_the_loop_are_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+
+    def write(connection: Connection, data: bytes) -> None:
+        written.append(len(data))
+        plain_write(connection, data)
+
+    plain_write = Connection.write
+
+    async def ask() -> None:
+        async with serving({ECHO: echo}) as here:
+            client = RemotingClient()
+            connection = await client.connection(here.address)
+            monkeypatch.setattr(Connection, "write", write)
+            calls = [connection.call(RemotingCommand(ECHO, body=b"%d" % i), 60.0) for i in range(3)]
+            assert [one.body for one in await asyncio.gather(*calls)] == [b"0", b"1", b"2"]
+            client.close()
+
+    run(ask())
+    assert len(written) == 2  # the requests, and the answers
+
+
+def test_a_request_is_sent_before_a_close() -> None:
+    async def ask() -> None:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            call = asyncio.ensure_future(connection.call(RemotingCommand(307), 30))
+            await asyncio.sleep(0)
+            connection.close()
+            assert (await peer.receive()).code == 307
+            with pytest.raises(RemotingError, match="the connection ended"):
+                await call
+
+    run(ask())
+
+
+def test_calls_expire_each_at_its_own_time() -> None:
+    async def ask() -> list[int]:
+        ended: list[int] = []
+
+        async def call(connection: Connection, number: int, timeout_s: float) -> None:
+            with pytest.raises(RemotingTimeoutError, match="no answer to request 307"):
+                await connection.call(RemotingCommand(307), timeout_s)
+            ended.append(number)
+
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            late = asyncio.ensure_future(connection.call(RemotingCommand(ECHO), 30))
+            await asyncio.gather(*(call(connection, i, seconds) for i, seconds in enumerate((0.2, 0.01, 0.1))))
+            asked = [await peer.receive() for _ in range(4)]
+            peer.send(next(one for one in asked if one.code == ECHO).response(0))
+            assert (await late).code == 0
+        return ended
+
+    assert run(ask()) == [1, 2, 0]
