@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from reput.client.namespaces import NO_NAMESPACE, Namespace
@@ -14,7 +15,8 @@ from reput.formats.java import body_crc
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH, unfold_record
 from reput.formats.message_ext import MessageExt
-from reput.formats.record_layout import Bounds, Buffer, Head, SysFlag, unpack_record
+from reput.formats.properties import KEYS, TAGS, property_values, split_keys
+from reput.formats.record_layout import Buffer, SysFlag, walk_records
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
 
@@ -22,6 +24,24 @@ logger = logging.getLogger("reput.client")
 
 RETRY_TOPIC = "RETRY_TOPIC"
 _SIZE = struct.Struct(">i")
+
+
+class PulledProperties:
+    """Tags and keys of all messages of a pull, decoded at the first use of one of them."""
+
+    def __init__(self, texts: list[bytes]) -> None:
+        """`texts`: The properties of each message."""
+        self._texts = texts
+
+    @cached_property
+    def tags(self) -> list[str | None]:
+        """None for a message without tags."""
+        return property_values(self._texts, TAGS)
+
+    @cached_property
+    def keys(self) -> list[tuple[str, ...]]:
+        """Of the property KEYS."""
+        return [split_keys(text) if text else () for text in property_values(self._texts, KEYS)]
 
 
 class MessageClientExt(MessageExt):
@@ -34,26 +54,30 @@ class MessageClientExt(MessageExt):
         reconsume_times: How often consumers have failed with it.
     """
 
-    __slots__ = ("_namespace", "queue")
+    __slots__ = ("_namespace", "_pulled", "_row", "queue")
+
+    _pulled: PulledProperties
+    _row: int
 
     def __init__(
-        self,
-        buffer: Buffer,
-        position: int,
-        queue: QueueKey,
-        namespace: Namespace = NO_NAMESPACE,
-        unpacked: tuple[Head, Bounds] | None = None,
+        self, buffer: Buffer, position: int, queue: QueueKey, namespace: Namespace = NO_NAMESPACE, row: int = 0
     ) -> None:
-        """`unpacked`: What `unpack_record` says of the record, where somebody has asked."""
-        super().__init__(buffer, position)
+        """`row`: Its number in the pull, whose properties are the attribute `_pulled`, if it came in one."""
+        self._buffer = buffer
+        self._position = position
         self.queue = queue
         self._namespace = namespace
-        if unpacked is not None:
-            self._head, self._bounds = unpacked
+        self._row = row
 
     if not TYPE_CHECKING:
+        tags = property(lambda self: self._pulled.tags[self._row])
+        keys = property(lambda self: self._pulled.keys[self._row])
 
         def __getattr__(self, name: str) -> Any:
+            if name == "_pulled":  # of a message that did not come in a pull
+                begin, end = self._bounds[4:]
+                self._row, self._pulled = 0, PulledProperties([bytes(self._buffer[begin:end])])
+                return self._pulled
             value = super().__getattr__(name)
             if name == "body" and self._head[7] & SysFlag.COMPRESSED:
                 value = self.body = self._decompressed(value)
@@ -72,6 +96,9 @@ class MessageClientExt(MessageExt):
             raise CorruptRecordError("", self.commit_log_offset, "the body is compressed, and cannot be decompressed")
         return plain
 
+    def _keep_tags_and_keys(self, tags: str | None, keys: tuple[str, ...]) -> None:
+        """They are in the properties of the pull."""
+
     @property
     def message_id(self) -> str:
         """The id that the producer gave it, else the offset message id."""
@@ -88,7 +115,7 @@ class MessageClientExt(MessageExt):
 
 
 def decode_messages(
-    body: Buffer, queue: QueueKey, subscription: SubscriptionData | None, namespace: Namespace = NO_NAMESPACE
+    body: bytes, queue: QueueKey, subscription: SubscriptionData | None, namespace: Namespace = NO_NAMESPACE
 ) -> list[MessageClientExt]:
     """The messages of a pull's body that a subscription wants: brokers filter by the hashes of tags alone.
 
@@ -96,27 +123,29 @@ def decode_messages(
 
     What is no whole record, or has a body with another CRC, is left out with a line in the log, as RocketMQ does.
     """
-    found = []
-    tags = subscription.tags if subscription is not None else None
-    for message in _messages(body, namespace.bare_queue(queue), namespace):
-        if not tags or message.tags in tags:
-            found.append(message)
-    return found
+    messages = list(_messages(body, namespace.bare_queue(queue), namespace))
+    if subscription is None or not subscription.tags:
+        return messages
+    return [message for message in messages if message.tags in subscription.tags]
 
 
-def _messages(body: Buffer, queue: QueueKey, namespace: Namespace) -> Iterator[MessageClientExt]:
-    position = 0
-    while position < len(body):
-        try:
-            head, bounds = unpacked = unpack_record(body, position)
-        except CorruptRecordError as error:
-            logger.error(Event("a pull ends with what is no message", queue=queue, error=error))
-            return
-        if body_crc(memoryview(body)[bounds[0] : bounds[1]]) != head[2] and bounds[0] < bounds[1]:
-            logger.error(Event("a message was left out: its body has another CRC", queue=queue, offset=head[5]))
-        elif head[7] & INNER_BATCH == INNER_BATCH:
-            for record in unfold_record(bytes(body[position : position + head[0]])) or ():
-                yield MessageClientExt(record, 0, queue, namespace)
-        else:
-            yield MessageClientExt(body, position, queue, namespace, unpacked)
-        position += head[0]
+def _messages(body: bytes, queue: QueueKey, namespace: Namespace) -> Iterator[MessageClientExt]:
+    texts: list[bytes] = []
+    pulled = PulledProperties(texts)
+    try:
+        for position, offset, sys_flag, crc, stored, properties in walk_records(body):
+            if body_crc(stored) != crc and stored:
+                logger.error(Event("a message was left out: its body has another CRC", queue=queue, offset=offset))
+            elif sys_flag & INNER_BATCH == INNER_BATCH:
+                (size,) = _SIZE.unpack_from(body, position)
+                for record in unfold_record(body[position : position + size]) or ():
+                    yield MessageClientExt(record, 0, queue, namespace)
+            else:
+                message = MessageClientExt(body, position, queue, namespace, len(texts))
+                message._pulled, message.queue_offset = pulled, offset
+                if not sys_flag & SysFlag.COMPRESSED:
+                    message.body = stored
+                texts.append(properties)
+                yield message
+    except CorruptRecordError as error:
+        logger.error(Event("a pull ends with what is no message", queue=queue, error=error))

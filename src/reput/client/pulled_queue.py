@@ -117,9 +117,7 @@ class PulledQueue:
                 self._after_messages = result.next_begin_offset
             while self._messages and len(taken) < count:
                 taken.append(self._messages.popleft())
-                self.position = taken[-1].queue_offset + 1
-            if not self._messages:
-                self.position = self._after_messages
+            self.position = self._messages[0].queue_offset if self._messages else self._after_messages
         return taken
 
     def take_bodies(self) -> list[bytes]:

@@ -60,6 +60,24 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return properties
 
 
+def property_values(texts: Iterable[bytes], name: str) -> list[str | None]:
+    """One property of each text, as `decode_properties` reads it; None where there is none."""
+    sought = name.encode() + NAME_VALUE_SEPARATOR
+    found: list[str | None] = []
+    for text in texts:
+        begin = text.rfind(sought)
+        if begin < 0:
+            found.append(None)
+            continue
+        end = text.find(PROPERTY_SEPARATOR, begin)
+        value = text[begin + len(sought) : end if end >= 0 else None]
+        if value and (begin == 0 or text[begin - 1] == PROPERTY_SEPARATOR[0]):
+            found.append(value.decode(errors="replace"))
+        else:  # it is the end of another name, or within a value
+            found.append(decode_properties(text).get(name))
+    return found
+
+
 def check_property(name: object, value: object) -> None:
     """Raises MessageIllegalError unless both are texts that can be written and read back unchanged."""
     for kind, text in (("name", name), ("value", value)):

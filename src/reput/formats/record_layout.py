@@ -7,6 +7,7 @@ formats/message.py do so for messages. The layout is that of RocketMQ's MessageE
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import TypeAlias
@@ -128,6 +129,8 @@ _HOST_BITS = {
     (HOST_V6_SIZE, HOST_V6_SIZE): _V6_MASK,
 }
 _SIZE_AND_MAGIC = struct.Struct(">ii")
+#: TOTALSIZE, MAGICCODE, BODYCRC, QUEUEOFFSET, SYSFLAG and BODYLENGTH of a record with IPv4 addresses.
+_WALKED = struct.Struct(">iii8xq8xi44xi")
 _INT32 = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 _INT8 = struct.Struct(">b")
@@ -262,6 +265,36 @@ def unpack_record(buffer: Buffer, position: int) -> tuple[Head, Bounds]:
         reason = f"inner lengths: TOTALSIZE says {size}, the parts {parts_size} (PROPERTIESLENGTH {properties_size})"
         raise _corrupt(position, reason)
     return values, (body, body_end, topic, topic_end, topic_end + _INT16.size, position + size)
+
+
+def walk_records(data: bytes) -> Iterator[tuple[int, int, int, int, bytes, bytes]]:
+    """Records that follow each other, as a pull brings them: what a client needs of each, and no more.
+
+    Yields position, queue offset, sys flag, body CRC, body and properties of each. Errors as of `unpack_record`.
+    """
+    position, size_of_all = 0, len(data)
+    while position < size_of_all:
+        try:
+            size, magic, crc, queue_offset, sys_flag, body_size = _WALKED.unpack_from(data, position)
+            body_end = position + BODY + body_size
+            topic_size = data[body_end]
+            properties = body_end + 1 + topic_size + _INT16.size
+            (properties_size,) = _INT16.unpack_from(data, properties - _INT16.size)
+            end = position + size
+            is_plain = (
+                magic == _MESSAGE_V1 and body_size >= 0 and topic_size <= V1_MAX_TOPIC_SIZE and properties_size >= 0
+                and properties + properties_size == end <= size_of_all and not sys_flag & _V6_MASK
+            )  # fmt: skip
+        except (struct.error, IndexError):
+            is_plain = False
+        if is_plain:
+            body = data[position + BODY : body_end]
+        else:  # an IPv6 address, a long topic, or damage
+            head, (body_begin, body_end, _, _, properties, end) = unpack_record(data, position)
+            crc, queue_offset, sys_flag = head[2], head[5], head[7]
+            body = data[body_begin:body_end]
+        yield position, queue_offset, sys_flag, crc, body, data[properties:end]
+        position = end
 
 
 def _corrupt(position: int, reason: str) -> CorruptRecordError:
