@@ -131,6 +131,11 @@ class ClientInstance:
         """The id of a new message."""
         return self._ids.create(self.now_ms())
 
+    def unique_keys(self, count: int) -> list[str]:
+        """The ids of so many new messages."""
+        now_ms = self.now_ms()
+        return [self._ids.create(now_ms) for _ in range(count)]
+
     # -- background
 
     def _route_changed(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from reput.client.heartbeat import subscription_members
@@ -73,8 +75,11 @@ class ConsumerAPI:
         commit_offset: int | None = None,
     ) -> PullResult:
         """Messages of a queue from an offset on; the broker waits for one, where there is none yet."""
-        fields = pull_fields(group, queue, subscription, suspends=True, commit_offset=commit_offset)
-        command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields | pulled_from(offset, count))
+        fields = pull_fields(group, queue, subscription, suspends=True) | pulled_from(offset, count)
+        if commit_offset is not None:
+            flags = int(fields["sysFlag"]) | PullSysFlag.COMMIT_OFFSET
+            fields |= {"sysFlag": str(int(flags)), "commitOffset": str(commit_offset)}
+        command = RemotingCommand(RequestCode.PULL_MESSAGE, ext_fields=fields)
         return pull_result(address, await self._api.ask(address, command, PULL_S))
 
     async def committed(self, address: str, group: str, queue: QueueKey) -> int | None:
@@ -150,23 +155,17 @@ class ConsumerAPI:
         await self._api.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=_OFFSET_S)
 
 
+@lru_cache(maxsize=4096)
 def pull_fields(
-    group: str,
-    queue: QueueKey,
-    subscription: SubscriptionData,
-    *,
-    suspends: bool = False,
-    commit_offset: int | None = None,
-) -> dict[str, str]:
+    group: str, queue: QueueKey, subscription: SubscriptionData, *, suspends: bool = False
+) -> MappingProxyType[str, str]:
     """The fields of a pull; `pulled_from` has the others. `suspends`: a broker without a message waits for one."""
     flags = PullSysFlag.SUBSCRIPTION | PullSysFlag.SUSPEND * suspends
-    if commit_offset is not None:
-        flags |= PullSysFlag.COMMIT_OFFSET
     header = PullMessageRequestHeader(
-        group, queue.topic, queue.queue_id, 0, 0, int(flags), commit_offset or 0, SUSPEND_MS,
+        group, queue.topic, queue.queue_id, 0, 0, int(flags), 0, SUSPEND_MS,
         subscription.sub_version, subscription.sub_string, subscription.expression_type,
     )  # fmt: skip
-    return encode_header(header) | {"bname": queue.broker_name}
+    return MappingProxyType(encode_header(header) | {"bname": queue.broker_name})
 
 
 def pulled_from(offset: int, count: int) -> dict[str, str]:

@@ -45,6 +45,8 @@ class MQFaultStrategy:
         """The next queue: of a broker that is available and was not tried, else one not tried, else any."""
         self._turn += 1
         turn = self._turn % len(queues)
+        if not tried and self.is_available(queues[turn].broker_name, now):  # nearly always
+            return queues[turn]
         in_turn = (*queues[turn:], *queues[:turn])
         for queue in in_turn:
             if queue.broker_name not in tried and self.is_available(queue.broker_name, now):

@@ -206,7 +206,7 @@ class Producer:
         results: list[SendResult] = []
         now_ms = client.now_ms()
         named = list(map(self._named, messages))
-        parts = [(part, batch_request(part, [client.unique_key() for _ in part], now_ms)) for part in in_batches(named)]
+        parts = [(part, batch_request(part, client.unique_keys(len(part)), now_ms)) for part in in_batches(named)]
         for part, request in parts:
             try:
                 results += await self._send(client, request, part, queue)
@@ -334,7 +334,7 @@ class Producer:
         from reput.client.requests_and_replies import reply_of
 
         message = reply_of(request.properties, body)
-        reply = replace(send_request(message, client.unique_key(), client.now_ms()), is_reply=True)
+        reply = send_request(message, client.unique_key(), client.now_ms())._replace(is_reply=True)
         queue = QueueKey(message.topic, request.queue.broker_name, 0)
         return (await self._send(client, reply, [message], queue))[0]
 
@@ -373,7 +373,7 @@ class Producer:
     def _told(self, results: list[SendResult]) -> list[SendResult]:
         """Results with their topic's name as the program knows it."""
         namespace = self._namespace
-        return [replace(one, queue=namespace.bare_queue(one.queue)) for one in results] if namespace.name else results
+        return [one._replace(queue=namespace.bare_queue(one.queue)) for one in results] if namespace.name else results
 
 
 async def trace_producer(

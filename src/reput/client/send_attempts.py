@@ -61,20 +61,19 @@ class SendAttempts:
             tried.append(to.broker_name)
             begun = loop.time()
             try:
-                async with asyncio.timeout(self._timeout_s):
-                    address = master_address(client, to)
-                    if needs_timer:
-                        await _check_timers(client, address)
-                    if needs_heartbeat:
-                        await client.version(address)
-                    results = await client.api.send(address, self._group, to, request, self._timeout_s)
+                address = master_address(client, to)
+                if needs_timer:
+                    await _check_timers(client, address)
+                if needs_heartbeat:
+                    await client.version(address)
+                results = await client.api.send(address, self._group, to, request, self._timeout_s)
             except MQBrokerError as error:
                 if queue is not None or not may_pass(error):
                     raise
                 reasons.append(str(error))
-            except (RemotingError, TimeoutError) as error:
+            except RemotingError as error:
                 faults.sent(to.broker_name, FAILED_S, loop.time())
-                reasons.append(str(error) or f"{to.broker_name}: no answer in {self._timeout_s:g} s")
+                reasons.append(str(error))
                 await client.routes.renew(request.topic)
             else:
                 seconds = loop.time() - begun

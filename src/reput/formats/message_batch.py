@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from reput.errors import MessageIllegalError
 from reput.formats.java import INT32_MAX, INT64_MAX
-from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_message, encode_properties_of
+from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_head, encode_properties_of
 from reput.formats.properties import DELAY
 from reput.formats.record_layout import (
     FLAG,
@@ -92,10 +92,10 @@ def encode_batch(messages: Sequence[Message]) -> bytes:
     parts: list[Buffer] = []
     for i, message in enumerate(messages):
         try:
-            check_message(message, max_message_size=INT32_MAX)
+            check_head(message, max_message_size=INT32_MAX)
+            properties = encode_properties_of(message)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"message {i}: {error}") from error
-        properties = encode_properties_of(message)
         size = _ITEM.size + len(message.body) + _INT16.size + len(properties)
         head = _ITEM.pack(size, 0, 0, message.flag, len(message.body))
         parts += (head, message.body, _INT16.pack(len(properties)), properties)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reput.remoting.codes import RequestCode
-from reput.remoting.header import Int32, Int64, decode_header, encode_header
+from reput.remoting.header import Int32, Int64, decode_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,6 @@ V2_NAMES = {
     "m": "batch",
     "n": "bname",
 }
-_SHORT_NAMES = {name: short for short, name in V2_NAMES.items()}
 _V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
@@ -94,6 +93,26 @@ def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMess
     return decode_header(SendMessageRequestHeader, {"producerGroup": ""} | fields, is_fast=is_fast)
 
 
-def encode_v2_header(header: SendMessageRequestHeader) -> dict[str, str]:
-    """The fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
-    return {_SHORT_NAMES[name]: value for name, value in encode_header(header).items()}
+def v2_fields(
+    *,
+    producer_group: str,
+    topic: str,
+    default_topic: str,
+    default_topic_queue_nums: int,
+    queue_id: int,
+    sys_flag: int,
+    born_timestamp: int,
+    flag: int,
+    properties: str,
+    batch: bool,
+    broker_name: str,
+) -> dict[str, str]:
+    """The fields of SEND_MESSAGE_V2, SEND_BATCH_MESSAGE and SEND_REPLY_MESSAGE_V2, as a client sends them first.
+
+    Written out: `encode_header` takes ten times as long, and each send needs them.
+    """
+    return {
+        "a": producer_group, "b": topic, "c": default_topic, "d": str(default_topic_queue_nums), "e": str(queue_id),
+        "f": str(sys_flag), "g": str(born_timestamp), "h": str(flag), "i": properties, "j": "0", "k": "false",
+        "m": "true" if batch else "false", "n": broker_name,
+    }  # fmt: skip

@@ -20,6 +20,8 @@ class UniqueIds:
         self._prefix = f"{host[-8:-4].hex()}{process:04x}{id(self) & 0xFFFFFFFF:08x}".upper()
         self._begin_ms = self._end_ms = 0
         self._counter = 0
+        #: The time of the last id, and what the ids of that time begin with.
+        self._last: tuple[int, str] = -1, ""
 
     @property
     def prefix(self) -> str:
@@ -37,5 +39,9 @@ class UniqueIds:
 
     def create(self, now_ms: int) -> str:
         """The next id."""
-        self._counter = (self._counter + 1) & _COUNTER_BITS
-        return f"{self._prefix}{(now_ms - self.month_begin_ms(now_ms)) & 0xFFFFFFFF:08X}{self._counter:04X}"
+        self._counter = counter = (self._counter + 1) & _COUNTER_BITS
+        last_ms, begin = self._last
+        if now_ms != last_ms:
+            begin = f"{self._prefix}{(now_ms - self.month_begin_ms(now_ms)) & 0xFFFFFFFF:08X}"
+            self._last = now_ms, begin
+        return f"{begin}{counter:04X}"
