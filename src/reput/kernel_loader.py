@@ -14,6 +14,7 @@ KERNEL_MODULES = (
     "reput.kernels.crc32",
     "reput.kernels.java_hash",
     "reput.kernels.record_scan",
+    "reput.kernels.record_positions",
     "reput.kernels.record_encode",
     "reput.kernels.message_objects",
     "reput.kernels.batch_items",

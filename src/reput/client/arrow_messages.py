@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.events import Event
-from reput.formats.record_layout import MIN_RECORD_SIZE, PHYSICAL_OFFSET
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.record_batch import SCHEMA
+from reput.kernels.record_positions import record_positions
 from reput.kernels.record_scan import read_records_at
 from reput.log.reader import record_batches
 from reput.log.scan import with_rows
@@ -24,9 +22,6 @@ from reput.log.selection import make_selection
 from reput.service.subscription_data import SubscriptionData
 
 logger = logging.getLogger("reput.client")
-
-_SIZE = struct.Struct(">i")
-_OFFSET_SIZE = 8
 
 
 def table_of(
@@ -69,9 +64,7 @@ def pulled_rows(body: bytes, left_out: Callable[[str, int, int], None]) -> Itera
             their number; they are left out when it returns.
     """
     buffer = np.frombuffer(body, np.uint8)
-    positions = np.fromiter(_positions(body), np.int64)
-    at = positions[:, None] + np.arange(PHYSICAL_OFFSET, PHYSICAL_OFFSET + _OFFSET_SIZE)
-    offsets: npt.NDArray[np.int64] = buffer[at].view(">i8").astype(np.int64).reshape(-1)
+    positions, offsets = record_positions(buffer)
     begin = 0
     while begin < positions.size:
         rows = read_records_at(buffer, positions[begin:], offsets[begin:], check_crc=True)
@@ -88,16 +81,6 @@ def pulled_rows(body: bytes, left_out: Callable[[str, int, int], None]) -> Itera
 
 def _leave_out(reason: str, commit_log_offset: int, messages: int) -> None:
     logger.error(Event("messages were left out", reason=reason, commit_log_offset=commit_log_offset, messages=messages))
-
-
-def _positions(body: bytes) -> Iterator[int]:
-    position = 0
-    while position + MIN_RECORD_SIZE <= len(body):
-        (size,) = _SIZE.unpack_from(body, position)
-        if size < MIN_RECORD_SIZE:
-            return
-        yield position
-        position += size
 
 
 def _wanted(batch: pa.RecordBatch, subscription: SubscriptionData) -> pa.RecordBatch:

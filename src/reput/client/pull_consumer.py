@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _T = TypeVar("_T")
+#: Bytes of records in a table, where brokers have more.
+_TABLE_BYTES = 1 << 20
 
 
 class PullConsumer:
@@ -219,8 +221,10 @@ class PullConsumer:
     async def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All messages that have come as one Arrow table, decoded by kernels: a row for each.
 
+        Where brokers have more of them, the table waits until it has a MiB of records.
+
         Args:
-            timeout: Seconds to wait for the first one.
+            timeout: Seconds to wait at most.
             columns: Of `reput.read_log`, all of them else. What is not asked for is not decoded.
 
         Raises:
@@ -228,7 +232,7 @@ class PullConsumer:
             MQBrokerError: As `poll`.
         """
         module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
-        parts = await self._poll(self._take_bodies, timeout)
+        parts = await self._poll(self._take_many_bodies, timeout) or self._take_bodies()
         return module.table_of(parts, columns, self._namespace)
 
     async def _poll(self, take: Callable[[], list[_T]], timeout: float) -> list[_T]:
@@ -258,6 +262,14 @@ class PullConsumer:
                 self._queues[queue] = self._queues.pop(queue)  # the last one next time
                 break
         return taken
+
+    def _take_many_bodies(self) -> list[tuple[SubscriptionData, Any]]:
+        """As `_take_bodies`; nothing while it is little and more is on its way: a table takes a millisecond."""
+        queues = [one for one in self._queues.values() if not one.is_paused]
+        is_little = sum(one.held_bytes for one in queues) < _TABLE_BYTES
+        if is_little and any(one.is_behind for one in queues) and not any(one.error for one in queues):
+            return []
+        return self._take_bodies()
 
     def _take_bodies(self) -> list[tuple[SubscriptionData, Any]]:
         group = self._open_group()

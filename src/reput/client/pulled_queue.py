@@ -34,6 +34,8 @@ class PulledQueue:
         position: Offset of the next message to take; None before the group's offset is known.
         committed: The offset that was committed last.
         error: Why the last pull failed, where a broker refused it.
+        is_behind: The broker has more messages, and the next pull of them is under way.
+        held_bytes: What is pulled and not taken.
     """
 
     def __init__(self, group: ConsumerGroup, queue: QueueKey, arrived: Callable[[], None]) -> None:
@@ -42,12 +44,13 @@ class PulledQueue:
         self.committed: int | None = None
         self.error: MQBrokerError | None = None
         self.is_paused = False
+        self.is_behind = False
+        self.held_bytes = 0
         self._group = group
         self._arrived = arrived
         self._pulled: deque[PullResult] = deque()
         self._messages: deque[MessageClientExt] = deque()
         self._after_messages = 0
-        self._bytes = 0
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._task = group.client.spawn(self._pull_all(None))
@@ -62,7 +65,7 @@ class PulledQueue:
         self.position = offset
         self._pulled.clear()
         self._messages.clear()
-        self._bytes = 0
+        self.held_bytes, self.is_behind = 0, False
         self._wanted.set()
         self._task = self._group.client.spawn(self._pull_all(offset))
 
@@ -85,6 +88,7 @@ class PulledQueue:
 
     async def _failed(self, error: ReputError) -> None:
         logger.warning(Event("a pull failed", queue=self.queue, group=self._group.name, error=error))
+        self.is_behind = False
         if isinstance(error, MQBrokerError):
             self.error = error
             self._arrived()
@@ -95,8 +99,9 @@ class PulledQueue:
     def _keep(self, result: PullResult) -> None:
         self.error = None
         self._pulled.append(result)
-        self._bytes += len(result.body)
-        if self._bytes >= _AHEAD_BYTES:
+        self.held_bytes += len(result.body)
+        self.is_behind = result.next_begin_offset < result.max_offset
+        if self.held_bytes >= _AHEAD_BYTES:
             self._wanted.clear()
         self._arrived()
 
@@ -138,7 +143,7 @@ class PulledQueue:
 
     def _next_pulled(self) -> PullResult:
         result = self._pulled.popleft()
-        self._bytes -= len(result.body)
-        if self._bytes < _AHEAD_BYTES:
+        self.held_bytes -= len(result.body)
+        if self.held_bytes < _AHEAD_BYTES:
             self._wanted.set()
         return result

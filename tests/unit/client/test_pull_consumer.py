@@ -79,6 +79,34 @@ def test_a_poll_gives_no_more_than_it_was_asked_for_and_commits_what_it_gave(tmp
     run_clean(scenario())
 
 
+def test_a_backlog_comes_in_tables_of_many_pulls(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await filled(brokers["broker-a"], namesrv.address, 500, queues=1)  # a pull brings 32
+            async with PullConsumer(namesrv.address, group="p") as consumer:
+                assert (await consumer.poll_arrow(timeout=0.01)).num_rows == 0  # all modules are imported
+                (queue,) = await consumer.queues("orders")
+                consumer.assign([queue])
+                consumer.seek(queue, 0)
+                assert (await consumer.poll_arrow(timeout=30)).num_rows == 500
+
+    run_clean(scenario())
+
+
+def test_a_table_that_waits_for_more_comes_at_its_timeout(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await filled(brokers["broker-a"], namesrv.address, 10, queues=1)
+            topics = {"orders": "*"}
+            async with PullConsumer(namesrv.address, group="p", topics=topics, consume_from="first") as consumer:
+                assert len(await consumer.poll(1, timeout=30)) == 1
+                (queue,) = consumer.assignment
+                consumer._pulled(queue).is_behind = True  # as if the broker did not answer the next pull
+                assert (await consumer.poll_arrow(timeout=0.2)).num_rows == 9
+
+    run_clean(scenario())
+
+
 def test_only_messages_with_the_tags_come(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
