@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from reput.client.consumer_api import PullResult
 from reput.client.consumer_group import ConsumerGroup
@@ -18,6 +18,8 @@ logger = logging.getLogger("reput.client")
 
 #: Messages of one pull, and the bytes of a queue that are pulled ahead.
 _PULL_COUNT, _AHEAD_BYTES = 1024, 4 << 20
+#: Pulls of a queue that are under way at a time: a broker gives 32 messages for each, by default.
+_PULLS = 4
 #: A pull that failed is tried again after so many seconds.
 _AGAIN_S = 1.0
 
@@ -50,7 +52,7 @@ class PulledQueue:
         self._arrived = arrived
         self._pulled: deque[PullResult] = deque()
         self._messages: deque[MessageClientExt] = deque()
-        self._after_messages = 0
+        self._after_messages = self._max_offset = 0
         self._wanted = asyncio.Event()
         self._wanted.set()
         self._task = group.client.spawn(self._pull_all(None))
@@ -70,6 +72,7 @@ class PulledQueue:
         self._task = self._group.client.spawn(self._pull_all(offset))
 
     async def _pull_all(self, offset: int | None) -> None:
+        steps = [0, 0]  # of the last two pulls
         while True:
             try:
                 if offset is None:
@@ -77,13 +80,32 @@ class PulledQueue:
                 if self.position is None:
                     self.position = offset
                 await self._wanted.wait()
-                result = await self._group.pull(self.queue, offset, count=_PULL_COUNT)
+                async for result in self._pulls(offset, steps[-1] if steps[0] == steps[1] else 0):
+                    if result.is_moved:
+                        to = result.next_begin_offset
+                        logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=to))
+                    self._keep(result)
+                    steps = [steps[-1], result.next_begin_offset - offset]
+                    offset = result.next_begin_offset
             except ReputError as error:
                 await self._failed(error)
-                continue
-            if result.is_moved:
-                logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=result.next_begin_offset))
-            self._keep(result)
+
+    async def _pulls(self, offset: int, step: int) -> AsyncIterator[PullResult]:
+        """What pulls bring that follow each other from an offset on.
+
+        The next pulls do not wait for the first one, where the last ones brought `step` offsets each: they begin where
+        that lets expect. One that does not follow the one before is dropped.
+        """
+        offsets = [offset]
+        if step > 0:  # before the end of the queue: there the broker would keep a pull until messages come
+            offsets += range(offset + step, self._max_offset, step)[: _PULLS - 1]
+        pulls = (self._group.pull(self.queue, one, count=_PULL_COUNT) for one in offsets)
+        for asked, result in zip(offsets, await asyncio.gather(*pulls, return_exceptions=True), strict=True):
+            if isinstance(result, BaseException):
+                raise result
+            if asked != offset:
+                break
+            yield result
             offset = result.next_begin_offset
 
     async def _failed(self, error: ReputError) -> None:
@@ -100,6 +122,7 @@ class PulledQueue:
         self.error = None
         self._pulled.append(result)
         self.held_bytes += len(result.body)
+        self._max_offset = result.max_offset
         self.is_behind = result.next_begin_offset < result.max_offset
         if self.held_bytes >= _AHEAD_BYTES:
             self._wanted.clear()

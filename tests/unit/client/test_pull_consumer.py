@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,6 +90,29 @@ def test_a_backlog_comes_in_tables_of_many_pulls(tmp_path: Path) -> None:
                 consumer.assign([queue])
                 consumer.seek(queue, 0)
                 assert (await consumer.poll_arrow(timeout=30)).num_rows == 500
+
+    run_clean(scenario())
+
+
+def test_pulls_that_end_elsewhere_than_expected_bring_each_message_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await with_topic(await brokers["broker-a"].client(), "orders", 1)
+            # A pull brings 32 messages, or those of 256 KiB; random bytes, as large bodies are compressed.
+            bodies = random.Random(1)
+            sizes = [10] * 128 + [20_000] * 40 + [10] * 40 + [60_000] * 9 + [10] * 70
+            async with Producer(namesrv.address, group="filler") as producer:
+                for number, size in enumerate(sizes):
+                    await producer.send(Message("orders", bodies.randbytes(size), tags=str(number)))
+            async with PullConsumer(namesrv.address, group="p") as consumer:
+                (queue,) = await consumer.queues("orders")
+                consumer.assign([queue])
+                consumer.seek(queue, 0)
+                found: list[str | None] = []
+                while len(found) < len(sizes):
+                    found += [one.tags for one in await consumer.poll(timeout=30)]
+                assert found == list(map(str, range(len(sizes))))
+                assert consumer.position(queue) == len(sizes)
 
     run_clean(scenario())
 
