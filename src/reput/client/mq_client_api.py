@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 from reput.client.send_request import SendRequest
@@ -93,7 +92,7 @@ class MQClientAPI:
         offset_ids = header.msg_id.split(",") if request.is_batch else [header.msg_id]
         if len(offset_ids) != len(request.ids):  # an inner batch is one record
             offset_ids = [header.msg_id] * len(request.ids)
-        stored = queue._replace(queue_id=header.queue_id)
+        stored = queue if header.queue_id == queue.queue_id else queue._replace(queue_id=header.queue_id)
         fields = answer.ext_fields or {}
         region_id, is_traced = fields.get("MSG_REGION") or "DefaultRegion", fields.get("TRACE_ON") != "false"
         return [
@@ -139,9 +138,9 @@ def refusal(address: str, answer: RemotingCommand) -> MQBrokerError:
     return kind(address, answer.code, remark)
 
 
-def decoded(address: str, kind: type[_H], ext_fields: Mapping[str, str] | None) -> _H:
+def decoded(address: str, kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
     """The header of an answer; raises RemotingError where it lacks what it must have."""
     try:
-        return decode_header(kind, dict(ext_fields or {}))
+        return decode_header(kind, ext_fields)
     except RemotingCommandError as error:
         raise RemotingError(f"{address}: an answer that cannot be read: {error.remark}") from None

@@ -18,10 +18,9 @@ from reput.client.send_request import (
     SHARDING_KEY,
     TIMER_DELAY_MS,
     SendRequest,
-    batch_request,
+    batch_requests,
     delay_properties,
     half_request,
-    in_batches,
     send_request,
 )
 from reput.client.send_result import SendResult
@@ -204,10 +203,9 @@ class Producer:
         """
         client = self._open_client()
         results: list[SendResult] = []
-        now_ms = client.now_ms()
         named = list(map(self._named, messages))
-        parts = [(part, batch_request(part, client.unique_keys(len(part)), now_ms)) for part in in_batches(named)]
-        for part, request in parts:
+        for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):
+            part = named[len(results) :][: len(request.ids)]
             try:
                 results += await self._send(client, request, part, queue)
             except ReputError as error:

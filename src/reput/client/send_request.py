@@ -18,8 +18,8 @@ from reput.formats.message import (
     encode_properties_of,
     refuse_wrong_types,
 )
-from reput.formats.message_batch import MessageExtBatch
-from reput.formats.properties import DELAY
+from reput.formats.message_batch import check_same, encode_items
+from reput.formats.properties import DELAY, WAIT, encode_properties
 from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
@@ -29,8 +29,6 @@ from reput.remoting.send_headers import v2_fields
 #: Largest body that is sent (`maxMessageSize`), and the size from which on a body is compressed.
 MAX_MESSAGE_SIZE = 4 << 20
 _COMPRESS_FROM, _COMPRESS_LEVEL = 4096, 5
-#: About how many bytes a message takes in a batch beside its body and properties.
-_ITEM_SIZE = 22
 SHARDING_KEY = "__SHARDINGKEY"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 #: Milliseconds of delay levels 1, 2, ... (`messageDelayLevel`).
@@ -95,31 +93,39 @@ def half_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
     return send_request(prepared, unique_key, now_ms, more)
 
 
-def batch_request(messages: Sequence[Message], unique_keys: Sequence[str], now_ms: int) -> SendRequest:
-    """The request for messages of one topic, `MAX_MESSAGE_SIZE` bytes at most; errors as of `send_request`."""
-    for one in messages:
-        _check_body(one)
-    sent = [_with_id(one, key, one.properties) for one, key in zip(messages, unique_keys, strict=True)]
-    batch = MessageExtBatch.of(sent)
-    _check_topic(batch.topic)
-    born = now_ms if batch.born_timestamp is None else batch.born_timestamp
-    properties = encode_properties_of(batch).decode()
-    ids = tuple(str(one.unique_key) for one in sent)
-    return SendRequest(batch.topic, ids, batch.flag, 0, born, bytes(batch.body), properties, is_batch=True)
+def batch_requests(messages: Sequence[Message], unique_keys: Sequence[str], now_ms: int) -> list[SendRequest]:
+    """The requests for messages of one topic in their order, `MAX_MESSAGE_SIZE` bytes in each at most.
+
+    Arguments and errors as of `send_request`.
+    """
+    for message in messages:
+        _check_body(message)
+    first = check_same(messages)
+    _check_topic(first.topic)
+    items = encode_items(messages, unique_keys)
+    properties = "" if first.wait_store_msg_ok else encode_properties([(WAIT, "false")]).decode()
+    requests = []
+    for begin, end in _cuts(list(map(len, items))):
+        born = messages[begin].born_timestamp
+        ids = tuple(messages[i].unique_key or unique_keys[i] for i in range(begin, end))
+        requests.append(
+            SendRequest(
+                first.topic, ids, 0, 0, now_ms if born is None else born, b"".join(items[begin:end]), properties,
+                is_batch=True,
+            )
+        )  # fmt: skip
+    return requests
 
 
-def in_batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Messages in their order, cut where a batch would get too large."""
-    begin = size = 0
-    for i, message in enumerate(messages):
-        properties = message.properties or {}
-        needed = _ITEM_SIZE + len(message.body) + sum(2 + 4 * (len(k) + len(v)) for k, v in properties.items())
-        needed += 4 * (len(message.tags or "") + sum(map(len, message.keys)) + 64)
-        if size and size + needed > MAX_MESSAGE_SIZE:
-            yield messages[begin:i]
-            begin, size = i, 0
-        size += needed
-    yield messages[begin:]
+def _cuts(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Begin and end of parts that are as large as a batch may be."""
+    begin = total = 0
+    for i, size in enumerate(sizes):
+        if i > begin and total + size > MAX_MESSAGE_SIZE:
+            yield begin, i
+            begin, total = i, 0
+        total += size
+    yield begin, len(sizes)
 
 
 def _checked(message: Message, unique_key: str, more: Mapping[str, str] | None = None) -> Message:

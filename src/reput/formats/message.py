@@ -159,8 +159,10 @@ def check_topic_characters(topic: str) -> None:
         raise MessageIllegalError(reason)
 
 
-def encode_properties_of(message: Message, reserved: int = 0) -> bytes:
+def encode_properties_of(message: Message, reserved: int = 0, unique_key: str | None = None) -> bytes:
     """Properties text of a message, in the order of encode_properties, with `reserved` zero bytes after it.
+
+    unique_key: that of a message that has none.
 
     `__CRC32#`, the CRC of the record that the properties were read from, is left out. Raises MessageIllegalError for
     names, values, tags, keys or a unique key that the text cannot represent, for reserved names, and for a text of more
@@ -172,8 +174,9 @@ def encode_properties_of(message: Message, reserved: int = 0) -> bytes:
     keys = message.keys
     properties = message.properties
     try:
-        if message.unique_key:
-            text = "UNIQ_KEY\x01" + message.unique_key + "\x02"
+        unique_key = message.unique_key or unique_key
+        if unique_key:
+            text = "UNIQ_KEY\x01" + unique_key + "\x02"
             pairs = 1
         if message.tags:
             text += "TAGS\x01" + message.tags + "\x02"

@@ -16,7 +16,6 @@ from reput.formats.record_layout import (
     QUEUE_OFFSET,
     SYS_FLAG,
     TOTAL_SIZE,
-    Buffer,
     SysFlag,
     unpack_record,
 )
@@ -56,23 +55,7 @@ class MessageExtBatch(Message):
             MessageIllegalError: No message; messages of several topics, of a retry topic, delayed, with a sys flag, or
                 of which only some wait for the store; a message that RocketMQ would refuse.
         """
-        if not messages:
-            raise MessageIllegalError("a batch needs at least one message")
-        first = messages[0]
-        if first.topic.startswith(RETRY_TOPIC_PREFIX):
-            raise MessageIllegalError(f"topic {first.topic!r}: a retry topic takes no batches; put them one by one")
-        for i, message in enumerate(messages):
-            reason = None
-            if message.topic != first.topic:
-                reason = f"topic {message.topic!r}, but a batch is for one topic, {first.topic!r}"
-            elif message.wait_store_msg_ok != first.wait_store_msg_ok:
-                reason = "wait_store_msg_ok differs from that of message 0"
-            elif message.sys_flag:
-                reason = f"sys_flag {hex(message.sys_flag)}, but a batch has one for all; set it in a MessageExtBatch"
-            elif message.properties and DELAY in message.properties:
-                reason = "it has a delay level, which a batch cannot have; put it by itself"
-            if reason is not None:
-                raise MessageIllegalError(f"message {i}: {reason}")
+        first = check_same(messages)
         body = encode_batch(messages)
         return cls(
             first.topic,
@@ -84,22 +67,54 @@ class MessageExtBatch(Message):
         )
 
 
+def check_same(messages: Sequence[Message]) -> Message:
+    """The first message, whose topic and the like are those of a batch; errors as of `MessageExtBatch.of`."""
+    if not messages:
+        raise MessageIllegalError("a batch needs at least one message")
+    first = messages[0]
+    if first.topic.startswith(RETRY_TOPIC_PREFIX):
+        raise MessageIllegalError(f"topic {first.topic!r}: a retry topic takes no batches; put them one by one")
+    for i, message in enumerate(messages):
+        reason = None
+        if message.topic != first.topic:
+            reason = f"topic {message.topic!r}, but a batch is for one topic, {first.topic!r}"
+        elif message.wait_store_msg_ok != first.wait_store_msg_ok:
+            reason = "wait_store_msg_ok differs from that of message 0"
+        elif message.sys_flag:
+            reason = f"sys_flag {hex(message.sys_flag)}, but a batch has one for all; set it in a MessageExtBatch"
+        elif message.properties and DELAY in message.properties:
+            reason = "it has a delay level, which a batch cannot have; put it by itself"
+        if reason is not None:
+            raise MessageIllegalError(f"message {i}: {reason}")
+    return first
+
+
 def encode_batch(messages: Sequence[Message]) -> bytes:
     """The body of a batch (`MessageDecoder.encodeMessages`): flag, body and properties of each message.
 
     Raises MessageIllegalError for a message that RocketMQ would refuse, with its number.
     """
-    parts: list[Buffer] = []
-    for i, message in enumerate(messages):
+    return b"".join(encode_items(messages, [""] * len(messages)))
+
+
+def encode_items(messages: Sequence[Message], unique_keys: Sequence[str]) -> list[bytes]:
+    """The parts of a batch's body, one for each message; errors as of `encode_batch`.
+
+    unique_keys: the ids of messages without one of their own; empty for none.
+    """
+    items = []
+    for i, (message, unique_key) in enumerate(zip(messages, unique_keys, strict=True)):
         try:
             check_head(message, max_message_size=INT32_MAX)
-            properties = encode_properties_of(message)
+            properties = encode_properties_of(message, unique_key=unique_key)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"message {i}: {error}") from error
-        size = _ITEM.size + len(message.body) + _INT16.size + len(properties)
-        head = _ITEM.pack(size, 0, 0, message.flag, len(message.body))
-        parts += (head, message.body, _INT16.pack(len(properties)), properties)
-    return b"".join(parts)
+        body = message.body
+        size = _ITEM.size + len(body) + _INT16.size + len(properties)
+        items.append(
+            b"".join((_ITEM.pack(size, 0, 0, message.flag, len(body)), body, _INT16.pack(len(properties)), properties))
+        )
+    return items
 
 
 def decode_batch(body: bytes) -> list[BatchItem] | None:

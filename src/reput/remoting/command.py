@@ -79,19 +79,6 @@ class RemotingCommand:
         return RemotingCommand(code, self.opaque, RESPONSE_FLAG, remark, ext_fields, body)
 
 
-@dataclass(slots=True)
-class _Header:
-    """What both forms of a header hold."""
-
-    code: int = 0
-    language: LanguageCode = LanguageCode.OTHER
-    version: int = 0
-    opaque: int = 0
-    flag: int = 0
-    remark: str | None = None
-    ext_fields: dict[str, str] | None = None
-
-
 def encode_command(command: RemotingCommand) -> bytes:
     """The frame of a command.
 
@@ -135,13 +122,8 @@ def decode_command(frame: bytes | memoryview) -> RemotingCommand:
         raise RemotingDecodeError(f"a frame of {size} bytes in {len(frame)}")
     _, word = FRAME_HEAD.unpack_from(frame)
     body_begin = FRAME_HEAD.size + (word & _HEADER_SIZE_MASK)
-    kind = SerializeType(word >> _TYPE_SHIFT)
-    data = bytes(frame[FRAME_HEAD.size : body_begin])
-    header = _decode_json(data) if kind is SerializeType.JSON else _decode_binary(data)
-    return RemotingCommand(
-        header.code, header.opaque, header.flag, header.remark, header.ext_fields, bytes(frame[body_begin:]),
-        kind, header.language, header.version,
-    )  # fmt: skip
+    data, body = bytes(frame[FRAME_HEAD.size : body_begin]), bytes(frame[body_begin:])
+    return _decode_json(data, body) if word >> _TYPE_SHIFT == SerializeType.JSON else _decode_binary(data, body)
 
 
 # -- JSON
@@ -166,7 +148,7 @@ _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder(strict=False).decode
 
 
-def _decode_json(data: bytes) -> _Header:
+def _decode_json(data: bytes, body: bytes) -> RemotingCommand:
     try:
         members = _loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
@@ -178,14 +160,16 @@ def _decode_json(data: bytes) -> _Header:
     language = members.get("language", "JAVA")
     if not isinstance(fields, dict | None):
         raise RemotingDecodeError(f"extFields is no JSON object, but {type(fields).__name__}")
-    return _Header(
+    return RemotingCommand(
         _int32(members, "code"),
-        LanguageCode.OTHER if not isinstance(language, str) else _LANGUAGES.get(language, LanguageCode.OTHER),
-        _int32(members, "version"),
         _int32(members, "opaque"),
         _int32(members, "flag"),
         None if remark is None else _text(remark),
         None if fields is None else _texts(fields),
+        body,
+        SerializeType.JSON,
+        LanguageCode.OTHER if not isinstance(language, str) else _LANGUAGES.get(language, LanguageCode.OTHER),
+        _int32(members, "version"),
     )
 
 
@@ -249,7 +233,7 @@ def _encode_binary(command: RemotingCommand) -> bytes:
     return b"".join((head, remark, _INT.pack(len(ext)), ext))
 
 
-def _decode_binary(data: bytes) -> _Header:
+def _decode_binary(data: bytes, body: bytes) -> RemotingCommand:
     try:
         code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(data)
         remark_end = _BINARY_HEAD.size + _bounded(remark_size, data, _BINARY_HEAD.size)
@@ -258,14 +242,16 @@ def _decode_binary(data: bytes) -> _Header:
         raise RemotingDecodeError(f"the header ends after {len(data)} bytes, too early") from None
     begin = remark_end + _INT.size
     end = begin + _bounded(ext_size, data, begin)
-    return _Header(
+    return RemotingCommand(
         _WHOLE_CODES.get(code, code),
-        LanguageCode(language) if language <= max(LanguageCode) else LanguageCode.OTHER,
-        version,
         opaque,
         flag,
         data[_BINARY_HEAD.size : remark_end].decode("utf-8", "replace") if remark_size else None,
         _decode_entries(data[begin:end]) if ext_size else None,
+        body,
+        SerializeType.ROCKETMQ,
+        LanguageCode(language) if language <= max(LanguageCode) else LanguageCode.OTHER,
+        version,
     )
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from reput.client.send_request import (
     MAX_MESSAGE_SIZE,
-    batch_request,
+    batch_requests,
     delay_properties,
-    in_batches,
     send_request,
 )
 from reput.errors import MessageIllegalError
@@ -67,7 +66,9 @@ def test_what_a_broker_would_refuse_is_not_sent(message: Message, reason: str) -
 
 
 def test_a_batch_has_its_messages_with_their_ids_in_its_body() -> None:
-    request = batch_request([Message("t", b"1", tags="a"), Message("t", b"2")], ["X", "Y"], 9)
+    messages = [Message("t", b"1", tags="a"), Message("t", b"2")]
+    (request,) = batch_requests(messages, ["X", "Y"], 9)
+    assert messages[0].unique_key is None
     assert (request.ids, request.is_batch, request.born_timestamp) == (("X", "Y"), True, 9)
     items = decode_batch(request.body)
     assert items is not None
@@ -82,11 +83,35 @@ def test_a_batch_has_its_messages_with_their_ids_in_its_body() -> None:
 
 def test_a_large_batch_is_cut_in_order() -> None:
     messages = [Message("t", bytes(1 << 20)) for _ in range(9)]
-    parts = list(in_batches(messages))
-    assert [len(part) for part in parts] == [3, 3, 3]
-    for part in parts:
-        assert len(batch_request(part, ["X" * 32] * len(part), 0).body) <= MAX_MESSAGE_SIZE
-    assert list(in_batches(messages[:1])) == [messages[:1]]
+    keys = [f"{number:032}" for number in range(9)]
+    requests = batch_requests(messages, keys, 0)
+    assert [len(request.ids) for request in requests] == [3, 3, 3]
+    assert [key for request in requests for key in request.ids] == keys
+    assert max(len(request.body) for request in requests) <= MAX_MESSAGE_SIZE
+    (one,) = batch_requests([Message("t", bytes(MAX_MESSAGE_SIZE), unique_key="OWN", born_timestamp=5)], ["X"], 9)
+    assert (one.ids, one.born_timestamp) == (("OWN",), 5)
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "at least one"),
+        ([Message("t", b"1"), Message("u", b"2")], "message 1: topic 'u'"),
+        ([Message("t", b"1"), Message("t", b"")], "the body is empty"),
+        ([Message("t", b"1"), Message("t", bytes(MAX_MESSAGE_SIZE + 1))], "maxMessageSize"),
+        ([Message("t", b"1"), Message("t", b"2", keys="k")], "message 1: keys must be"),
+        ([Message("a b", b"1")], "holds ' '"),
+        ([Message("t", b"1"), "text"], "no reput.Message, but str"),
+    ],
+)
+def test_a_batch_that_a_broker_would_refuse_is_not_sent(messages: list[Message], reason: str) -> None:
+    with pytest.raises(MessageIllegalError, match=reason):
+        batch_requests(messages, ["X"] * len(messages), 0)
+
+
+def test_a_batch_that_does_not_wait_for_the_disk_says_so() -> None:
+    (request,) = batch_requests([Message("t", b"1", wait_store_msg_ok=False)], ["X"], 0)
+    assert request.properties == "WAIT\x01false\x02"
 
 
 @pytest.mark.parametrize(

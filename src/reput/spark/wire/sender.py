@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from reput.client.mq_fault_strategy import may_pass
 from reput.client.producer import queue_of_key
-from reput.client.send_request import SHARDING_KEY, SendRequest, batch_request, in_batches, send_request
+from reput.client.send_request import SHARDING_KEY, SendRequest, batch_requests, send_request
 from reput.client.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
@@ -26,7 +26,7 @@ from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions
 
 logger = logging.getLogger("reput.spark")
 
-#: Rows and bytes of bodies of one request at most; `in_batches` cuts it again where properties are large.
+#: Rows and bytes of bodies of one request at most; it is cut again where properties are large.
 _ROWS, _BYTES = 1000, 1 << 20
 _SEND_S = 15.0
 _ATTEMPTS, _AGAIN_S = 4, 0.5
@@ -116,8 +116,8 @@ class Sender:
             if is_alone:
                 yield from [send_request(row.message, keys[id(row.message)], now_ms) for row in rows]
             else:
-                for part in in_batches([row.message for row in rows]):
-                    yield batch_request(part, [keys[id(message)] for message in part], now_ms)
+                messages = [row.message for row in rows]
+                yield from batch_requests(messages, [keys[id(message)] for message in messages], now_ms)
         except MessageIllegalError:
             for row in rows:
                 try:
