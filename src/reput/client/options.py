@@ -51,3 +51,4 @@ class PullConsumerOptions(ClientOptions, total=False):
 
     topics: Mapping[str, str | MessageSelector] | None
     consume_from: ConsumeFrom
+    trace: bool | str

@@ -19,10 +19,13 @@ from reput.errors import MQClientError
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
+from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from reput.client.traces import Traces
 
 _T = TypeVar("_T")
 #: Bytes of records in a table, where brokers have more.
@@ -45,6 +48,8 @@ class PullConsumer:
         group: The group whose offsets count.
         topics: Tags by topic, `paid || shipped` or `*`, or a MessageSelector.
         consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
+        trace: Tell which messages `poll` has given: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
+            Rows of `poll_arrow` are not told.
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
@@ -57,6 +62,7 @@ class PullConsumer:
         group: str,
         topics: Mapping[str, str | MessageSelector] | None = None,
         consume_from: ConsumeFrom = "last",
+        trace: bool | str = False,
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
         namespace: str | None = None,
@@ -70,6 +76,8 @@ class PullConsumer:
         self._consume_from = consume_from
         self._tls = tls
         self._credentials = credentials
+        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
+        self._traces: Traces | None = None
         self._group: ConsumerGroup | None = None
         self._queues: dict[QueueKey, PulledQueue] = {}
         self._arrived = asyncio.Event()
@@ -93,13 +101,29 @@ class PullConsumer:
         self._group = group
         try:
             await group.start()
+            await self._start_traces(group)
         except BaseException:
             await group.close()
             raise
 
+    async def _start_traces(self, group: ConsumerGroup) -> None:
+        if self._trace_topic is None:
+            return
+        from reput.client.traces import consumer_traces  # here: other consumers do without a producer
+
+        self._traces = await consumer_traces(
+            group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,
+            self._credentials,
+        )  # fmt: skip
+
     async def close(self) -> None:
         """Leave the group, without a commit. Closing again does nothing."""
-        if self._group is not None:
+        if self._group is None or not self._group.client.is_open:
+            return
+        try:
+            if self._traces is not None:
+                await self._traces.close()
+        finally:
             await self._group.close()
 
     async def __aenter__(self) -> Self:
@@ -216,7 +240,11 @@ class PullConsumer:
 
         Raises MQBrokerError where a broker refuses a pull, and there is no message of another one.
         """
-        return await self._poll(lambda: self._take(max_messages), timeout)
+        messages = await self._poll(lambda: self._take(max_messages), timeout)
+        if self._traces is not None:
+            for message in messages:
+                self._traces.polled(message)
+        return messages
 
     async def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All messages that have come as one Arrow table, decoded by kernels: a row for each.

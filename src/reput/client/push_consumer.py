@@ -164,12 +164,12 @@ class PushConsumer:
     async def _start_traces(self, group: ConsumerGroup) -> None:
         if self._trace_topic is None:
             return
-        from reput.client.producer import trace_producer  # here: other consumers do without a producer
-        from reput.client.traces import Traces
+        from reput.client.traces import consumer_traces  # here: other consumers do without a producer
 
-        name = self._namespace.bare(self._name)
-        own = await trace_producer(self._namesrv, f"{name}-CONSUME", self._tls, self._credentials)
-        self._traces = self._handler.traces = Traces(group.client, own, self._trace_topic, name)
+        self._traces = self._handler.traces = await consumer_traces(
+            group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,
+            self._credentials,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Wait for handlers that run, commit, and leave the group. Closing again does nothing."""

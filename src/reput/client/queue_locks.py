@@ -26,6 +26,8 @@ class QueueLocks:
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
         self._locked_at: dict[QueueKey, float] = {}
+        #: Asked for, without an answer: who is cancelled meanwhile may have them.
+        self._asked: set[QueueKey] = set()
         group.client.spawn(self._renew_service())
 
     def is_held(self, queue: QueueKey) -> bool:
@@ -47,7 +49,10 @@ class QueueLocks:
 
     async def unlock(self, queues: Iterable[QueueKey]) -> None:
         """Give locks back; one that a broker does not take back ends by itself."""
-        held = sorted(queue for queue in queues if self._locked_at.pop(queue, None) is not None)
+        held = sorted(queue for queue in queues if queue in self._locked_at or queue in self._asked)
+        for queue in held:
+            self._locked_at.pop(queue, None)
+            self._asked.discard(queue)
         group = self._group
         for broker_name, of_broker in groupby(held, lambda queue: queue.broker_name):
             try:
@@ -58,13 +63,15 @@ class QueueLocks:
 
     async def unlock_all(self) -> None:
         """Give all locks back."""
-        await self.unlock(list(self._locked_at))
+        await self.unlock(self._asked | self._locked_at.keys())
 
     async def _lock(self, queues: list[QueueKey]) -> None:
         """Lock queues of one broker."""
         begun = asyncio.get_running_loop().time()
         group = self._group
+        self._asked.update(queues)
         locked = await group.api.lock(group.master(queues[0]), group.name, group.client.client_id, queues)
+        self._asked.difference_update(queues)
         for queue in queues:
             if queue in locked:
                 self._locked_at[queue] = begun

@@ -21,6 +21,7 @@ from reput.client import (
     PullLimits,
     PushConsumer,
 )
+from reput.client.consumer_api import ConsumerAPI
 from reput.errors import ConfigError
 from reput.remoting.codes import RequestCode
 from tests.support.broker import Served, with_topic
@@ -188,6 +189,71 @@ def test_members_share_queues_and_one_that_leaves_hands_its_own_over(tmp_path: P
                 await first.wait(6)
             assert sorted(first.bodies[:2] + second.bodies) == [b"0", b"1", b"2", b"3"]
             assert first.bodies[2:] == [b"again"] * 4
+
+    run_clean(scenario())
+
+
+def test_a_lock_whose_answer_a_member_does_not_await_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = asyncio.Event()
+    plain = ConsumerAPI.lock
+
+    async def lock(api: ConsumerAPI, *asked: Any) -> set[MessageQueue]:
+        await plain(api, *asked)
+        locked.set()
+        return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"1")
+            seen = Seen()
+            with monkeypatch.context() as patched:
+                patched.setattr(ConsumerAPI, "lock", lock)
+                async with consumer(namesrv.address, seen, orderly=True):
+                    await locked.wait()
+            assert not seen.messages
+            async with consumer(namesrv.address, seen, orderly=True):  # the broker would keep the lock for a minute
+                async with asyncio.timeout(30):
+                    await seen.wait(1)
+
+    run_clean(scenario())
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_members_that_come_and_go_all_the_time_lose_nothing(tmp_path: Path, orderly: bool) -> None:
+    """Each member stays until it has handled some messages, while a producer sends; orderly ones keep the order."""
+
+    async def member(namesrv: str, seen: Seen) -> None:
+        while len({one.body for one in seen.messages}) < 400:
+            handled = asyncio.Event()
+
+            async def handle(message: MessageClientExt, handled: asyncio.Event = handled) -> None:
+                await seen(message)
+                handled.set()
+
+            async with consumer(namesrv, handle, orderly=orderly, concurrency=2):
+                try:
+                    async with asyncio.timeout(1):  # a member without a queue of its own goes, too
+                        await handled.wait()
+                except TimeoutError:
+                    continue
+
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"], 4)
+            seen = Seen()
+            members = [asyncio.create_task(member(namesrv.address, seen)) for _ in range(4)]
+            for begin in range(0, 100, 10):
+                for queue_id in range(4):
+                    bodies = [b"%d-%d" % (queue_id, number) for number in range(begin, begin + 10)]
+                    await send(namesrv.address, *bodies, queue_id=queue_id)
+            await asyncio.gather(*members)
+            for queue_id in range(4):
+                firsts = list(dict.fromkeys(one.body for one in seen.messages if one.queue.queue_id == queue_id))
+                expected = [b"%d-%d" % (queue_id, number) for number in range(100)]
+                assert (firsts if orderly else sorted(firsts, key=expected.index)) == expected
 
     run_clean(scenario())
 

@@ -14,6 +14,7 @@ from reput.client import (
     Message,
     MessageClientExt,
     Producer,
+    PullConsumer,
     PushConsumer,
 )
 from reput.client.trace_data import (
@@ -115,6 +116,28 @@ def test_sends_and_handlers_are_told_before_the_client_is_closed(tmp_path: Path)
             assert codes == [["true", "0"], ["false", "4"], ["false", "2"]]
             assert all(before[key][4] == after[key][1] for key in before)
             assert {c[3] for c in before.values()} | {c[8] for c in after.values()} == {"c"}
+
+    run_clean(scenario())
+
+
+def test_messages_that_are_polled_are_told_as_consumed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a", trace_topic_enable=True) as (namesrv, brokers):
+            broker = brokers["broker-a"]
+            await with_topic(await broker.client(), "orders", 1)
+            async with Producer(namesrv.address, group="p") as producer:
+                sent = await producer.send_batch([Message("orders", b"one"), Message("orders", b"two")])
+            topics = {"orders": "*"}
+            async with PullConsumer(namesrv.address, group="c", topics=topics, consume_from="first", trace=True) as one:
+                found = 0
+                while found < 2:
+                    found += len(await one.poll(timeout=30))
+            contexts, _ = await traced(broker)
+            ids = [result.message_id for result in sent]
+            assert [c[5] for c in contexts if c[0] == "SubBefore"] == ids
+            assert [(c[2], c[4], c[6], c[8]) for c in contexts if c[0] == "SubAfter"] == [
+                (each, "true", "0", "c") for each in ids
+            ]
 
     run_clean(scenario())
 
