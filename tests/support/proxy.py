@@ -12,6 +12,8 @@ class Proxy:
 
     Attributes:
         connections: How many were made so far.
+        piece: Bytes that are passed on at a time.
+        delay_s: How much later each piece comes.
     """
 
     def __init__(self, target: str) -> None:
@@ -23,6 +25,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.connections = 0
+        self.piece, self.delay_s = 65_536, 0.0
         self.address = ""
 
     async def start(self) -> None:
@@ -64,8 +67,9 @@ class Proxy:
 
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         try:
-            while data := await source.read(65_536):
+            while data := await source.read(self.piece):
                 await self._passing.wait()
+                await asyncio.sleep(self.delay_s)
                 target.write(data)
                 await target.drain()
         except ConnectionError:

@@ -465,6 +465,32 @@ def test_a_consumer_goes_on_after_its_network_was_cut(tmp_path: Path) -> None:
     run_clean(scenario())
 
 
+def test_a_slow_network_in_small_pieces_keeps_each_message_and_their_order(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            async with (
+                proxy_to(brokers["broker-a"].controller.address) as proxy,
+                Producer(namesrv.address, group="p") as producer,
+            ):
+                proxy.piece, proxy.delay_s = 300, 0.001
+                assert producer._client is not None
+                producer._client.routes.master = lambda *_: proxy.address  # type: ignore[method-assign]
+                seen = Seen()
+                running = consumer(namesrv.address, seen, orderly=True)
+                async with running:
+                    assert running._group is not None
+                    running._group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
+                    bodies = [b"%d" % number for number in range(100)]
+                    queue = MessageQueue("orders", "broker-a", 0)
+                    await asyncio.gather(*(producer.send(Message("orders", body), queue=queue) for body in bodies))
+                    await seen.wait(100)
+                assert sorted(seen.bodies) == sorted(bodies)
+                assert [one.queue_offset for one in seen.messages] == list(range(100))
+
+    run_clean(scenario())
+
+
 def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
     async def scenario() -> None:
         with pytest.raises(ConfigError, match="no topic"):
