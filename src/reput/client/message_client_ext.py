@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -123,13 +122,14 @@ def decode_messages(
 
     What is no whole record, or has a body with another CRC, is left out with a line in the log, as RocketMQ does.
     """
-    messages = list(_messages(body, namespace.bare_queue(queue), namespace))
+    messages = _messages(body, namespace.bare_queue(queue), namespace)
     if subscription is None or not subscription.tags:
         return messages
     return [message for message in messages if message.tags in subscription.tags]
 
 
-def _messages(body: bytes, queue: QueueKey, namespace: Namespace) -> Iterator[MessageClientExt]:
+def _messages(body: bytes, queue: QueueKey, namespace: Namespace) -> list[MessageClientExt]:
+    found: list[MessageClientExt] = []
     texts: list[bytes] = []
     pulled = PulledProperties(texts)
     try:
@@ -138,14 +138,15 @@ def _messages(body: bytes, queue: QueueKey, namespace: Namespace) -> Iterator[Me
                 logger.error(Event("a message was left out: its body has another CRC", queue=queue, offset=offset))
             elif sys_flag & INNER_BATCH == INNER_BATCH:
                 (size,) = _SIZE.unpack_from(body, position)
-                for record in unfold_record(body[position : position + size]) or ():
-                    yield MessageClientExt(record, 0, queue, namespace)
+                records = unfold_record(body[position : position + size]) or ()
+                found += [MessageClientExt(record, 0, queue, namespace) for record in records]
             else:
                 message = MessageClientExt(body, position, queue, namespace, len(texts))
                 message._pulled, message.queue_offset = pulled, offset
                 if not sys_flag & SysFlag.COMPRESSED:
                     message.body = stored
                 texts.append(properties)
-                yield message
+                found.append(message)
     except CorruptRecordError as error:
         logger.error(Event("a pull ends with what is no message", queue=queue, error=error))
+    return found
