@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from reput.client.heartbeat import subscription_members
 from reput.client.mq_client_api import MQClientAPI, checked, decoded
@@ -37,8 +36,7 @@ _OFFSET_S = 5.0
 _PULLED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_OFFSET_MOVED
 
 
-@dataclass(frozen=True, slots=True)
-class PullResult:
+class PullResult(NamedTuple):
     """What a pull brought.
 
     Attributes:
