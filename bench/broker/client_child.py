@@ -20,11 +20,11 @@ _PATIENCE_S = 10.0
 _COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "body")
 
 
-async def send(namesrv: str, topic: str, tasks: int, batch: int, seconds: float) -> int:
+async def send(namesrv: str, topic: str, tasks: int, batch: int, seconds: float, *, auto_batch: bool = False) -> int:
     """Send from so many tasks, each one request after the other; messages."""
     messages = [Message(topic, _BODY, tags="TagA", keys=["key-1"]) for _ in range(batch)]
 
-    async with Producer(namesrv, group="bench") as producer:
+    async with Producer(namesrv, group="bench", auto_batch=auto_batch) as producer:
         if batch == 1:
             return await _repeated(lambda: producer.send(messages[0]), tasks, seconds)
         return batch * await _repeated(lambda: producer.send_batch(messages), tasks, seconds)

@@ -92,12 +92,17 @@ def _java(brokers: Brokers, side: Side, job: Job, seconds: float) -> _Done:
 
 
 def _sends(setting: Setting, brokers: Brokers, child: _Child, tasks: int, least: float) -> list[Figure]:
-    pair = _pair(f"sends from {tasks} task{'s' * (tasks > 1)}, beside as many threads", least)
+    name = f"sends from {tasks} task{'s' * (tasks > 1)}"
+    pair = _pair(f"{name}, beside as many threads", least)
+    together = _pair(f"{name}, auto_batch")
+    pairs = [(pair, False), (together, True)] if tasks > 1 else [(pair, False)]
     asked = {"tasks": tasks, "batch": 1}
     for side in _turns(brokers):
-        _add(pair, _java(brokers, side, Job("send", TOPIC, threads=tasks), _SECONDS), is_other=True)
-        _add(pair, _child_sends(setting, child, side, "send", **asked))
-    return list(pair)
+        java = _java(brokers, side, Job("send", TOPIC, threads=tasks), _SECONDS)
+        for one, auto_batch in pairs:
+            _add(one, java, is_other=True)
+            _add(one, _child_sends(setting, child, side, "send", **asked, auto_batch=auto_batch))
+    return [figure for one, _ in pairs for figure in one]
 
 
 def _batches(setting: Setting, brokers: Brokers, child: _Child) -> list[Figure]:

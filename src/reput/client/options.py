@@ -27,6 +27,7 @@ class ProducerOptions(ClientOptions, total=False):
 
     timeout: float
     retries: int
+    auto_batch: bool
     check_transaction: CheckTransaction | None
     trace: bool | str
 

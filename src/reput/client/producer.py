@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
@@ -21,12 +22,12 @@ from reput.client.send_request import (
     batch_requests,
     delay_properties,
     half_request,
+    queue_of_key,
     send_request,
 )
 from reput.client.send_result import SendResult
 from reput.client.session_credentials import SessionCredentials
 from reput.errors import MessageIllegalError, MQClientError, ReputError
-from reput.formats.java import string_hash
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from reput.client.message_client_ext import MessageClientExt
+    from reput.client.produce_accumulator import ProduceAccumulator
     from reput.client.requests_and_replies import RequestsAndReplies
     from reput.client.traces import Traces
     from reput.client.transactions import (
@@ -67,6 +69,9 @@ class Producer:
         timeout: Seconds that one attempt of a send may take.
         retries: How often a send is tried again with another broker, after one that failed. A message may then be
             stored twice: a broker whose answer was lost has it, too.
+        auto_batch: Sends of one turn of the loop go into one request for each topic or queue (Java's `autoBatch`):
+            several times as fast where many tasks send. Each send has its own result; a request that fails fails all of
+            its sends.
         check_transaction: Tells how a transaction ended, of this producer or another one of its group; needed for
             `send_in_transaction`.
         tls: How to talk TLS; None for the plain protocol.
@@ -82,6 +87,7 @@ class Producer:
         group: str,
         timeout: float = 3.0,
         retries: int = 2,
+        auto_batch: bool = False,
         check_transaction: CheckTransaction | None = None,
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
@@ -95,6 +101,8 @@ class Producer:
         self._group = self._namespace.wrap(group)
         self._timeout = timeout
         self._attempts = 1 + retries
+        self._auto_batch = auto_batch
+        self._accumulator: ProduceAccumulator | None = None
         self._check_transaction = check_transaction
         self._tls = tls
         self._credentials = credentials
@@ -117,6 +125,10 @@ class Producer:
 
             self._transactions = Transactions(client, self._group, self._check_transaction, self._namespace)
             self._handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.asked
+        if self._auto_batch:
+            from reput.client.produce_accumulator import ProduceAccumulator
+
+            self._accumulator = ProduceAccumulator(client, partial(self._send, client))
         client.start()
         self._client = client
         if self._trace_topic is not None:
@@ -188,6 +200,8 @@ class Producer:
         client = self._open_client()
         message = self._named(message)
         more = delay_properties(delay_ms, delay_level)
+        if self._accumulator is not None and not more and self._accumulator.takes(message):
+            return await self._accumulator.send(message, sharding_key, queue)
         if sharding_key is not None:
             more[SHARDING_KEY] = sharding_key
         request = send_request(message, client.unique_key(), client.now_ms(), more)
@@ -382,9 +396,3 @@ async def trace_producer(
     producer = Producer(namesrv, group=group, timeout=_TRACE_S, tls=tls, credentials=credentials)
     await producer.start()
     return producer
-
-
-def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:
-    """The queue of a sharding key (`SelectMessageQueueByHash`: the remainder as Java's, without its sign)."""
-    number = string_hash(sharding_key)
-    return queues[abs(number) % len(queues)]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from reput.client.topic_route import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
 from reput.errors import MessageIllegalError
+from reput.formats.java import string_hash
 from reput.formats.message import (
     MAX_TOPIC_SIZE,
     Message,
@@ -28,7 +29,7 @@ from reput.remoting.send_headers import v2_fields
 
 #: Largest body that is sent (`maxMessageSize`), and the size from which on a body is compressed.
 MAX_MESSAGE_SIZE = 4 << 20
-_COMPRESS_FROM, _COMPRESS_LEVEL = 4096, 5
+COMPRESS_FROM, _COMPRESS_LEVEL = 4096, 5
 SHARDING_KEY = "__SHARDINGKEY"
 TIMER_DELAY_MS = "TIMER_DELAY_MS"
 #: Milliseconds of delay levels 1, 2, ... (`messageDelayLevel`).
@@ -79,7 +80,7 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
     """
     sent = _checked(message, unique_key, more)
     body, sys_flag = bytes(sent.body), sent.sys_flag
-    if len(body) >= _COMPRESS_FROM and not sys_flag & SysFlag.COMPRESSED:
+    if len(body) >= COMPRESS_FROM and not sys_flag & SysFlag.COMPRESSED:
         body = zlib.compress(body, _COMPRESS_LEVEL)
         sys_flag |= SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
     properties = encode_properties_of(sent).decode()
@@ -101,7 +102,7 @@ def batch_requests(messages: Sequence[Message], unique_keys: Sequence[str], now_
     for message in messages:
         _check_body(message)
     first = check_same(messages)
-    _check_topic(first.topic)
+    check_topic_of_send(first.topic)
     items = encode_items(messages, unique_keys)
     properties = "" if first.wait_store_msg_ok else encode_properties([(WAIT, "false")]).decode()
     requests = []
@@ -132,7 +133,7 @@ def _checked(message: Message, unique_key: str, more: Mapping[str, str] | None =
     """A copy with an id and these properties; who encodes its properties checks them."""
     _check_body(message)
     check_head(message, max_message_size=MAX_MESSAGE_SIZE)
-    _check_topic(message.topic)
+    check_topic_of_send(message.topic)
     properties = message.properties
     if more:
         try:
@@ -157,7 +158,8 @@ def _check_body(message: Message) -> None:
 
 
 @lru_cache(maxsize=65_536)
-def _check_topic(topic: str) -> None:
+def check_topic_of_send(topic: str) -> None:
+    """Raises MessageIllegalError for a topic that no broker takes messages of."""
     check_topic_characters(topic)
     if len(topic) > MAX_TOPIC_SIZE:
         raise MessageIllegalError(f"topic {topic!r} takes {len(topic)} bytes; {MAX_TOPIC_SIZE} are allowed")
@@ -191,3 +193,9 @@ def delay_properties(delay_ms: int | None, delay_level: int | None) -> dict[str,
     if delay_ms <= 0:
         raise MessageIllegalError(f"delay_ms {delay_ms}: expected milliseconds, more than 0")
     return {TIMER_DELAY_MS: str(delay_ms)}
+
+
+def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:
+    """The queue of a sharding key (`SelectMessageQueueByHash`: the remainder as Java's, without its sign)."""
+    number = string_hash(sharding_key)
+    return queues[abs(number) % len(queues)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reput.client import Message, MQBrokerError, MQClientError, Producer, SendStatus
-from reput.client.producer import queue_of_key
+from reput.client.send_request import queue_of_key
 from reput.errors import ConfigError, MessageIllegalError
 from reput.formats.message_id import decode_message_id
 from reput.remoting.codes import RequestCode, ResponseCode

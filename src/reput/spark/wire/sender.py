@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from reput.client.mq_fault_strategy import may_pass
-from reput.client.producer import queue_of_key
-from reput.client.send_request import SHARDING_KEY, SendRequest, batch_requests, send_request
+from reput.client.send_request import SHARDING_KEY, SendRequest, batch_requests, queue_of_key, send_request
 from reput.client.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
