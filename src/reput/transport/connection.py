@@ -20,6 +20,8 @@ logger = logging.getLogger("reput.transport")
 
 #: A peer that does not read: from the first number of unsent bytes on its requests wait, at the second it is closed.
 _PAUSE_AT, _RESUME_AT, _CLOSE_AT = 4 << 20, 1 << 20, 64 << 20
+#: Bytes of requests that wait for the others of a turn of the loop.
+_WRITE_AT = 1 << 20
 
 
 class Owner(Protocol):
@@ -74,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._calls: dict[int, tuple[asyncio.Future[RemotingCommand], float]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
 
     def __str__(self) -> str:
         return self.remote
@@ -194,7 +197,8 @@ class Connection(asyncio.BufferedProtocol):
 
     async def writable(self) -> None:
         """Return when the peer has read most of what was written, or is gone."""
-        await self._writable.wait()
+        while not self._writable.is_set():  # who else has waited may have written meanwhile
+            await self._writable.wait()
 
     def send(self, command: RemotingCommand) -> None:
         """Send one command: an answer, or a request that nobody answers."""
@@ -207,15 +211,22 @@ class Connection(asyncio.BufferedProtocol):
         self.send(command)
 
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """Send a request and wait for its answer.
+        """Send a request, once the peer has read most of those before it, and wait for its answer.
 
         Raises RemotingTimeoutError where no answer comes in time, and RemotingError where the connection ends.
         """
+        until = self._loop.time() + timeout_s
+        if not self._writable.is_set():
+            try:
+                async with asyncio.timeout_at(until):
+                    await self.writable()
+            except TimeoutError:
+                reason = f"{self.remote}: request {command.code} was not sent in {timeout_s} s"
+                raise RemotingTimeoutError(reason) from None
         if not self.is_open:
             raise RemotingError(f"{self.remote}: the connection is closed")
         command.opaque = opaque = self._next_opaque()
         answer: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        until = self._loop.time() + timeout_s
         self._calls[opaque] = answer, until
         self._expire_at(until)
         try:
@@ -250,10 +261,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._unsent:
             self._loop.call_soon(self._send_unsent)
         self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
+        if self._unsent_bytes >= _WRITE_AT:
+            self._send_unsent()
 
     def _send_unsent(self) -> None:
         if self._unsent:
-            frames, self._unsent = self._unsent, []
+            frames, self._unsent, self._unsent_bytes = self._unsent, [], 0
             self.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def answered(self, command: RemotingCommand) -> None:

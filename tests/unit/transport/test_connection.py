@@ -311,3 +311,52 @@ def test_calls_expire_each_at_its_own_time() -> None:
         return ended
 
     assert run(ask()) == [1, 2, 0]
+
+
+def test_requests_wait_until_the_server_has_read_those_before_them() -> None:
+    """Many large requests at once; what waits for the server is bounded, and the connection stays."""
+    read = asyncio.Event()
+
+    async def hold(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        await read.wait()
+        return request.response(body=b"%d" % len(request.body))
+
+    async def ask() -> None:
+        async with serving({HELD: hold}) as here:
+            client = RemotingClient()
+            connection = await client.connection(here.address)
+            calls = [
+                asyncio.create_task(connection.call(RemotingCommand(HELD, body=bytes(MIB)), 60)) for _ in range(100)
+            ]
+            for _ in range(10):
+                await asyncio.sleep(0)
+                assert unsent(connection) <= module._PAUSE_AT + 2 * MIB
+            read.set()
+            assert {one.body for one in await asyncio.gather(*calls)} == {b"%d" % MIB}
+            client.close()
+
+    run(ask())
+
+
+def test_a_request_that_cannot_be_sent_in_time_says_so() -> None:
+    async def ask() -> None:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            connection.pause_writing()
+            with pytest.raises(RemotingTimeoutError, match=r"request 307 was not sent in 0\.05 s"):
+                await connection.call(RemotingCommand(307), 0.05)
+            late = asyncio.ensure_future(connection.call(RemotingCommand(307), 30))
+            await asyncio.sleep(0)
+            connection.resume_writing()
+            asked = await peer.receive()
+            peer.send(asked.response(0))
+            assert (await late).code == 0
+            connection.pause_writing()
+            gone = asyncio.ensure_future(connection.call(RemotingCommand(307), 30))
+            await asyncio.sleep(0)
+            connection.abort()
+            with pytest.raises(RemotingError, match="the connection is closed"):
+                await gone
+
+    run(ask())
