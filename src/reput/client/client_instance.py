@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -56,14 +57,14 @@ class ClientInstance:
         credentials: SessionCredentials | None = None,
     ) -> None:
         addresses = name_server_addresses(namesrv)
-        self.client_id = f"{socket.gethostname()}@{os.getpid()}#{int.from_bytes(os.urandom(6))}"
+        self.client_id = f"{socket.gethostname()}@{os.getpid()}#{secrets.randbits(48)}"
         self.versions: dict[str, int] = {}
         self.remoting = RemotingClient(Requests(handlers), tls=tls)
         self.api = MQClientAPI(self.remoting, credentials)
         self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(self.name_servers.route, self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
-        self._ids = UniqueIds(os.urandom(8))
+        self._ids = UniqueIds(secrets.token_bytes(8))
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
         self._process = os.getpid()
