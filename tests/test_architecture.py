@@ -170,6 +170,7 @@ def test_every_public_name_is_there() -> None:
     for name in reput.__all__:
         assert getattr(reput, name).__doc__, name
         assert name in dir(reput)
+    assert set(dir(reput)) == {"__version__", *reput.__all__}  # what a completion shows
 
 
 def test_a_name_that_reput_does_not_have_is_an_attribute_error() -> None:
