@@ -126,7 +126,7 @@ class Producer:
             self._transactions = Transactions(client, self._group, self._check_transaction, self._namespace)
             self._handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.asked
         if self._auto_batch:
-            from reput.client.produce_accumulator import ProduceAccumulator
+            from reput.client.produce_accumulator import ProduceAccumulator  # here: other producers do without it
 
             self._accumulator = ProduceAccumulator(client, partial(self._send, client))
         client.start()
@@ -396,3 +396,17 @@ async def trace_producer(
     producer = Producer(namesrv, group=group, timeout=_TRACE_S, tls=tls, credentials=credentials)
     await producer.start()
     return producer
+
+
+async def consumer_traces(
+    client: ClientInstance,
+    namesrv: str,
+    topic: str,
+    group: str,
+    tls: ClientTls | None,
+    credentials: SessionCredentials | None,
+) -> Traces:
+    """The traces of a consumer, with a producer that is started; arguments as of `Traces` and the consumer."""
+    from reput.client.traces import Traces
+
+    return Traces(client, await trace_producer(namesrv, f"{group}-CONSUME", tls, credentials), topic, group)

@@ -109,7 +109,7 @@ class PullConsumer:
     async def _start_traces(self, group: ConsumerGroup) -> None:
         if self._trace_topic is None:
             return
-        from reput.client.traces import consumer_traces  # here: other consumers do without a producer
+        from reput.client.producer import consumer_traces  # here: other consumers do without a producer
 
         self._traces = await consumer_traces(
             group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,

@@ -12,7 +12,6 @@ from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult, SendStatus
-from reput.client.session_credentials import SessionCredentials
 from reput.client.trace_data import (
     ConsumedContext,
     ConsumeReturnType,
@@ -27,7 +26,6 @@ from reput.events import Event
 from reput.formats.message import Message
 from reput.formats.properties import DELAY
 from reput.formats.record_layout import SysFlag
-from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.client")
 
@@ -199,20 +197,6 @@ class Traces:
             logger.warning(Event("traces are lost: they cannot be sent", topic=self._topic, error=error))
         except Exception:  # a bug, which is not to end all later traces
             logger.exception(Event("traces are lost", topic=self._topic))
-
-
-async def consumer_traces(
-    client: ClientInstance,
-    namesrv: str,
-    topic: str,
-    group: str,
-    tls: ClientTls | None,
-    credentials: SessionCredentials | None,
-) -> Traces:
-    """The traces of a consumer, with a producer that is started; arguments as of `Traces` and the consumer."""
-    from reput.client.producer import trace_producer  # here: a producer of its own brings itself
-
-    return Traces(client, await trace_producer(namesrv, f"{group}-CONSUME", tls, credentials), topic, group)
 
 
 def _traced(message: Message | MessageClientExt, message_id: str) -> TracedMessage:
