@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from reput.client.client_instance import ClientInstance
@@ -20,12 +21,8 @@ from reput.client.send_request import (
 from reput.client.send_result import SendResult
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.formats.message import RETRY_TOPIC_PREFIX, Message
-from reput.formats.properties import DELAY
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_messages import TIMER_REQUESTS
-
-#: Properties of messages that no batch may hold: a broker does not look for a time inside of one.
-_ALONE = frozenset((DELAY, *TIMER_REQUESTS))
+from reput.service.timer_messages import NOT_IN_BATCHES
 
 _Send: TypeAlias = Callable[[SendRequest, Sequence[Message], QueueKey | None], Awaitable[list[SendResult]]]
 
@@ -67,7 +64,7 @@ class ProduceAccumulator:
                 and not message.sys_flag
                 and message.born_timestamp is None
                 and not message.topic.startswith(RETRY_TOPIC_PREFIX)
-                and (message.properties is None or _ALONE.isdisjoint(message.properties))
+                and (message.properties is None or NOT_IN_BATCHES.isdisjoint(message.properties))
             )
         except (AttributeError, TypeError):  # the plain way tells what is wrong
             return False
@@ -108,7 +105,9 @@ class ProduceAccumulator:
         begin = 0
         for request in requests:
             end = begin + len(request.ids)
-            client.spawn(self._send(request, sends[begin:end], queue))
+            part = sends[begin:end]
+            # Its callback, as a task that is cancelled before its first step runs nothing of its own.
+            client.spawn(self._send(request, part, queue)).add_done_callback(partial(_closed, part))
             begin = end
 
     def _requests(self, messages: Sequence[Message]) -> list[SendRequest]:
@@ -120,15 +119,17 @@ class ProduceAccumulator:
     async def _send(self, request: SendRequest, sends: list[_Waiting], queue: QueueKey | None) -> None:
         try:
             results = await self._send_request(request, [one.message for one in sends], queue)
-        except asyncio.CancelledError:
-            _fail(sends, MQClientError("the producer was closed before the answer came; the message may be stored"))
-            raise
         except Exception as error:
             _fail(sends, error)
             return
         for one, result in zip(sends, results, strict=True):
             if not one.result.done():
                 one.result.set_result(result)
+
+
+def _closed(sends: list[_Waiting], _: asyncio.Task[None]) -> None:
+    """Fail what has no answer when its task ends."""
+    _fail(sends, MQClientError("the producer was closed before the answer came; the message may be stored"))
 
 
 def _fail(sends: list[_Waiting], error: Exception) -> None:

@@ -18,14 +18,13 @@ from reput.client.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError
 from reput.formats.java import INT32_MAX
 from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic_characters
-from reput.formats.properties import DELAY
 from reput.kernels.batch_items import batch_bodies
 from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.message_columns import check_schema, typed_columns
 from reput.kernels.message_table import CheckedTable
 from reput.kernels.property_maps import with_property
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_messages import TIMER_REQUESTS
+from reput.service.timer_messages import NOT_IN_BATCHES
 from reput.service.unique_id import UniqueIds
 
 #: Rows that are encoded in one call; rows and bytes of a batch at most.
@@ -34,8 +33,6 @@ _BATCH_ROWS, _BATCH_BYTES = 1000, 1 << 20
 #: Columns that a message's sender has a say in; a broker assigns the others.
 _SENT = ("topic", "queue_id", "body", "tags", "keys", "unique_key", "properties", "flag", "born_timestamp")
 _SHARDING_KEYS = "sharding_key"
-#: Properties that say when a message is due: no broker looks for them inside of a batch.
-_TIMES = DELAY, *TIMER_REQUESTS
 _NO_HOST = bytes(8)
 
 RESULTS = pa.schema(
@@ -199,7 +196,7 @@ class RowBlock:
             raise MessageIllegalError(
                 f"row {self._first_row + empty}: the body is empty: RocketMQ's brokers refuse such a message"
             )
-        for name in _TIMES if "properties" in self._batch.schema.names else ():
+        for name in sorted(NOT_IN_BATCHES) if "properties" in self._batch.schema.names else ():
             row = pc.index(pc.is_valid(pc.map_lookup(self._batch["properties"], name, "first")), True).as_py()
             if row >= 0:
                 raise MessageIllegalError(

@@ -150,6 +150,25 @@ def test_a_request_without_an_answer_goes_to_another_broker_with_all_of_its_send
     run_clean(scenario())
 
 
+def test_a_request_that_a_close_cancels_before_it_begins_fails_its_sends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await with_topic(await brokers["broker-a"].client(), "orders", 1)
+            async with Producer(namesrv.address, group="g", auto_batch=True) as producer:
+                client = producer._open_client()
+                sends = [asyncio.create_task(producer.send(Message("orders", b"1"))) for _ in range(3)]
+                before = set(client._tasks)
+                while not (begun := client._tasks - before):
+                    await asyncio.sleep(0)
+                for task in begun:
+                    task.cancel()
+                results = await asyncio.gather(*sends, return_exceptions=True)
+                assert {type(one) for one in results} == {MQClientError}
+            assert await stored(brokers["broker-a"], "orders") == []
+
+    run_clean(scenario())
+
+
 def test_sends_that_wait_when_the_producer_is_closed_fail(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, "broker-a") as (namesrv, brokers):

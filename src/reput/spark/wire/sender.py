@@ -15,10 +15,9 @@ from reput.client.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
 from reput.formats.message import Message
-from reput.formats.properties import DELAY
 from reput.kernels.message_columns import typed_columns
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_messages import TIMER_REQUESTS
+from reput.service.timer_messages import NOT_IN_BATCHES
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.row_keys import RowKeys
 from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions
@@ -29,8 +28,6 @@ logger = logging.getLogger("reput.spark")
 _ROWS, _BYTES = 1000, 1 << 20
 _SEND_S = 15.0
 _ATTEMPTS, _AGAIN_S = 4, 0.5
-#: Properties of messages that no batch may hold: a broker does not look for a time inside of one.
-_ALONE = DELAY, *TIMER_REQUESTS
 
 
 class _Row(NamedTuple):
@@ -110,7 +107,7 @@ class Sender:
     def _requests(self, rows: Sequence[_Row]) -> Iterator[SendRequest]:
         now_ms = time.time_ns() // 1_000_000
         keys = {id(row.message): self._keys.key(row.number) for row in rows}
-        is_alone = len(rows) == 1 or any(name in (row.message.properties or ()) for row in rows for name in _ALONE)
+        is_alone = len(rows) == 1 or any(not NOT_IN_BATCHES.isdisjoint(row.message.properties or ()) for row in rows)
         try:
             if is_alone:
                 yield from [send_request(row.message, keys[id(row.message)], now_ms) for row in rows]
