@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
+import random
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers, name_server_addresses
-from reput.client.session_credentials import SessionCredentials
 from reput.client.topic_routes import TopicRoutes
 from reput.errors import AccessDeniedError, MQClientError, RemotingError, ReputError
 from reput.events import Event
@@ -22,9 +21,14 @@ from reput.transport.client import RemotingClient
 from reput.transport.requests import Handler, Requests
 from reput.transport.tls import ClientTls
 
+if TYPE_CHECKING:
+    from reput.client.session_credentials import SessionCredentials
+
 logger = logging.getLogger("reput.client")
 
 _REFRESH_S = 30.0
+#: The system's; the module `secrets` takes longer to import.
+_RANDOM = random.SystemRandom()
 #: How long a client that leaves waits for its brokers.
 _LEAVE_S = 3.0
 
@@ -57,14 +61,14 @@ class ClientInstance:
         credentials: SessionCredentials | None = None,
     ) -> None:
         addresses = name_server_addresses(namesrv)
-        self.client_id = f"{socket.gethostname()}@{os.getpid()}#{secrets.randbits(48)}"
+        self.client_id = f"{socket.gethostname()}@{os.getpid()}#{_RANDOM.getrandbits(48)}"
         self.versions: dict[str, int] = {}
         self.remoting = RemotingClient(Requests(handlers), tls=tls)
         self.api = MQClientAPI(self.remoting, credentials)
         self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(self.name_servers.route, self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
-        self._ids = UniqueIds(secrets.token_bytes(8))
+        self._ids = UniqueIds(_RANDOM.randbytes(8))
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
         self._process = os.getpid()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult, SendStatus
-from reput.client.session_credentials import SessionCredentials
 from reput.errors import AccessDeniedError, MQBrokerError, RemotingCommandError, RemotingError
 from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import SendMessageResponseHeader
+
+if TYPE_CHECKING:
+    from reput.client.session_credentials import SessionCredentials
 
 _H = TypeVar("_H")
 

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
 from reput.client.client_instance import ClientInstance
-from reput.client.heartbeat import encode_heartbeat
 from reput.client.mq_client_api import decoded
 from reput.client.mq_fault_strategy import MQFaultStrategy
 from reput.client.namespaces import Namespace
@@ -26,7 +25,6 @@ from reput.client.send_request import (
     send_request,
 )
 from reput.client.send_result import SendResult
-from reput.client.session_credentials import SessionCredentials
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from reput.client.message_client_ext import MessageClientExt
     from reput.client.produce_accumulator import ProduceAccumulator
     from reput.client.requests_and_replies import RequestsAndReplies
+    from reput.client.session_credentials import SessionCredentials
     from reput.client.traces import Traces
     from reput.client.transactions import (
         CheckTransaction,
@@ -162,6 +161,8 @@ class Producer:
         await self.close()
 
     def _heartbeat(self, client_id: str) -> bytes:
+        from reput.client.heartbeat import encode_heartbeat  # here: an import of the client is quick
+
         return encode_heartbeat(client_id, [self._group])
 
     def _open_client(self) -> ClientInstance:

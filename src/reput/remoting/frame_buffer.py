@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 
 from reput.remoting.command import FRAME_HEAD, frame_size
@@ -51,6 +50,8 @@ class FrameBuffer:
     def window(self) -> tuple[int, int]:
         """(address of the first byte that was not taken, address after the last one); good until the next read."""
         if self._data is not self._addressed:
+            import ctypes  # here: a client does without it
+
             self._addressed = self._data
             self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._data))
         return self._address + self._begin, self._address + self._end
