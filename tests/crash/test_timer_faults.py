@@ -15,7 +15,7 @@ from reput.files import FileLayer
 from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
 from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, crash_at, no_objection, wait_dispatched
 from tests.support.shares import in_shares
-from tests.support.timers import BEGIN, PRECISION, enqueue_all, opened, put, small_wheel
+from tests.support.timers import BEGIN, PRECISION, enqueue_all, has_time, opened, put, small_wheel
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -98,7 +98,7 @@ def check_next_life(life: Life, path: Path, files: FileLayer | None = None) -> N
     queue_end, with_time, offset = store.max_offset(TIMER_TOPIC, 0), 0, 0
     while offset < queue_end:
         messages = store.get_message(TIMER_TOPIC, 0, offset).messages()
-        with_time += sum("TIMER_OUT_MS" in one.properties for one in messages)
+        with_time += sum(map(has_time, messages))
         offset = messages[-1].queue_offset + 1
     assert len(units) == with_time
     deliver(store, timers, now_ms)

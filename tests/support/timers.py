@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reput import Message, MessageStore
+from reput import Message, MessageExt, MessageStore
 from reput.files import FileLayer
 from reput.formats import timer_wheel as wheel_format
 from reput.formats.java import string_hash
@@ -44,11 +44,19 @@ def put(store: MessageStore, out_ms: int, body: bytes = b"x") -> None:
     store.put_message(Message(TIMER_TOPIC, body, properties=properties))
 
 
+def has_time(message: MessageExt) -> bool:
+    """Whether the broker reads a time from a message.
+
+    A power cut may take the properties of a record that was not synced, or a part of the time's digits: RocketMQ's CRC
+    covers the body alone.
+    """
+    return message.properties.get("TIMER_OUT_MS", "").isdigit()
+
+
 def enqueue_all(store: MessageStore, timers: TimerMessageStore, now_ms: int, end: int = 1 << 40) -> None:
     """Give a slot to each message of the queue that has none, up to a queue offset.
 
-    A message without a time is passed over, as the broker does: a power cut may take the properties of a record that
-    was not synced, and RocketMQ's CRC covers the body alone.
+    A message without a time is passed over, as the broker does.
     """
     while timers.queue_offset < end:
         most = min(end - timers.queue_offset, 5)
@@ -61,7 +69,7 @@ def enqueue_all(store: MessageStore, timers: TimerMessageStore, now_ms: int, end
                 one.store_size, string_hash("orders"),
             )
             for one in messages
-            if one.properties.get("TIMER_OUT_MS", "").isdigit() and not timers.has_unit(one.commit_log_offset)
+            if has_time(one) and not timers.has_unit(one.commit_log_offset)
         ]  # fmt: skip
         timers.enqueue(entries, now_ms)
         timers.queue_offset = messages[-1].queue_offset + 1
