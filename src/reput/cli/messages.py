@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -13,6 +12,7 @@ from reput.errors import CorruptRecordError
 from reput.formats.message_ext import MessageExt
 from reput.formats.paths import COMMIT_LOG
 from reput.formats.record_layout import SysFlag
+from reput.jobs.text_values import bytes_fields
 
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles
@@ -73,10 +73,7 @@ def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:
 
 def body_fields(body: bytes) -> dict[str, str]:
     """Field `body` with text if the body is UTF-8, else field `body_base64`."""
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}
+    return bytes_fields("body", body)
 
 
 def write_messages(messages: Iterable[MessageExt], *, as_json: bool, of_one_queue: bool = False) -> None:

@@ -75,7 +75,7 @@ def query(
             "--output",
             metavar="FILE",
             callback=check_output_file,
-            help="Write the rows to a .parquet, .arrow or .csv file.",
+            help="Write the rows to a .parquet, .arrow, .csv or .jsonl file.",
         ),
     ] = None,
     report: ReportFile = None,
@@ -112,7 +112,7 @@ def query(
       reput query /tmp/store --commit-log-offset 0
       reput query /tmp/store --topics orders --begin 2026-01-01 --json
       reput query /tmp/store --sql "select tags, count(*) from orders group by tags"
-      reput query /tmp/store --sql "select * from messages" --output /tmp/messages.parquet
+      reput query /tmp/store --sql "select * from messages" --output /tmp/messages.csv
       reput query /tmp/store --begin 2026-01-01 --report /tmp/query.html --work-dir /tmp/query
     """
     check_times(begin, end)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import iso_time, write_error, write_json, write_table
+from reput.jobs.text_values import bytes_fields, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,9 +53,11 @@ class SeenRows:
 
 def write_lines(rows: Iterable[pa.RecordBatch]) -> None:
     """Print a line of JSON for each row."""
+    from reput.jobs.text_rows import json_rows
+
     for batch in rows:
-        for row in batch.to_pylist(maps_as_pydicts="strict"):
-            write_json(_json_row(row))
+        for row in json_rows(batch):
+            write_json(row)
 
 
 def write_rows_table(rows: SeenRows) -> None:
@@ -67,43 +67,12 @@ def write_rows_table(rows: SeenRows) -> None:
         write_error(f"{len(rows.cells)} of {rows.rows} rows are shown; --json prints all, --output keeps them")
 
 
-def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Row as JSON: bytes as text, or as `<name>_base64` if they are no UTF-8; times in ms since 1970 UTC."""
-    shown: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            try:
-                shown[name] = value.decode()
-            except UnicodeDecodeError:
-                shown[f"{name}_base64"] = base64.b64encode(value).decode()
-        else:
-            shown[name] = _plain(value)
-    return shown
-
-
-def _plain(value: Any) -> Any:
-    """Value as JSON; NaN and infinity are null."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | bool | int) else str(value)
-
-
 def _cell(value: Any) -> str | int:
     if isinstance(value, bytes):
-        return next(iter(_json_row({"": value}).values())) or ""
+        return next(iter(bytes_fields("", value).values()))
     if isinstance(value, datetime):
         return iso_time(round(value.timestamp() * 1000))
-    plain = _plain(value)
-    if isinstance(plain, str | int):
-        return plain
-    return "" if plain is None else json.dumps(plain, ensure_ascii=False)
+    shown = plain(value)
+    if isinstance(shown, str | int):
+        return shown
+    return "" if shown is None else json.dumps(shown, ensure_ascii=False)

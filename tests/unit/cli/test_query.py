@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +78,7 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
         (("--sql", "select x from order_s"), "order_s does not exist; there are messages, orders"),
         (("--topics", "orders", "--schema", "orders=id int"), "--schema and --damaged go with --sql"),
         (("--sql", "select * from orders", "--schema", "id int"), "write name=value"),
-        (("--topics", "orders", "--output", "rows.txt"), "ends with .parquet, .arrow or .csv"),
+        (("--topics", "orders", "--output", "rows.txt"), "ends with .parquet, .arrow, .csv or .jsonl"),
         (("--topics", "orders", "--runner", "spark"), "--runner spark goes with --sql, or with --work-dir"),
         (("--sql", "select 1", "--runner", "spark", "--work-dir", "w"), "Spark's SQL keeps nothing"),
         (("--sql", "select 1", "--master", "local[2]"), "--master goes with --runner spark"),
@@ -123,12 +125,24 @@ def test_sql_gives_rows_as_table_json_and_file(store: Path, tmp_path: Path, run_
     assert [(line["queue_id"], line["n"], line["tags"]) for line in lines] == [(0, 4, "shipped"), (1, 1, None)]
     assert isinstance(lines[0]["size"], int)
     assert "shipped" in run_reput("query", store, "--sql", sql).out
-    for name in ("rows.parquet", "rows.csv"):
+    for name in ("rows.parquet", "rows.csv", "rows.jsonl"):
         answer = run_reput("query", store, "--sql", sql, "--output", tmp_path / name, "--json")
         assert answer.object() == {"rows": 2, "output": str(tmp_path / name)}
         assert (tmp_path / name).stat().st_size > 50
     refused = run_reput("query", store, "--sql", sql, "--output", store / "rows.csv")
     assert (refused.status, "lies inside the store" in refused.err) == (2, True)
+
+
+def test_all_columns_go_into_csv_and_json_lines(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    for name in ("rows.csv", "rows.jsonl"):
+        command = ("query", store, "--sql", "select * from messages order by commit_log_offset", "--output")
+        assert run_reput(*command, tmp_path / name).status == 0
+    with (tmp_path / "rows.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["body"] or row["body_base64"] for row in rows] == ["hello world", "one", "two", "//4=", "elsewhere"]
+    assert (rows[0]["keys"], json.loads(rows[0]["properties"])) == ("o-1 o-2", {"region": "eu"})
+    printed = run_reput("query", store, "--topics", "orders", "--json").lines()
+    assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()] == printed
 
 
 def test_bodies_that_are_not_as_the_schema_says_are_findings(store: Path, run_reput: Run) -> None:

@@ -1,4 +1,4 @@
-"""Write rows to one Parquet, Arrow or CSV file batch by batch. The file gets its name when it is whole."""
+"""Write rows to one file of Parquet, Arrow, CSV or JSON lines, batch by batch. It gets its name when it is whole."""
 
 from __future__ import annotations
 
@@ -7,43 +7,40 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv, parquet
+from pyarrow import parquet
 
 from reput.errors import ConfigError
 from reput.files import DISK, File, FileLayer
+from reput.jobs.text_rows import TextWriter
 
-FileKind = Literal["parquet", "arrow", "csv"]
+FileKind = Literal["parquet", "arrow", "csv", "jsonl"]
+_KINDS: tuple[FileKind, ...] = ("parquet", "arrow", "csv", "jsonl")
 
 
 def file_kind(path: str | os.PathLike[str]) -> FileKind:
-    """Kind of a file by its name; raises ConfigError for other endings than .parquet, .arrow and .csv."""
-    kinds: tuple[FileKind, ...] = ("parquet", "arrow", "csv")
-    for kind in kinds:
+    """Kind of a file by its name; raises ConfigError for other endings than .parquet, .arrow, .csv and .jsonl."""
+    for kind in _KINDS:
         if os.fspath(path).lower().endswith(f".{kind}"):
             return kind
-    raise ConfigError(f"{os.fspath(path)}: expected a name that ends with .parquet, .arrow or .csv")
+    raise ConfigError(f"{os.fspath(path)}: expected a name that ends with .parquet, .arrow, .csv or .jsonl")
 
 
 def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, files: FileLayer = DISK) -> int:
     """Write all rows; returns their count. An existing file is replaced at the end, and kept after an error.
 
-    CSV has no binary and no nested columns: bytes are written if they are UTF-8.
+    CSV and JSON lines have the columns as `reput.jobs.text_rows` says.
 
-    Raises ConfigError for a name of another kind, a column that CSV cannot have, and bytes that are no UTF-8; and
-    whatever reading raises.
+    Raises ConfigError for a name of another kind; and whatever reading raises.
     """
     kind = file_kind(path)
-    if kind == "csv":
-        reader = _flat(reader)
     partial = f"{os.fspath(path)}.partial-{os.getpid()}"
     rows = 0
     try:
         with files.open(partial, writable=True, create=True) as file:
             sink = pa.PythonFile(_Sink(file), "w")
             writer: Any
-            if kind == "csv":
-                writer = csv.CSVWriter(sink, reader.schema)
+            if kind == "csv" or kind == "jsonl":
+                writer = TextWriter(kind, sink, reader.schema)
             elif kind == "arrow":
                 writer = pa.ipc.new_file(sink, reader.schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
             else:
@@ -67,28 +64,6 @@ def read_rows(path: str | os.PathLike[str], *, files: FileLayer = DISK) -> Itera
         rows = pa.ipc.open_file(pa.py_buffer(file.map().view))
     for number in range(rows.num_record_batches):
         yield rows.get_batch(number)
-
-
-def _flat(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    for field in reader.schema:
-        if pa.types.is_nested(field.type):
-            raise ConfigError(
-                f"CSV has no column of type {field.type} as {field.name} is; select its parts, or Parquet"
-            )
-    text = pa.schema(
-        [field.with_type(pa.string()) if pa.types.is_binary(field.type) else field for field in reader.schema]
-    )
-    return pa.RecordBatchReader.from_batches(text, (_as_text(batch, text) for batch in reader))
-
-
-def _as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = []
-    for array, field in zip(batch.columns, schema, strict=True):
-        try:
-            arrays.append(pc.cast(array, field.type))
-        except pa.ArrowInvalid:
-            raise ConfigError(f"CSV has no bytes, and {field.name} is no UTF-8 in each row; write Parquet") from None
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class _Sink:

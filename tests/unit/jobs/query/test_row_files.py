@@ -1,7 +1,8 @@
-"""Rows into Parquet and CSV files: whole or not at all."""
+"""Rows into files of Parquet, Arrow, CSV and JSON lines: whole or not at all."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,25 +35,44 @@ def test_arrow_gives_the_rows_back_as_they_were(table: pa.Table, tmp_path: Path)
         assert others.read_all() == table
 
 
-def test_csv_has_bytes_as_text(tmp_path: Path) -> None:
-    assert write_rows(TABLE.to_reader(), tmp_path / "rows.CSV") == 3
-    lines = (tmp_path / "rows.CSV").read_text().splitlines()
-    assert lines[:2] == ['"n","body","at"', '1,"a",1970-01-01 00:00:00.000000Z']
+def test_csv_has_text_for_each_column(tmp_path: Path) -> None:
+    rows = {
+        "n": [1, None, 3],
+        "body": [b'a "b"\n', b"\xff", None],
+        "keys": pa.array([["k1", "k2"], [], None]),
+        "properties": pa.array([[("region", 'eu,"ö"')], [], None], pa.map_(pa.string(), pa.string())),
+        "tags": pa.array(["a", "b", None]).dictionary_encode(),
+        "items": pa.array([[{"id": 1}], [], None]),
+        "at": pa.array([0, 1, None], pa.timestamp("us", "UTC")),
+    }
+    assert write_rows(pa.table(rows).to_reader(), tmp_path / "rows.CSV") == 3
+    with (tmp_path / "rows.CSV").open(newline="", encoding="utf-8") as file:
+        header, *lines = csv.reader(file)
+    assert header == ["n", "body", "body_base64", "keys", "properties", "tags", "items", "at"]
+    assert lines == [
+        ["1", 'a "b"\n', "", "k1 k2", '{"region": "eu,\\"ö\\""}', "a", '[{"id": 1}]', "1970-01-01 00:00:00.000000Z"],
+        ["", "", "/w==", "", "{}", "b", "[]", "1970-01-01 00:00:00.000001Z"],
+        ["3", "", "", "", "", "", "", ""],
+    ]
 
 
-@pytest.mark.parametrize(
-    ("table", "name", "reason"),
-    [
-        (TABLE, "rows.json", "ends with .parquet, .arrow or .csv"),
-        (NESTED, "rows.csv", "CSV has no column of type list"),
-        (pa.table({"body": [b"\xff"]}), "rows.csv", "body is no UTF-8"),
-    ],
-)
-def test_what_cannot_be_written_is_refused_and_leaves_nothing(
-    table: pa.Table, name: str, reason: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=reason):
-        write_rows(table.to_reader(), tmp_path / name)
+def test_json_lines_are_those_of_messages(tmp_path: Path) -> None:
+    batches = pa.table({"body": [b"\xc3\xb6", b"\xff", None], "at": TABLE["at"]}), NESTED
+    for table, lines in zip(
+        batches,
+        (
+            ['{"body": "ö", "at": 0}', '{"body_base64": "/w==", "at": 0}', '{"body": null, "at": 0}'],
+            ['{"keys": ["a"], "properties": {"a": "b"}}', '{"keys": [], "properties": {}}'],
+        ),
+        strict=True,
+    ):
+        assert write_rows(table.to_reader(max_chunksize=2), tmp_path / "rows.jsonl") == len(lines)
+        assert (tmp_path / "rows.jsonl").read_text("utf-8") == "".join(f"{line}\n" for line in lines)
+
+
+def test_a_name_of_another_kind_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.arrow, \.csv or \.jsonl"):
+        write_rows(TABLE.to_reader(), tmp_path / "rows.json")
     assert list(tmp_path.iterdir()) == []
 
 
