@@ -1,4 +1,4 @@
-"""A process or a machine that ends at every operation of a backup or a restore.
+"""A process or a machine that ends at every operation of a backup, a prune or a restore.
 
 A backup is there whole or not at all, and those before stay what they were; a store gets its name when it is whole; and
 the same command, called again, completes what was begun."""
@@ -24,6 +24,7 @@ from reput.files import DISK, FileLayer
 from reput.files.file import File
 from reput.formats.backup import Manifest
 from reput.jobs.backup.backup_job import backup, list_backups
+from reput.jobs.backup.prune_job import prune
 from reput.jobs.backup.restore_job import Restored, restore
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
@@ -132,6 +133,51 @@ def test_a_disk_that_fails_once_is_an_error_and_the_next_backup_completes(
         files.abandon()
         take(second, target)
         assert {*whole_backups(target)} == {log_of(second)}
+
+
+def test_a_crash_or_a_power_cut_between_any_two_removals_of_a_prune_leaves_whole_backups(
+    stores: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    _, second, _ = stores
+    target, live, logs = tmp_path / "target", tmp_path / "live", []
+    options: dict[str, Any] = SMALL
+    for place in ("empty", "full", "other"):  # the last log shares nothing with those before
+        if place == "full":
+            shutil.rmtree(live)
+            shutil.copytree(second, live)
+        else:
+            if live.exists():
+                live.rename(tmp_path / "former")
+            with reput.MessageStore.open(live, files=FaultyFiles(), **options) as store:
+                store.put_messages([reput.Message("orders", place.encode() * 50, keys=(place,))] * 20)
+        take(live, target)
+        logs.append(log_of(live))
+    assert whole_backups(target) == logs
+
+    def prune_in(folder: Path, files: FileLayer = DISK) -> None:
+        prune(str(folder), keep_last=1, files=files)
+
+    counting = FaultyFiles()
+    prune_in(Path(shutil.copytree(target, tmp_path / "counting")), counting)
+    operations = len(counting.operations)
+    assert operations > 8
+    for number in range(operations):
+        folder = tmp_path / str(number)
+        path = Path(shutil.copytree(target, folder / "target"))
+        files = FaultyFiles(crash_at(number))
+        files.all_is_durable(path)
+        with pytest.raises(Crash):
+            prune_in(path, files)
+        files.abandon()
+        for name, chance in (("synced", None), ("torn", random.Random(number))):
+            files.cut_power(path, folder / name, chance)
+        for left in folder.iterdir():
+            found = whole_backups(left)
+            assert found in (logs, logs[1:], logs[2:])
+            prune_in(left)
+            assert whole_backups(left) == logs[2:]
+            assert len(list(left.glob("log/*"))) == len(list((tmp_path / "counting").glob("log/*")))
+        shutil.rmtree(folder)
 
 
 @in_shares(3)

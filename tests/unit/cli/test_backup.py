@@ -1,4 +1,4 @@
-"""reput backup, backups and restore: what they print, and their exit statuses."""
+"""reput backup, backups, prune and restore: what they print, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -82,8 +82,29 @@ def test_damage_is_one_line_and_a_status(store: Path, tmp_path: Path, run_reput:
     assert str(manifest) in answer.err
 
 
+def test_a_prune_shows_what_it_would_remove_and_then_removes_it(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    target = tmp_path / "target"
+    first, second = (run_reput("backup", store, target, "--json").object()["name"] for _ in range(2))
+    answer = run_reput("prune", target, "--keep-last", 1, "--dry-run")
+    assert answer.status == 0
+    assert [line.split() for line in answer.out.splitlines() if first in line] == [[first, "would", "be", "removed"]]
+    assert [line.split() for line in answer.out.splitlines() if second in line] == [[second, "kept", "last"]]
+    assert len(run_reput("backups", target, "--json").object()["backups"]) == 2
+    answer = run_reput("prune", target, "--keep-daily", 3, "--keep-weekly", 1, "--json")
+    assert answer.object()["kept"] == {second: ["daily", "weekly"]}
+    assert answer.object()["removed"] == [first]
+    assert [backup["name"] for backup in run_reput("backups", target, "--json").object()["backups"]] == [second]
+    answer = run_reput("prune", target)
+    assert answer.status == 2
+    assert "--keep-last 7" in answer.err
+
+
 def test_what_is_no_target_is_told(tmp_path: Path, run_reput: Run) -> None:
-    for arguments in (("backups", tmp_path), ("restore", tmp_path, tmp_path / "new")):
+    for arguments in (
+        ("backups", tmp_path),
+        ("prune", tmp_path, "--keep-last", 1),
+        ("restore", tmp_path, tmp_path / "new"),
+    ):
         answer = run_reput(*arguments)
         assert answer.status == 2
         assert "no target of backups" in answer.err

@@ -17,7 +17,7 @@ GROUPS = {
     "Read and write a store": ["put", "get", "query", "dump", "info", "top"],
     "Check and mend": ["audit", "diff", "repair", "rebuild"],
     "Data pipeline": ["stats", "export", "import", "replay"],
-    "Backups": ["backup", "backups", "restore"],
+    "Backups": ["backup", "backups", "restore", "prune"],
     "Serve": ["namesrv"],
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
 }

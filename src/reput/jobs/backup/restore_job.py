@@ -131,7 +131,13 @@ def restore(
         if result is None:
             partial_folder = folder.state_folder(_PARTIAL)
             job = _RestoreJob(opened, manifest, store, staged, partial_folder, runner, progress, files)
-            result = job.run(rules, known)
+            try:
+                result = job.run(rules, known)
+            except CorruptBackupError as error:
+                if manifest.name in backup_names(opened):
+                    raise
+                reason = f"the backup {manifest.name} was pruned meanwhile; remove {unfinished}, and restore another"
+                raise CorruptBackupError(error.path, error.offset, reason) from None
             keep(kept, result, synced=True)
         if is_free:
             files.rename(staged, store)

@@ -6,6 +6,8 @@ An object is written once, atomically, and is on the disk when `write` or `copy`
 from __future__ import annotations
 
 import os
+import socket
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 1 << 20
 _LOCK = "lock"
+#: Folder of an object storage with a mark for each backup and prune that runs.
+_RUNNING = "running"
 _TEMPORARY = ".tmp"
 
 
@@ -47,6 +51,10 @@ class BackupTarget(Protocol):
         `is_final`: no process writes to the file again, so its blocks may be shared. `link`: the object may be a hard
         link to the whole file.
         """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove an object; it is gone from the disk at the return. One that is missing is no error."""
         ...
 
 
@@ -113,6 +121,12 @@ class FolderTarget:
                 self._files.unlink(temporary)
             raise
 
+    def remove(self, name: str) -> None:
+        """As `BackupTarget.remove`."""
+        path = os.path.join(self.path, name)
+        if self._files.exists(path):
+            self._files.unlink(path)
+
     def sweep(self) -> None:
         """Remove temporary files of a killed backup. No other process may write here meanwhile."""
         for folder in (LOG, CONFIG, BACKUPS):
@@ -167,6 +181,15 @@ class ObjectTarget:
         with self._files.open(source) as file:
             self.write(name, file.read(position, size))
 
+    def remove(self, name: str) -> None:
+        """As `BackupTarget.remove`."""
+        with self._errors(f"remove {name}"):
+            storage, root = self._storage()
+            try:
+                storage.rm(f"{root}/{name}")
+            except FileNotFoundError:  # another prune was faster
+                return
+
     def _storage(self) -> tuple[Any, str]:
         """File system of fsspec, and the path in it."""
         from fsspec.core import url_to_fs
@@ -198,14 +221,15 @@ def find_target(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
 
 
 @contextmanager
-def held_target(path: str, files: FileLayer) -> Iterator[FolderTarget | ObjectTarget]:
-    """Open a target to write a backup, and make it where it is new. A folder is locked against other backups.
+def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterator[FolderTarget | ObjectTarget]:
+    """Open a target to write a backup, or to prune it, and make it where it is new.
 
-    An object storage is not locked: two backups at the same time do each other no harm.
+    A folder is locked against every other backup and prune. An object storage has no locks: there, marks keep a prune
+    and backups apart, and two backups at the same time do each other no harm.
 
     Raises:
         StoreFormatError: `path` has other files.
-        StoreLockedError: another backup is being taken to this folder.
+        StoreLockedError: another backup or a prune of this target runs.
         ConfigError: as `find_target`.
     """
     target = _named(path, files)
@@ -215,17 +239,41 @@ def held_target(path: str, files: FileLayer) -> Iterator[FolderTarget | ObjectTa
         _check_free(target, files)
         target.write(TARGET_FILE, TARGET_TEXT)
     if isinstance(target, ObjectTarget):
-        yield target
+        with _marked(target, prunes=prunes):
+            yield target
         return
     try:
         lock = files.lock(os.path.join(target.path, _LOCK))
     except StoreLockedError:
-        raise StoreLockedError(f"{path}: another backup is being taken to this folder; wait until it ends") from None
+        raise StoreLockedError(
+            f"{path}: another backup is being taken to this folder, or a prune of it runs; wait until it ends"
+        ) from None
     try:
         target.sweep()
         yield target
     finally:
         lock.release()
+
+
+@contextmanager
+def _marked(target: ObjectTarget, *, prunes: bool) -> Iterator[None]:
+    """Keep a prune and backups of an object storage apart: each writes its mark first, and then looks for the other's.
+
+    So at least one of two that begin at the same time sees the other, and ends before it has changed anything.
+    """
+    name = f"{'prune' if prunes else 'backup'}-{uuid.uuid4().hex}"
+    target.write(f"{_RUNNING}/{name}", f"{socket.gethostname()} {os.getpid()}\n".encode())
+    try:
+        other = "backup" if prunes else "prune"
+        for found in target.sizes(_RUNNING):
+            if found.startswith(other):
+                raise StoreLockedError(
+                    f"{target.path}: a {other} runs; wait until it ends. If it was killed, remove its mark "
+                    f"{_RUNNING}/{found}, which has the host and the process"
+                )
+        yield
+    finally:
+        target.remove(f"{_RUNNING}/{name}")
 
 
 def folder_of(path: str) -> str | None:
