@@ -1,22 +1,37 @@
-"""Messages as text: lines, JSON lines and CSV, as `reput produce` reads and `reput consume` writes them."""
+"""Messages as text: lines, JSON lines and CSV, as `reput produce` and `put` read and `reput consume` writes them."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from reput.cli.messages import message_fields
+from reput.cli.messages import body_fields, message_fields
 from reput.cli.output import iso_time
 from reput.errors import ConfigError
 from reput.formats.message import Message
-from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, KEYS, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT
+from reput.formats.properties import (
+    DELAY,
+    INNER_BASE,
+    INNER_NUM,
+    KEY_SEPARATOR,
+    KEYS,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    split_keys,
+)
+from reput.jobs.text_values import BASE64
 
 if TYPE_CHECKING:
+    from _csv import Reader as CsvRows
+
     from reput.formats.message_ext import MessageExt
 
 Format = Literal["lines", "json", "csv", "parquet"]
@@ -26,10 +41,15 @@ RowFormat = Literal["lines", "json", "csv"]
 NOT_COPIED = frozenset({
     TAGS, KEYS, UNIQ_KEY, WAIT, DELAY, REAL_TOPIC, REAL_QID, INNER_NUM, INNER_BASE, "MSG_REGION", "TRACE_ON", "CLUSTER",
 })  # fmt: skip
-#: The columns of CSV that are no properties; the first must be there.
-_COLUMNS = ("body", "tags", "keys")
+_BODY_BASE64 = f"body{BASE64}"
+#: The columns of CSV that are no properties.
+_COLUMNS = ("body", _BODY_BASE64, "tags", "keys")
+#: Characters of a field: Python's own limit is less than a body may have.
+_MAX_FIELD = (1 << 31) - 1
 #: The columns of CSV that is written.
-_CSV_COLUMNS = ("topic", "queue_id", "queue_offset", "stored", "tags", "keys", "body")
+_CSV_COLUMNS = (
+    "topic", "queue_id", "queue_offset", "store_timestamp", "tags", "keys", "properties", "body", _BODY_BASE64,
+)  # fmt: skip
 
 
 # -- reading
@@ -39,8 +59,9 @@ def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tu
     """The messages of a file, one at a time, as they come, each with the number of its line; nobody has checked them.
 
     A line is a body. A JSON object has `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`, as `reput
-    get --json` and `reput consume --json` print them. CSV begins with names of columns: `body`, `tags`, `keys`
-    (separated by blanks), and properties.
+    get --json` and `reput consume --format json` print them. CSV begins with names of columns: `body`, `body_base64`,
+    `tags`, `keys` (separated by blanks), and properties; or `properties`, an object of JSON, as `reput consume` and
+    `reput query` write it: then other columns are not of the message, but of where it was, and are left out.
 
     Raises ConfigError, with the line's number, for what is no message.
     """
@@ -54,49 +75,83 @@ def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tu
             yield number, _of_json(line, topic, f"line {number}")
 
 
-def _of_json(line: bytes, topic: str, where: str) -> Message:
+def with_defaults(message: Message, tags: str | None, keys: Sequence[str], properties: Mapping[str, str]) -> Message:
+    """The message with tags, keys and properties of the command where its row says nothing else."""
+    own = message.properties or {}
+    return replace(
+        message, tags=message.tags or tags, keys=message.keys or tuple(keys), properties={**properties, **own} or None
+    )
+
+
+def _object(text: bytes | str, where: str) -> dict[str, Any]:
     try:
-        value = json.loads(line)
+        value = json.loads(text)
     except ValueError as error:
         raise ConfigError(f"{where}: expected a JSON object: {error}") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _of_json(line: bytes, topic: str, where: str) -> Message:
+    value = _object(line, where)
     keys, properties = value.get("keys") or [], value.get("properties") or {}
     if not (isinstance(keys, list | str) and isinstance(properties, dict)):
         raise ConfigError(f"{where}: expected a list in `keys`, and an object in `properties`")
     return Message(
         topic, _json_body(value, where), tags=value.get("tags") or None,
-        keys=tuple(keys.split() if isinstance(keys, str) else keys), properties=_copied(properties),
+        keys=split_keys(keys) if isinstance(keys, str) else tuple(keys), properties=_copied(properties),
     )  # fmt: skip
 
 
 def _json_body(value: Mapping[str, Any], where: str) -> bytes:
-    body, encoded = value.get("body"), value.get("body_base64")
+    body, encoded = value.get("body"), value.get(_BODY_BASE64)
     if isinstance(body, str):
         return body.encode()
     if isinstance(encoded, str):
-        try:
-            return base64.b64decode(encoded, validate=True)
-        except binascii.Error as error:
-            raise ConfigError(f"{where}: `body_base64`: {error}") from None
+        return _decoded(encoded, where)
     raise ConfigError(f"{where}: expected text in `body` or `body_base64`; --format lines sends a line as it is")
 
 
+def _decoded(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ConfigError(f"{where}: `body_base64`: {error}") from None
+
+
 def _read_csv(file: IO[bytes], topic: str) -> Iterator[tuple[int, Message]]:
-    rows = csv.reader(line.decode("utf-8", "surrogateescape") for line in file)
+    csv.field_size_limit(_MAX_FIELD)
+    rows = csv.reader((line.decode("utf-8", "surrogateescape") for line in file), strict=True)
+    try:
+        yield from _messages_of(rows, topic)
+    except csv.Error as error:
+        raise ConfigError(f"line {rows.line_num}: no CSV: {error}") from None
+
+
+def _messages_of(rows: CsvRows, topic: str) -> Iterator[tuple[int, Message]]:
     columns = next(rows, [])
-    if "body" not in columns or len(set(columns)) < len(columns):
+    columns[:1] = [name.removeprefix("\ufeff") for name in columns[:1]]  # of spreadsheets
+    if not {"body", _BODY_BASE64} & set(columns) or len(set(columns)) < len(columns):
         raise ConfigError("line 1: expected names of columns, each once, and `body` among them")
     for row in rows:
         if len(row) != len(columns):
             raise ConfigError(f"line {rows.line_num}: expected {len(columns)} columns, found {len(row)}")
-        value = dict(zip(columns, row, strict=True))
+        yield rows.line_num, _of_csv(dict(zip(columns, row, strict=True)), topic, f"line {rows.line_num}")
+
+
+def _of_csv(value: Mapping[str, str], topic: str, where: str) -> Message:
+    properties: dict[str, Any]
+    if "properties" in value:
+        properties = _object(value["properties"] or "{}", f"{where}: `properties`")
+    else:
         properties = {name: text for name, text in value.items() if name not in _COLUMNS and text}
-        message = Message(
-            topic, value["body"].encode("utf-8", "surrogateescape"), tags=value.get("tags") or None,
-            keys=tuple(value.get("keys", "").split()), properties=_copied(properties),
-        )  # fmt: skip
-        yield rows.line_num, message
+    encoded = value.get(_BODY_BASE64)
+    body = _decoded(encoded, where) if encoded else value.get("body", "").encode("utf-8", "surrogateescape")
+    return Message(
+        topic, body, tags=value.get("tags") or None, keys=split_keys(value.get("keys", "")),
+        properties=_copied(properties),
+    )  # fmt: skip
 
 
 def _copied(properties: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -129,11 +184,15 @@ def _json_lines(messages: Iterable[MessageExt]) -> bytes:
 
 
 def _csv_rows(messages: Iterable[MessageExt]) -> bytes:
-    """Bytes that are no UTF-8 stay as they are."""
     rows = io.StringIO(newline="")
-    csv.writer(rows, lineterminator="\n").writerows(
-        [one.topic, one.queue_id, one.queue_offset, iso_time(one.store_timestamp), one.tags or "", " ".join(one.keys),
-         one.body.decode("utf-8", "surrogateescape")]
-        for one in messages
+    csv.writer(rows, lineterminator="\n").writerows(map(_csv_row, messages))
+    return rows.getvalue().encode("utf-8", "replace")
+
+
+def _csv_row(message: MessageExt) -> tuple[str | int, ...]:
+    body = body_fields(message.body)
+    return (
+        message.topic, message.queue_id, message.queue_offset, iso_time(message.store_timestamp), message.tags or "",
+        KEY_SEPARATOR.join(message.keys), json.dumps(message.properties, ensure_ascii=False), body.get("body", ""),
+        body.get(_BODY_BASE64, ""),
     )  # fmt: skip
-    return rows.getvalue().encode("utf-8", "surrogateescape")

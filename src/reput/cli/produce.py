@@ -9,13 +9,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
-from reput.cli.message_rows import Format, RowFormat, read_messages
+from reput.cli.message_rows import Format, RowFormat, read_messages, with_defaults
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError, ReputError
@@ -50,7 +49,8 @@ def produce(
 
     What has come is sent at once, many messages in one request. JSON objects are those that `reput consume --format
     json` and `reput get --json` print: `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`. CSV has
-    the columns `body`, `tags`, `keys` and properties. --tags, --key and --property count where a row says nothing else.
+    the same columns; without the column `properties` each further column is a property. --tags, --key and --property
+    count where a row says nothing else.
     Parquet has the columns of `reput consume --format parquet`; `body` must be there, and those options do not count.
     Shows how many messages are stored, also where one cannot be sent.
 
@@ -67,8 +67,7 @@ def produce(
 
     def messages(format: RowFormat) -> Iterator[Message]:
         for number, one in read_messages(sys.stdin.buffer, format, topic):
-            own = one.properties or {}
-            message = replace(one, tags=one.tags or tags, keys=one.keys or keys, properties={**added, **own} or None)
+            message = with_defaults(one, tags, keys, added)
             if not message.body:
                 raise MessageIllegalError(f"line {number}: the body is empty, and brokers refuse such a message")
             try:

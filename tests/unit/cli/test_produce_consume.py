@@ -116,8 +116,27 @@ def test_csv_has_columns_for_tags_keys_and_properties(topic: str) -> None:
         (None, [], "us"), ('a,"b"\nc', ["k1", "k2"], "eu"),
     ]  # fmt: skip
     lines = consume(topic, "--group", topic, "--tags", "paid", "--format", "csv").out.split("\n")
-    assert lines[0] == "topic,queue_id,queue_offset,stored,tags,keys,body"
-    assert any(line.endswith(',paid,k1 k2,"a,""b""') for line in lines)
+    assert lines[0] == "topic,queue_id,queue_offset,store_timestamp,tags,keys,properties,body,body_base64"
+    assert any(',paid,k1 k2,"{""region"": ""eu""' in line for line in lines)
+
+
+def test_csv_goes_from_one_topic_to_another(topic: str) -> None:
+    body, region = 'a,"b"\r\nö', 'e,"u"'
+    rows = [
+        {"body": body, "tags": "a", "keys": "k1 k2", "properties": {"region": region}},
+        {"body_base64": "/w==", "properties": {"status": "new"}},
+        {"body": "x" * 200_000},
+    ]
+    assert produce(topic, "\n".join(map(json.dumps, rows)), "--format", "json").status == 0
+    copy = f"{topic}-copy"
+    assert run_reput("admin", "create-topic", copy, "--queues", 1).status == 0
+    assert produce(copy, consume(topic, "--format", "csv").out, "--format", "csv").status == 0
+    found = [json.loads(line) for line in consume(copy, "--format", "json").out.splitlines()]
+    assert {
+        (one.get("body"), one.get("body_base64"), one["tags"], *one["keys"], one["properties"].get("region"))
+        for one in found
+    } == {(None, "/w==", None, None), (body, None, "a", "k1", "k2", region), ("x" * 200_000, None, None, None)}
+    assert [one["properties"]["status"] for one in found if "body_base64" in one] == ["new"]
 
 
 def test_a_group_goes_on_where_it_was(topic: str) -> None:
@@ -141,6 +160,9 @@ def test_a_group_goes_on_where_it_was(topic: str) -> None:
         ("json", '{"body":"a","tags":1}', 0, "line 1: property 'TAGS'"),
         ("csv", "tags\na", 0, "line 1: expected names of columns"),
         ("csv", "body,tags\na,b\nc", 1, "line 3: expected 2 columns, found 1"),
+        ("csv", 'body\na\n"b', 1, "line 3: no CSV: unexpected end of data"),
+        ("csv", "body,properties\na,[]", 0, "line 2: `properties`: expected a JSON object, found list"),
+        ("csv", "body_base64\n?", 0, "line 2: `body_base64`"),
     ],
 )
 def test_what_is_no_message_ends_with_its_line_and_with_how_many_are_stored(

@@ -83,6 +83,7 @@ REFUSED = {
     "a blank in a key": (("--topic", "t", "--body", "x", "--key", "a b"), "holds a blank"),
     "no body": (("--topic", "t"), "give one of --body, --body-file and --stdin"),
     "two bodies": (("--topic", "t", "--body", "x", "--stdin"), "give one of --body, --body-file and --stdin"),
+    "a format without rows": (("--topic", "t", "--body", "x", "--format", "csv"), "--format goes with --stdin"),
     "an empty input": (("--topic", "t", "--stdin"), "standard input is empty"),
     "no such body file": (("--topic", "t", "--body-file", "/no/such/file"), "/no/such/file: cannot open"),
     "no such broker.conf": (("--topic", "t", "--body", "x", "--broker-conf", "/no/such/file"), "/no/such/file"),
@@ -116,6 +117,27 @@ def test_one_illegal_line_of_many_is_named_and_none_is_stored(store: Path, run_r
     assert answer.status == 2
     assert answer.err.startswith("reput: line 2: the body takes 5000 bytes")
     assert content_of(store) == before
+
+
+ROWS = {
+    "json": '{"body": "a", "tags": "paid", "keys": ["k1", "k2"], "properties": {"n": "1"}}\n\n{"body_base64": "/w=="}',
+    "csv": "\ufeffbody,body_base64,keys,tags,n\na,,k1 k2,paid,1\n,/w==,,,\n",
+}
+
+
+@pytest.mark.parametrize(("format", "text"), ROWS.items(), ids=ROWS.keys())
+def test_rows_of_input_are_those_of_produce(tmp_path: Path, run_reput: Run, format: str, text: str) -> None:
+    command = ("put", tmp_path / "s", "--topic", "t", "--stdin", "--format", format, *SMALL_FILES)
+    assert run_reput(*command, "--tags", "else", "--property", "n=2", stdin=text.encode()).status == 0
+    with reput.MessageStore.open(tmp_path / "s", read_only=True) as opened:
+        found = opened.get_message("t", 0, offset=0).messages()
+    assert [(one.body, one.tags, one.keys, one.properties) for one in found] == [
+        (b"a", "paid", ("k1", "k2"), {"n": "1"}), (b"\xff", "else", (), {"n": "2"}),
+    ]  # fmt: skip
+    before = content_of(tmp_path / "s")
+    answer = run_reput(*command, stdin=text.replace("/w==", "?").encode())
+    assert (answer.status, "line 3: `body_base64`" in answer.err) == (2, True)
+    assert content_of(tmp_path / "s") == before
 
 
 def test_a_store_of_another_file_size_is_refused_unchanged(store: Path, run_reput: Run) -> None:
