@@ -89,3 +89,12 @@ def test_the_program_of_the_page_on_the_broker_runs(tmp_path: Path) -> None:
     (program,) = blocks("python", README.parent / "docs/broker.md")
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert len(done.stdout.split()) == 2
+
+
+def test_the_programs_of_the_page_on_tails_run(tmp_path: Path) -> None:
+    first, second = blocks("python", README.parent / "docs/tail.md")
+    printed = [
+        subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for program in (first, second)
+    ]
+    assert printed == ["0 0 b'0'\n0 1 b'1'\n0 2 b'2'\n", "b'0'\nb'1'\nb'2'\n"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, writer_of
-from reput.cli.options import parse_time
+from reput.cli.options import parse_start
 from reput.cli.output import write_error
 from reput.errors import ConfigError
 
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
 
 #: Messages that are written at once, and seconds to wait for the first one.
 _MOST, _POLL_S = 1000, 0.5
-
-
-def _parse_start(text: str) -> ConsumeFrom:
-    if text == "first":
-        return "first"
-    return "last" if text == "last" else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
 
 
 def consume(
@@ -71,7 +64,7 @@ def consume(
         raise ConfigError("--tags counts for a group: give --group, too")
     if format == "parquet" and (follow or count is not None):
         raise ConfigError("--follow and --count are not for Parquet, which comes in whole pulls and has an end")
-    begin = _parse_start(start)
+    begin = parse_start(start)
     output = _Tables() if format == "parquet" else _Rows(format, count)
 
     async def work(client: AdminClient) -> int:

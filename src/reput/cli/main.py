@@ -44,6 +44,7 @@ from reput.cli import (
     replay,
     restore,
     stats,
+    tail,
     top,
     warm,
 )
@@ -155,7 +156,7 @@ def _help(command: Callable[..., int | None]) -> str:
 
 
 _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
-    "Read and write a store": (put.put, get.get, query.query, dump.dump, info.info, top.top),
+    "Read and write a store": (put.put, get.get, tail.tail, query.query, dump.dump, info.info, top.top),
     "Check and mend": (audit.audit, diff.diff, repair.repair, rebuild.rebuild),
     "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
     "Backups": (backup.backup, backup.backups, restore.restore, prune.prune),

@@ -137,6 +137,13 @@ def parse_time(text: str) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def parse_start(text: str) -> Literal["first", "last"] | datetime:
+    """Parse where to begin in a queue: `first`, `last`, or a time as of `parse_time`."""
+    if text == "first":
+        return "first"
+    return "last" if text == "last" else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
+
+
 Topics = Annotated[str | None, typer.Option("--topics", metavar="LIST", help="Only these topics: orders,payments.")]
 StoredFrom = Annotated[
     int | None, typer.Option("--begin", metavar="TIME", parser=parse_time, help="Stored at this time or later.")

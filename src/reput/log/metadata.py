@@ -27,7 +27,12 @@ def read_metadata(root: str, kind: type[_T], files: FileLayer) -> _T | None:
     Raises CorruptMetadataError if the file is damaged, and its backup is missing or damaged, too. RocketMQ starts
     without the content then (`ConfigManager.loadBak`).
     """
-    return _read_or_backup(metadata_path(root, kind), lambda data: decode_metadata(kind, data), files)
+    return read_metadata_file(metadata_path(root, kind), kind, files)
+
+
+def read_metadata_file(path: str, kind: type[_T], files: FileLayer) -> _T | None:
+    """`read_metadata` for a file of this class that may lie anywhere."""
+    return _read_or_backup(path, lambda data: decode_metadata(kind, data), files)
 
 
 def read_config_file(path: str, files: FileLayer) -> Any:

@@ -17,12 +17,16 @@ from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_m
 
 
 def persist_metadata(root: str, value: object, files: FileLayer) -> None:
-    """Replace the file of a value's class, durably; its former content is in its `.bak` then.
+    """Replace the file of a value's class, as `persist_metadata_file`."""
+    persist_metadata_file(metadata_path(root, type(value)), value, files)
+
+
+def persist_metadata_file(path: str, value: object, files: FileLayer) -> None:
+    """Replace a file, durably; its former content is in its `.bak` then.
 
     Both files are written aside, synced and renamed, so that at any moment one of the two is whole. A damaged file does
     not replace its backup.
     """
-    path = metadata_path(root, type(value))
     files.make_directories(os.path.dirname(path))
 
     def checked(data: bytes) -> bytes:

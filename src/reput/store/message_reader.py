@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
 from reput.formats.consume_queue import Unit
+from reput.formats.message import TOPIC_CHARACTERS
 from reput.formats.message_ext import MessageExt
 from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
     from reput.store.get_result import GetMessageResult, GetRawResult
+    from reput.store.group_offsets import GroupOffsets
     from reput.store.message_filter import MessageFilter
     from reput.store.preload import Preloaded
     from reput.store.query import QueryMessageResult
     from reput.store.reader import Reader
     from reput.store.recovery_report import RecoveryReport
+    from reput.store.tail import ConsumeFrom, Tail
+    from reput.store.tail_source import TailSource
 
 
 class MessageReader:
@@ -100,6 +105,69 @@ class MessageReader:
         return self._querying.units(queue, offset, count)
 
     # -- messages
+
+    def tail(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        offsets: str | os.PathLike[str] | None = None,
+        queue_ids: Collection[int] | None = None,
+        tags: str | None = None,
+        consume_from: ConsumeFrom = "first",
+        timeout: float | None = None,
+    ) -> Tail:
+        """The messages of a topic, and those that come, for a loop or in batches.
+
+            for message in store.tail("orders", group="billing"): ...
+
+        A store that is open read-only is looked at again as another process puts messages: ten times a second.
+
+        Args:
+            topic: The topic; it may come later.
+            group: Go on where this group is, and keep its offsets: in `config/consumerOffset.json` of the store that
+                this process writes. RocketMQ's clients and tools know them by this name.
+            offsets: A file in which the group's offsets are kept instead, of the same format. It must be given for a
+                group where another process writes the store. One process may use a file.
+            queue_ids: Only these queues; None: all, those that come later, too.
+            tags: As of `get_message`.
+            consume_from: Where to begin in a queue of which the group has no offset: "first", "last" or a time.
+            timeout: A loop ends when no message has come for so many seconds; None: never.
+
+        Raises:
+            ConfigError: `group`, `offsets` or `consume_from` cannot be used.
+            CorruptMetadataError: The file with the offsets and its backup are damaged.
+            StoreStateError: The store is closed; or a broker has it, whose clients are asked for messages.
+        """
+        from reput.store.group_offsets import GroupOffsets
+        from reput.store.tail import Tail
+
+        self._check_open()
+        if group is None:
+            if offsets is not None:
+                raise ConfigError(f"offsets={os.fspath(offsets)!r}: they are those of a group: give it, too")
+            kept = None
+        elif not group or set(group) - TOPIC_CHARACTERS:
+            raise ConfigError(f"group {group!r}: expected letters a-z A-Z, digits, %, |, _ and -")
+        elif offsets is None:
+            kept = self._group_offsets()
+        else:
+            kept = GroupOffsets(os.path.abspath(os.path.expanduser(offsets)), self._reader.files)
+        return Tail(
+            self._tail_source(), topic, check_open=self._check_open, group=group, offsets=kept, queue_ids=queue_ids,
+            tags=tags, consume_from=consume_from, timeout=timeout,
+        )  # fmt: skip
+
+    def _tail_source(self) -> TailSource:
+        from reput.store.tail_source import OtherStore
+
+        return OtherStore(self._reader)
+
+    def _group_offsets(self) -> GroupOffsets:
+        raise ConfigError(
+            f"{self.path}: the store is open read-only, so its file of offsets is another process's: give `offsets`, a "
+            "file for those of this group"
+        )
 
     def get_message(
         self,

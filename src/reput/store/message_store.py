@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig, Topics
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
+    from reput.store.group_offsets import GroupOffsets
     from reput.store.loop_writer import LoopWriter
     from reput.store.put_future import PutFuture
     from reput.store.reader import Reader
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.statistics import TopicCounts
+    from reput.store.tail_source import TailSource
     from reput.store.writer import DispatchMode, Writer
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
@@ -348,6 +350,19 @@ class MessageStore(MessageReader):
         self._check_open()
         if self._writer is not None:
             self._writer.wait_dispatched(timeout)
+
+    def _tail_source(self) -> TailSource:
+        if self._writer is None:
+            return super()._tail_source()
+        from reput.store.dispatch.by_caller import DispatchByCaller
+        from reput.store.tail_source import OwnStore
+
+        if isinstance(self._writer.reput, DispatchByCaller):
+            raise StoreStateError(f"{self.path}: a broker has this store; ask it for messages, as with reput.client")
+        return OwnStore(self._writer)
+
+    def _group_offsets(self) -> GroupOffsets:
+        return super()._group_offsets() if self._writer is None else self._writer.group_offsets
 
     # -- retention
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Literal, Self
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import StoreError, StoreStateError
 from reput.files import FileLayer
-from reput.formats.metadata import TopicConfig
+from reput.formats.metadata import ConsumerOffsets, TopicConfig
 from reput.kernels.columns import RecordColumns
+from reput.log.metadata import metadata_path
 from reput.progress import Progress
 from reput.store.config_files import check_topic
 from reput.store.dispatch.by_caller import DispatchByCaller
 from reput.store.dispatch.follower import DispatchFollower
 from reput.store.dispatch.reput import Dispatcher, ReputMessageService
+from reput.store.group_offsets import GroupOffsets
 from reput.store.housekeeping import FlushConsumeQueueService
 from reput.store.log.allocate import AllocateMappedFileService
 from reput.store.log.flush import FlushPolicy, FlushRealTimeService
@@ -55,6 +57,7 @@ class Writer:
         putting: Puts of single messages, lists and tables.
         putting_batches: Puts of producers' batches.
         putting_rows: Puts of rows as a broker receives them.
+        group_offsets: How far groups have read; a broker keeps them itself.
         external: Whether another process dispatches.
     """
 
@@ -68,6 +71,7 @@ class Writer:
     putting: PutMessage
     putting_batches: PutBatch
     putting_rows: PutRows
+    group_offsets: GroupOffsets
     external: bool
     _changing_topics: Lock = field(default_factory=Lock)
 
@@ -135,6 +139,7 @@ class Writer:
             putting,
             PutBatch(putting, log, flush, config, reput.wake_if_idle, parts.queues.types),
             PutRows(putting, log, flush, config, reput.wake_if_idle, reader.stats, parts.queues.types),
+            GroupOffsets(metadata_path(path, ConsumerOffsets), files),
             dispatch == "external",
         )
 
