@@ -24,6 +24,7 @@ PRINTS = {
     ("README.md", 1): "",
     ("consumers.md", 0): "orders paid b'one'\n",
     ("consumers.md", 1): "5 b'0'\n5 ['queue_offset', 'tags', 'body']\n10\n",
+    ("consumers.md", 2): "0 b'0'\n1 b'1'\n2 b'2'\n",
     ("producer.md", 0): "100 ",
     ("producer.md", 1): "1000 SEND_OK\n",
     (

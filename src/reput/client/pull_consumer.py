@@ -15,6 +15,7 @@ from reput.client.namespaces import Namespace
 from reput.client.pulled_queue import PulledQueue
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
+from reput.client.tail import Tail
 from reput.errors import MQClientError
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
@@ -40,8 +41,8 @@ class PullConsumer:
             await consumer.commit()
 
     With `topics` it is a member of its group: the group's members, also Java's, share the queues. Without, it has the
-    queues that `assign` gives it. Offsets are committed by `commit` alone: what was polled and is not committed comes
-    again, to the member that has the queue then.
+    queues that `assign` gives it. What `poll` gives is committed by `commit` alone: what was polled and is not committed
+    comes again, to the member that has the queue then. `tail` commits what is handled.
 
     Args:
         namesrv: "host:port" of the name servers, separated by `;`.
@@ -81,6 +82,7 @@ class PullConsumer:
         self._group: ConsumerGroup | None = None
         self._queues: dict[QueueKey, PulledQueue] = {}
         self._arrived = asyncio.Event()
+        self._tail: Tail | None = None
 
     async def start(self) -> None:
         """Join the group.
@@ -117,10 +119,15 @@ class PullConsumer:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Leave the group, without a commit. Closing again does nothing."""
+        """Leave the group, without a commit but that of `tail`. Closing again does nothing."""
+        await self._close(last_is_handled=False)
+
+    async def _close(self, *, last_is_handled: bool) -> None:
         if self._group is None or not self._group.client.is_open:
             return
         try:
+            if self._tail is not None:
+                await self._tail.close(last_is_handled=last_is_handled)
             if self._traces is not None:
                 await self._traces.close()
         finally:
@@ -130,8 +137,8 @@ class PullConsumer:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, error: type[BaseException] | None, *_: object) -> None:
+        await self._close(last_is_handled=error is None)
 
     def _open_group(self) -> ConsumerGroup:
         if self._group is None:
@@ -223,11 +230,17 @@ class PullConsumer:
         if offsets is not None:
             await group.commit({self._namespace.wrap_queue(queue): one for queue, one in offsets.items()})
             return
-        changed = {
-            queue: one.position
-            for queue, one in self._queues.items()
-            if one.position is not None and one.position != one.committed
-        }
+        await self._commit_positions({})
+
+    async def _commit_positions(self, not_handled: Mapping[QueueKey, int]) -> None:
+        """Commit what was polled, but for the messages of some queues from these offsets on."""
+        group = self._open_group()
+        ends = {self._namespace.wrap_queue(queue): offset for queue, offset in not_handled.items()}
+        changed = {}
+        for queue, one in self._queues.items():
+            offset = ends.get(queue, one.position)
+            if offset is not None and offset != one.committed:
+                changed[queue] = offset
         await group.commit(changed)
         for queue, offset in changed.items():
             if queue in self._queues:
@@ -240,6 +253,25 @@ class PullConsumer:
 
         Raises MQBrokerError where a broker refuses a pull, and there is no message of another one.
         """
+        return await self._poll_messages(max_messages, timeout)
+
+    def tail(self, timeout: float | None = None) -> Tail:
+        """The messages of this consumer's queues one by one, as they come.
+
+            async for message in consumer.tail(): ...
+
+        Those of one queue come in their order. A message counts as handled once the next one is asked for, or when the
+        `async with` of the consumer ends without an error. What is handled is committed once a second, before each
+        wait and at the end. Use no `poll` beside it, and `seek` before it.
+
+        Args:
+            timeout: The loop ends when no message has come for so many seconds; None: never.
+        """
+        self._open_group()
+        self._tail = Tail(self._poll_messages, self._commit_positions, timeout)
+        return self._tail
+
+    async def _poll_messages(self, max_messages: int, timeout: float | None) -> list[MessageClientExt]:
         messages = await self._poll(lambda: self._take(max_messages), timeout)
         if self._traces is not None:
             for message in messages:
@@ -263,7 +295,7 @@ class PullConsumer:
         parts = await self._poll(self._take_many_bodies, timeout) or self._take_bodies()
         return module.table_of(parts, columns, self._namespace)
 
-    async def _poll(self, take: Callable[[], list[_T]], timeout: float) -> list[_T]:
+    async def _poll(self, take: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._open_group()
         try:
             async with asyncio.timeout(timeout):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
@@ -44,6 +44,8 @@ class _Client(Protocol):
 
     async def close(self) -> None: ...
 
+    async def __aexit__(self, *error: Any) -> None: ...
+
 
 class _Face:
     """A client of asyncio, in a thread of its own between `start` and `close`."""
@@ -70,10 +72,13 @@ class _Face:
 
     def close(self) -> None:
         """As that of asyncio. Closing again does nothing; in a process that was forked from its own, neither."""
+        self._close(self._client.close)
+
+    def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._loop is None or self._process != os.getpid():
             return
         try:
-            self._run(self._client.close())
+            self._run(close())
         finally:
             self._end()
 
@@ -90,8 +95,8 @@ class _Face:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, *error: object) -> None:
+        self._close(lambda: self._client.__aexit__(*error))
 
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of a coroutine in the client's loop; it is cancelled where the caller is interrupted."""
@@ -215,6 +220,12 @@ class PullConsumer(_Face):
     def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
         """Messages that have come; none where none comes in time."""
         return self._run(self._client.poll(max_messages, timeout))
+
+    def tail(self, timeout: float | None = None) -> Iterator[MessageClientExt]:
+        """The messages of this consumer's queues one by one, as they come; what is handled is committed."""
+        tail = self._call(self._client.tail, timeout)
+        while not tail.must_wait or self._run(tail.advance()):
+            yield tail.give()
 
     def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All messages that have come as one Arrow table."""

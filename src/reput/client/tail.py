@@ -1,0 +1,85 @@
+"""Tail: the messages of a pull consumer's queues one by one, and the commits of those that are handled."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+from reput.client.message_client_ext import MessageClientExt
+from reput.errors import ReputError
+from reput.remoting.queue_tables import QueueKey
+
+logger = logging.getLogger("reput.client")
+
+#: Messages that are taken at a time, and seconds between two commits while messages come.
+_MOST, _COMMIT_S = 100, 1.0
+
+
+class Tail:
+    """An asynchronous iterator; made by `PullConsumer.tail`.
+
+    Args:
+        poll: Messages that have come, so many at most, and how long to wait for them; None: for ever.
+        commit: Keep what was polled, but for these offsets of queues whose messages are not handled.
+        timeout: It ends when no message has come for so many seconds; None: never.
+    """
+
+    def __init__(
+        self,
+        poll: Callable[[int, float | None], Awaitable[list[MessageClientExt]]],
+        commit: Callable[[dict[QueueKey, int]], Awaitable[None]],
+        timeout: float | None,
+    ) -> None:
+        self._poll = poll
+        self._commit_but = commit
+        self._timeout = timeout
+        self._held: list[MessageClientExt] = []
+        self._given = 0
+        self._commit_at = time.monotonic() + _COMMIT_S
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> MessageClientExt:
+        if self.must_wait:
+            await self.advance()
+        if self._given == len(self._held):
+            raise StopAsyncIteration
+        return self.give()
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether `advance` is to be called before `give`."""
+        return self._given == len(self._held) or time.monotonic() >= self._commit_at
+
+    async def advance(self) -> bool:
+        """Commit what is handled, and wait for messages if none is held; False where none comes in time."""
+        if time.monotonic() >= self._commit_at:
+            await self.commit_handled(self._given)
+        if self._given < len(self._held):
+            return True
+        self._held, self._given = await self._poll(_MOST, 0), 0
+        if not self._held:
+            await self.commit_handled(0)
+            self._held = await self._poll(_MOST, self._timeout)
+        return bool(self._held)
+
+    def give(self) -> MessageClientExt:
+        """The next message."""
+        self._given += 1
+        return self._held[self._given - 1]
+
+    async def close(self, *, last_is_handled: bool) -> None:
+        """Commit what is handled."""
+        await self.commit_handled(self._given if last_is_handled else max(self._given - 1, 0))
+
+    async def commit_handled(self, handled: int) -> None:
+        """Commit all but the messages that are held after so many of them."""
+        self._commit_at = time.monotonic() + _COMMIT_S
+        rest = self._held[handled:]
+        try:
+            await self._commit_but({message.queue: message.queue_offset for message in reversed(rest)})
+        except ReputError as error:  # of a broker that is away; the next commit has these offsets, too
+            logger.warning("%s", error)
