@@ -42,8 +42,8 @@ def take(store: Path, target: Path, files: FileLayer = DISK, link: bool = False)
     backup(store, str(target), runner=LocalRunner(1), split_bytes=4000, link=link, files=files)
 
 
-def make(target: Path, store: Path, files: FileLayer = DISK) -> Restored:
-    return restore(str(target), store, runner=LocalRunner(1), files=files, sizes=INDEX)
+def make(target: Path, store: Path, files: FileLayer = DISK, until_offset: int | None = None) -> Restored:
+    return restore(str(target), store, runner=LocalRunner(1), files=files, sizes=INDEX, until_offset=until_offset)
 
 
 def log_of(store: Path) -> bytes:
@@ -204,20 +204,47 @@ def test_a_restore_that_ends_at_any_operation_has_no_store_or_a_whole_one_and_go
         assert {entry.name for entry in path.parent.iterdir()} - {"store.unfinished"} == {"store"}
 
 
+@in_shares(3)
+def test_a_restore_to_a_point_in_time_that_ends_at_any_operation_goes_on(
+    stores: tuple[Path, Path, Path], tmp_path: Path, share: slice
+) -> None:
+    first, _, target = stores
+    point = len(log_of(first)) // 2
+    counting = FaultyFiles()
+    expected = make(target, tmp_path / "expected", counting, point)
+    operations = len(counting.operations)
+    assert operations > 50
+    for number in range(0, operations, 3)[share]:
+        path = tmp_path / f"{number}/store"
+        files = FaultyFiles(crash_at(number))
+        with pytest.raises(Crash):
+            make(target, path, files, point)
+        files.abandon()
+        if not path.exists():
+            assert make(target, path, until_offset=point).messages == expected.messages
+        assert log_of(path) == log_of(tmp_path / "expected")
+        check_store(path, SMALL)
+
+
 #: What shows in the folders: between two of them a kill is the same wherever it comes.
 NAMES = ((FileLayer, ("rename", "unlink")), (File, ("sync",)))
 
 
-def test_a_restore_that_is_killed_while_it_builds_goes_on(stores: tuple[Path, Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_restore_that_is_killed_while_it_builds_goes_on(
+    stores: tuple[Path, Path, Path], is_whole: bool, tmp_path: Path
+) -> None:
     first, _, target = stores
+    point = None if is_whole else len(log_of(first)) // 2
+    make(target, tmp_path / "expected", until_offset=point)
     for changes in range(12, 1000, 12):
         path = tmp_path / f"{changes}/store"
         path.parent.mkdir()
-        if not killed(partial(make, target, path), changes, kinds=NAMES):
+        if not killed(partial(make, target, path, until_offset=point), changes, kinds=NAMES):
             break
         if not path.exists():
-            make(target, path)
-        assert log_of(path) == log_of(first)
+            make(target, path, until_offset=point)
+        assert log_of(path) == log_of(tmp_path / "expected")
         check_store(path, SMALL)
     assert changes > 24
 

@@ -40,3 +40,26 @@ def test_a_store_that_rocketmq_writes_is_backed_up_and_rocketmq_opens_what_is_re
         check_agreement(store, apache)
     assert all(result["status"] == "PUT_OK" for result in apache.run("put", messages=workload.messages(20, seed=3)))
     apache.run("close")
+
+
+def test_rocketmq_opens_what_is_restored_to_a_point_in_time(apache: Apache, tmp_path: Path) -> None:
+    path, target, restored = tmp_path / "store", tmp_path / "target", tmp_path / "restored"
+    options = SMALL | {"max_index_num": 2000, "dispatch_rules": apache.version}
+    open_apache(apache, path, options)
+    apache.run("put", messages=workload.messages(60, seed=1))
+    results = apache.run("put", messages=workload.messages(60, seed=2))
+    point = results[0]["commit_log_offset"]
+    backup(path, str(target), runner=LocalRunner(2))
+    apache.run("close")
+    rules = DispatchRules(apache.version)
+    made = restore(str(target), restored, runner=LocalRunner(2), rules=rules, until_offset=point)
+    assert made.is_clean, made.findings
+    assert made.messages == 60
+    assert made.end_offset <= point
+    open_apache(apache, restored, options)
+    with reput.MessageStore.open(restored, read_only=True, files=FaultyFiles(), **options) as store:
+        check_agreement(store, apache)
+    again = apache.run("put", messages=workload.messages(20, seed=3))
+    assert all(result["status"] == "PUT_OK" for result in again)
+    assert again[0]["commit_log_offset"] < results[-1]["commit_log_offset"]
+    apache.run("close")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.backup import Target
-from reput.cli.options import Json, Master, RunnerName, Settings, check_path, job_arguments
-from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.options import Json, Master, RunnerName, Settings, check_path, job_arguments, parse_time
+from reput.cli.output import iso_time, progress_bar, write_json, write_report
 from reput.cli.rebuild import KEYS
 from reput.cli.start import begin_work
 from reput.config.dispatch_rules import DispatchRules
@@ -30,6 +30,14 @@ def restore(
     backup: Annotated[
         str | None, typer.Option("--backup", metavar="NAME", help="Name of the backup; else the newest backup.")
     ] = None,
+    until: Annotated[
+        int | None,
+        typer.Option("--until", metavar="TIME", parser=parse_time, help="End after the last message stored by then."),
+    ] = None,
+    until_offset: Annotated[
+        int | None,
+        typer.Option("--until-offset", metavar="OFFSET", min=0, help="End before the message at this log offset."),
+    ] = None,
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
     ] = DispatchRules.V5_3_3,
@@ -43,10 +51,14 @@ def restore(
     sizes are those of the original store; --set overrides them, as for `reput rebuild`. The store is made in
     STORE.unfinished, and renamed when it is complete. After a kill the same command continues.
 
+    --until and --until-offset restore the store as it was at a point in time, from the first backup that goes as far,
+    or from --backup: later messages are cut off, and offsets of consumers end where their queues do.
+
     The exit status is 1 if the audit has findings that are lost or hidden: the original store had them, too.
 
     Examples:
       reput restore /tmp/backups /tmp/restored
+      reput restore /tmp/backups /tmp/until-then --until 2100-01-01T00:00:00Z
     """
     from reput.jobs.backup import restore_job as job
     from reput.jobs.findings import findings_table
@@ -60,6 +72,8 @@ def restore(
             store,
             runner=runner.choose_runner(runner_name, total_bytes=0, master=master),
             backup=backup,
+            until_ms=until,
+            until_offset=until_offset,
             rules=rules,
             sizes=sizes,
             progress=progress,
@@ -78,12 +92,19 @@ def _report(target: str, store: str, result: Restored) -> Report:
     from reput.jobs.report.table import Table
 
     facts = asdict(result)
-    for name in ("findings", "kept_queues"):
+    for name in ("findings", "kept_queues", "forgotten_sinks"):
         facts.pop(name)
-    tables = [Table("queues without messages", ("queue",), [(queue,) for queue in result.kept_queues])]
+    facts["last_store_timestamp"] = iso_time(result.last_store_timestamp)
+    lists = {
+        "queues without messages": ("queue", result.kept_queues),
+        "sinks that begin anew: their last batch was cut off": ("sink", result.forgotten_sinks),
+    }
+    tables = [
+        Table(name, (column,), [(value,) for value in values]) for name, (column, values) in lists.items() if values
+    ]
     return Report(
         title=f"Restore of {target} to {store}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
-        tables=tables if result.kept_queues else (),
+        tables=tables,
         findings=[f"{finding}; {finding.kind.advice_with(COMMANDS)}" for finding in result.findings],
     )

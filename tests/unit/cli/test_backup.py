@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import reput
@@ -80,6 +81,21 @@ def test_damage_is_one_line_and_a_status(store: Path, tmp_path: Path, run_reput:
     answer = run_reput("backups", target)
     assert answer.status == 1
     assert str(manifest) in answer.err
+
+
+def test_a_restore_ends_at_a_time_or_at_an_offset(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    target = tmp_path / "target"
+    assert run_reput("backup", store, target).status == 0
+    lines = run_reput("dump", store, "--json").lines()
+    point = lines[2]["commit_log_offset"]
+    answer = run_reput("restore", target, tmp_path / "first", "--until-offset", point, "--json")
+    assert (answer.status, answer.object()["end_offset"], answer.object()["messages"]) == (0, point, 2)
+    answer = run_reput("restore", target, tmp_path / "all", "--until", "2100-01-01")
+    assert answer.status == 0
+    assert re.search(r"last store timestamp +20\d\d-\d\d-\d\dT", answer.out)
+    answer = run_reput("restore", target, tmp_path / "none", "--until", "2001-01-01")
+    assert answer.status == 2
+    assert "no message before 2001-01-01T00:00:00.000Z" in answer.err
 
 
 def test_a_prune_shows_what_it_would_remove_and_then_removes_it(store: Path, tmp_path: Path, run_reput: Run) -> None:

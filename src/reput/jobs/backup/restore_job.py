@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,7 @@ from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG, offset_to_file_name
 from reput.jobs.audit.job import audit
 from reput.jobs.backup.backup_job import backup_names, read_manifest
+from reput.jobs.backup.point_in_time import Cut, Until, find_cut, fit_config
 from reput.jobs.backup.source import SIZES
 from reput.jobs.backup.target import BackupTarget, find_target, folder_of
 from reput.jobs.findings import Finding, FindingClass
@@ -32,11 +33,11 @@ from reput.jobs.rebuild.emptied_queues import write_emptied_queue
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.resuming import keep, load
 from reput.jobs.runner import Runner
-from reput.log.directory import check_outside, check_replaceable
+from reput.log.directory import StoreDirectory, check_outside, check_replaceable
 from reput.progress import Progress
 
 _UNFINISHED = ".unfinished"
-_STORE, _RESULT, _PARTIAL = "store", "result", "parts"
+_STORE, _RESULT, _PARTIAL, _CUT = "store", "result", "parts", "cut"
 _AUDITED = ("message_delay_level", "max_hash_slot_num", "max_index_num")
 
 
@@ -47,10 +48,12 @@ class Restored:
     Attributes:
         backup: name of the backup.
         begin_offset, end_offset: the range of the commit log.
+        last_store_timestamp: of the last message, ms since 1970; None without one.
         log_bytes: size of that range.
         config_files: count of JSON files.
         messages, units, queues, keys: counts of the rebuild; see `RebuildResult`.
         kept_queues: queues without messages, whose next queue offset was in the backup.
+        forgotten_sinks: ids of sinks whose last batch lies after the point in time; each begins anew.
         findings: of the audit, the worst first.
         seconds: time of the whole job.
     """
@@ -58,6 +61,7 @@ class Restored:
     backup: str
     begin_offset: int
     end_offset: int
+    last_store_timestamp: int | None
     log_bytes: int
     config_files: int
     messages: int
@@ -65,6 +69,7 @@ class Restored:
     queues: int
     keys: int
     kept_queues: tuple[str, ...]
+    forgotten_sinks: tuple[str, ...]
     findings: tuple[Finding, ...]
     seconds: float
 
@@ -80,6 +85,8 @@ def restore(
     *,
     runner: Runner,
     backup: str | None = None,
+    until_ms: int | None = None,
+    until_offset: int | None = None,
     rules: DispatchRules = DispatchRules.V5_3_3,
     sizes: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
@@ -91,7 +98,9 @@ def restore(
         target: the folder or URL with backups.
         store_path: the store's directory: a new one, or an empty one.
         runner: runs the tasks.
-        backup: name of the backup; None: the newest one.
+        backup: name of the backup; None: the newest one, or the first that reaches the point in time.
+        until_ms: the log ends after the last message that was stored at this time (ms since 1970 UTC) or before it.
+        until_offset: the log ends before the first message at this commit log offset or after it.
         rules: the RocketMQ version whose queues and index are built.
         sizes: arguments of `rebuild` that replace those in the backup: file sizes, `message_delay_level`.
         progress: called with the progress of each step.
@@ -99,8 +108,8 @@ def restore(
 
     Raises:
         StoreFormatError: no target of backups; a directory that is not empty.
-        ConfigError: no such backup; a store path inside the backups; `<store>.unfinished` was begun with other
-            options; or the backup lacks sizes, which must be given then.
+        ConfigError: no such backup; no message before the point in time; a store path inside the backups;
+            `<store>.unfinished` was begun with other options; or the backup lacks sizes, which must be given then.
         CorruptBackupError: an object of the backup is missing or damaged. There is no store then; files restored so
             far stay in `<store>.unfinished`, and the same call continues there.
         CorruptRecordError: damage in the log, which was there when the backup was taken.
@@ -110,7 +119,10 @@ def restore(
     opened = find_target(target, files)
     if (backups := folder_of(target)) is not None:
         check_outside(store_path, backups, kind="the backups")
-    manifest = _choose(opened, backup)
+    until = None if until_ms is until_offset is None else Until(until_ms, until_offset)
+    if until_ms is not None and until_offset is not None:
+        raise ConfigError("a restore ends at a time or at an offset: leave --until or --until-offset out")
+    manifest = _choose(opened, backup, until)
     known = {**manifest.sizes, **(sizes or {})}
     _check_sizes(opened, manifest, known)
     store = os.path.abspath(store_path)
@@ -120,6 +132,7 @@ def restore(
     if not is_free and not files.exists(unfinished):
         raise _not_empty(store)
     options = {"target": opened.path, "backup": manifest.name, "rules": rules.value, **(sizes or {})}
+    options |= {} if until is None else until.options
     with JobFolder(unfinished, "restore", options, files=files) as folder:
         staged = os.path.join(folder.state_folder(), _STORE)
         kept = os.path.join(folder.state_folder(), _RESULT)
@@ -130,7 +143,10 @@ def restore(
             raise _not_empty(store)
         if result is None:
             partial_folder = folder.state_folder(_PARTIAL)
-            job = _RestoreJob(opened, manifest, store, staged, partial_folder, runner, progress, files)
+            cut_path = os.path.join(folder.state_folder(), _CUT)
+            job = _RestoreJob(
+                opened, manifest, until, store, staged, partial_folder, cut_path, runner, progress, files
+            )  # fmt: skip
             try:
                 result = job.run(rules, known)
             except CorruptBackupError as error:
@@ -163,17 +179,28 @@ def _check_sizes(target: BackupTarget, manifest: Manifest, known: Mapping[str, A
         )
 
 
-def _choose(target: BackupTarget, name: str | None) -> Manifest:
-    """Read the manifest of the backup of this name; None: of the newest backup."""
+def _choose(target: BackupTarget, name: str | None, until: Until | None) -> Manifest:
+    """Read the manifest of the backup of this name; None: of the newest backup.
+
+    Of the backups that reach a point in time the first is chosen: its JSON files are nearest to that.
+    """
     names = backup_names(target)
     if not names:
         raise StoreFormatError(f"{target.path}: no backup: none was finished there")
     if name is not None and name not in names:
         raise ConfigError(f"{target.path}: no backup {name}; there are {', '.join(names[-10:])}: see `reput backups`")
+    if name is None and until is not None:
+        for one in names:
+            if until.is_reached_by(manifest := _read(target, one, names)):
+                return manifest
+    return _read(target, name or names[-1], names)
+
+
+def _read(target: BackupTarget, name: str, names: Sequence[str]) -> Manifest:
     try:
-        return read_manifest(target, name or names[-1])
+        return read_manifest(target, name)
     except CorruptBackupError as error:
-        others = ", ".join(other for other in names if other != (name or names[-1])) or "none"
+        others = ", ".join(other for other in names if other != name) or "none"
         raise CorruptBackupError(
             error.path, error.offset, f"{error.reason}; other backups (--backup): {others}"
         ) from None
@@ -186,18 +213,43 @@ class _RestoreJob:
         self,
         target: BackupTarget,
         manifest: Manifest,
+        until: Until | None,
         store: str,
         staged: str,
         partial_folder: str,
+        cut_path: str,
         runner: Runner,
         progress: Progress | None,
         files: FileLayer,
     ) -> None:
-        self._target, self._manifest = target, manifest
-        self._store, self._staged, self._partial_folder = store, staged, partial_folder
+        self._target, self._manifest, self._until = target, manifest, until
+        self._store, self._staged, self._partial_folder, self._cut_path = store, staged, partial_folder, cut_path
         self._runner, self._progress, self._files = runner, progress, files
 
     def run(self, rules: DispatchRules, sizes: Mapping[str, Any]) -> Restored:
+        manifest, files = self._manifest, self._files
+        if self._until is None:
+            self._restore_files()
+            cut = Cut(manifest.end_offset, manifest.last)
+        else:
+            cut = self._cut(self._until, rules, sizes)
+        if cut.last is not None:  # for starts after a kill: the whole log is on the disk
+            checkpoint = Checkpoint(cut.last.store_timestamp, 0, 0)
+            files.write_atomically(os.path.join(self._staged, CHECKPOINT), encode_checkpoint(checkpoint))
+        built = rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
+        forgotten: tuple[str, ...] = ()
+        if self._until is not None:
+            forgotten = fit_config(StoreDirectory(self._staged, files=files), cut.end)
+        audited = {name: sizes[name] for name in _AUDITED if name in sizes}
+        checked = audit(self._staged, runner=self._runner, progress=self._progress, **audited)
+        return Restored(
+            manifest.name, manifest.begin_offset, cut.end, None if cut.last is None else cut.last.store_timestamp,
+            cut.end - manifest.begin_offset, len(manifest.config), built.messages, built.units, built.queues,
+            built.keys, built.kept_queues, forgotten, tuple(self._named(finding) for finding in checked.findings), 0,
+        )  # fmt: skip
+
+    def _restore_files(self) -> None:
+        """Make the files that the backup has: log, JSON files, queues without messages."""
         manifest, files = self._manifest, self._files
         for folder in (COMMIT_LOG, CONFIG):
             files.make_directories(os.path.join(self._staged, folder))
@@ -209,17 +261,23 @@ class _RestoreJob:
             self._restore_config(file)
         for queue in manifest.queues:
             write_emptied_queue(queue, self._staged, files)
-        if manifest.last is not None:  # for starts after a kill: the whole log is on the disk
-            checkpoint = Checkpoint(manifest.last.store_timestamp, 0, 0)
-            files.write_atomically(os.path.join(self._staged, CHECKPOINT), encode_checkpoint(checkpoint))
-        built = rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
-        audited = {name: sizes[name] for name in _AUDITED if name in sizes}
-        checked = audit(self._staged, runner=self._runner, progress=self._progress, **audited)
-        return Restored(
-            manifest.name, manifest.begin_offset, manifest.end_offset, manifest.end_offset - manifest.begin_offset,
-            len(manifest.config), built.messages, built.units, built.queues, built.keys, built.kept_queues,
-            tuple(self._named(finding) for finding in checked.findings), 0,
-        )  # fmt: skip
+
+    def _cut(self, until: Until, rules: DispatchRules, sizes: Mapping[str, Any]) -> Cut:
+        """Restore the files, and cut the log at a point in time. After a kill it goes on where it was."""
+        cut: Cut | None = load(self._cut_path)
+        if cut is None:
+            self._restore_files()
+            if (
+                self._manifest.begin_offset
+            ):  # only queues of the whole log tell where those without older messages begin
+                rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
+            cut = find_cut(StoreDirectory(self._staged, files=self._files), until, self._manifest)
+            keep(self._cut_path, cut, synced=True)
+        if not cut.is_done:
+            cut.run(StoreDirectory(self._staged, files=self._files))
+            cut = replace(cut, is_done=True)
+            keep(self._cut_path, cut, synced=True)
+        return cut
 
     def _named(self, finding: Finding) -> Finding:
         """The finding with paths of the store's final name."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from reput.errors import StoreFormatError
 from reput.files import DISK, File, FileLayer
 from reput.formats.backup import EmptiedQueue
-from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit, encode_batch_unit
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit, encode_unit
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name
@@ -23,6 +23,8 @@ from reput.log.directory import LogFile, StoreDirectory, numbered_files
 
 #: A commit log offset after every record.
 _EVERYTHING = INT64_MAX
+#: Offset and size of a record that lies before the begin of every log with emptied queues.
+_BEFORE_ALL = (0, 1)
 
 
 class _Location(NamedTuple):
@@ -94,6 +96,39 @@ def write_emptied_queue(queue: EmptiedQueue, store: str, files: FileLayer) -> No
     files.sync_directory(folder)
 
 
+def queues_without_a_record_before(directory: StoreDirectory, end: int) -> Iterator[EmptiedQueue]:
+    """Find the queues of a rebuilt store whose records all lie at `end` or later, and that began before these.
+
+    A cut of the log at `end` makes emptied queues of them; the last unit of each leads to before every record.
+    """
+    for path, queue_files in _queues(directory):
+        first, (unit_size, location_of) = queue_files[0], _KINDS[path.partition("/")[0]]
+        with directory.files.open(first.path) as file:
+            units = range(first.size // unit_size)
+            count = bisect_left(units, True, key=partial(_is_after_end, file, unit_size, location_of, end))
+            before, after = file.read(0, count * unit_size), file.read(count * unit_size, unit_size)
+        if unit_size == UNIT_SIZE:
+            position = first.start_offset + (count - 1) * UNIT_SIZE
+            if before == encode_unit(*FILLER) * count and position >= 0:
+                yield EmptiedQueue(path, first.size, position, encode_unit(*_BEFORE_ALL, 0))
+        elif not count and (base_offset := decode_batch_unit(after).base_offset) > 0:
+            unit = encode_batch_unit(BatchUnit(*_BEFORE_ALL, 0, 0, base_offset - 1, 1))
+            yield EmptiedQueue(path, first.size, first.start_offset, unit)
+
+
+def queue_ends(directory: StoreDirectory) -> dict[tuple[str, int], int]:
+    """Offset of the next message of each queue, by topic and queue id."""
+    ends = {}
+    for path, queue_files in _queues(directory):
+        kind, topic, queue_id = path.split("/")
+        last = _last_unit(path, queue_files, _EVERYTHING, directory.files)
+        if last is not None:
+            is_batch = kind == BATCH_CONSUME_QUEUE
+            end = decode_batch_unit(last.unit).next_offset if is_batch else last.position // UNIT_SIZE + 1
+            ends[topic, int(queue_id)] = end
+    return ends
+
+
 def _queues(directory: StoreDirectory) -> Iterator[tuple[str, list[LogFile]]]:
     """(path in the store, files) of each queue. Folders that are no queues are left out."""
     files = directory.files
@@ -122,6 +157,15 @@ def _emptied(
 
     Then the records of all other units lie before `log_begin`, too.
     """
+    last = _last_unit(path, queue_files, log_end, files)
+    if last is None:
+        return None
+    location = _KINDS[path.partition("/")[0]][1](last.unit)
+    return None if location.offset + location.size > log_begin else last
+
+
+def _last_unit(path: str, queue_files: Sequence[LogFile], log_end: int, files: FileLayer) -> EmptiedQueue | None:
+    """The last unit of a queue before `log_end`."""
     unit_size, location_of = _KINDS[path.partition("/")[0]]
     for queue_file in reversed(queue_files):
         with files.open(queue_file.path) as file:
@@ -130,9 +174,6 @@ def _emptied(
             if count:
                 position = (count - 1) * unit_size
                 unit = file.read(position, unit_size)
-                location = location_of(unit)
-                if location.offset + location.size > log_begin:
-                    return None
                 return EmptiedQueue(path, queue_file.size, queue_file.start_offset + position, unit)
     return None
 
