@@ -41,8 +41,8 @@ class PullConsumer:
             await consumer.commit()
 
     With `topics` it is a member of its group: the group's members, also Java's, share the queues. Without, it has the
-    queues that `assign` gives it. What `poll` gives is committed by `commit` alone: what was polled and is not committed
-    comes again, to the member that has the queue then. `tail` commits what is handled.
+    queues that `assign` gives it. What `poll` gives is committed by `commit` alone: what was polled and is not
+    committed comes again, to the member that has the queue then. `tail` commits what is handled.
 
     Args:
         namesrv: "host:port" of the name servers, separated by `;`.
