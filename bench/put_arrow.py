@@ -10,7 +10,7 @@ from bench import messages
 from bench.figures import Figure, Goal, Other
 from bench.limits import durable_write
 from bench.setting import Setting
-from reput import MessageStore
+from reput import FlushDiskType, MessageStore
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -21,7 +21,7 @@ def measure(setting: Setting) -> list[Figure]:
         _take_turns(setting, str(i), table, fresh)
     for i in range(setting.repeats):
         _take_turns(setting, str(i), table, recycled)
-        durable.values.append(table.num_rows / _put(setting, f"put-{i}", table, "SYNC_FLUSH")[0])
+        durable.values.append(table.num_rows / _put(setting, f"put-{i}", table, FlushDiskType.SYNC_FLUSH)[0])
         seconds = durable_write(setting.folder(f"put-{i}"), table.num_rows * messages.RECORD_SIZE)
         durable.add_other(table.num_rows / seconds)
     for i in range(setting.repeats):
@@ -55,7 +55,7 @@ def _figures(setting: Setting) -> tuple[list[Figure], list[Figure], Figure]:
 
 def _take_turns(setting: Setting, name: str, table: pa.Table, figures: list[Figure]) -> None:
     """One round of ours, and one of RocketMQ's."""
-    for figure, seconds in zip(figures, _put(setting, f"put-{name}", table, "ASYNC_FLUSH"), strict=True):
+    for figure, seconds in zip(figures, _put(setting, f"put-{name}", table, FlushDiskType.ASYNC_FLUSH), strict=True):
         figure.values.append(table.num_rows / seconds)
     if setting.apache is None:
         return
@@ -65,7 +65,7 @@ def _take_turns(setting: Setting, name: str, table: pa.Table, figures: list[Figu
         figure.add_other(table.num_rows / answer[state])
 
 
-def _put(setting: Setting, name: str, table: pa.Table, flush_disk_type: str) -> tuple[float, float]:
+def _put(setting: Setting, name: str, table: pa.Table, flush_disk_type: FlushDiskType) -> tuple[float, float]:
     """Seconds until the table is appended (under SYNC_FLUSH: on the disk), and until it is dispatched."""
     with MessageStore.open(setting.folder(name), flush_disk_type=flush_disk_type) as store:
         store.put_arrow(messages.table(100))

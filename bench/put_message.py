@@ -9,7 +9,7 @@ from bench import messages
 from bench.apache import Apache
 from bench.figures import Figure, Goal, percentile
 from bench.setting import Setting
-from reput import MessageStore
+from reput import FlushDiskType, MessageStore
 
 _THREADS = {1: "1 thread", 16: "16 threads"}
 
@@ -20,14 +20,14 @@ def measure(setting: Setting) -> list[Figure]:
     for threads, name in _THREADS.items():
         rate = Figure(f"put_message, ASYNC_FLUSH, {name}", "msg/s", goal=Goal(least=150_000))
         rate.note = "bound by the interpreter"
-        figures += series(setting, rate, "ASYNC_FLUSH", threads, setting.count(600_000), least=0.6)
+        figures += series(setting, rate, FlushDiskType.ASYNC_FLUSH, threads, setting.count(600_000), least=0.6)
         if threads == 1:
             figures[-1].goal = Goal(most=50)
     return figures
 
 
 def series(
-    setting: Setting, rate: Figure, flush_disk_type: str, threads: int, count: int, *, least: float
+    setting: Setting, rate: Figure, flush_disk_type: FlushDiskType, threads: int, count: int, *, least: float
 ) -> list[Figure]:
     """The rate of `count` puts from so many threads until all are dispatched, and the p50 and p99 of a put.
 

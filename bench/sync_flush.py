@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.figures import Figure, Goal
 from bench.put_message import series
 from bench.setting import Setting
+from reput import FlushDiskType
 
 _THREADS = {1: "1 thread", 16: "16 threads", 64: "64 threads"}
 _GOALS = {16: Goal(least=20_000)}
@@ -23,6 +24,11 @@ def measure(setting: Setting) -> list[Figure]:
             "bound by one fdatasync a put" if threads == 1 else "bound by waking threads; one sync serves several"
         )
         figures += series(
-            setting, rate, "SYNC_FLUSH", threads, setting.count(10_000 + 800 * threads), least=_TIMES[threads]
-        )
+            setting,
+            rate,
+            FlushDiskType.SYNC_FLUSH,
+            threads,
+            setting.count(10_000 + 800 * threads),
+            least=_TIMES[threads],
+        )  # fmt: skip
     return figures

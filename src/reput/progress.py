@@ -17,5 +17,12 @@ class Progress(Protocol):
         ...
 
 
-def silent(done: int, total: int, description: str) -> None:
-    """Progress for callers who gave none: it does nothing."""
+class _Silent:
+    def __call__(self, done: int, total: int, description: str, /) -> None: ...
+
+    def __repr__(self) -> str:  # signatures show it
+        return "silent"
+
+
+#: Progress for callers who gave none: it does nothing.
+silent: Progress = _Silent()

@@ -18,10 +18,20 @@ from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext,
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 
-__all__ = ["OS_PAGE_SIZE", "FlushDiskType", "MessageStoreConfig"]
+__all__ = ["OS_PAGE_SIZE", "SMALL_FILES", "FlushDiskType", "MessageStoreConfig"]
 
 #: Bytes of a page, for the keys that count pages, on every machine (`MappedFile.OS_PAGE_SIZE`).
 OS_PAGE_SIZE = 4096
+
+#: Sizes of files with which a store of one topic takes a megabyte; a message may then have half of one.
+SMALL_FILES = {
+    "mapped_file_size_commit_log": 512 << 10,
+    "mapped_file_size_consume_queue": 1_000 * consume_queue.UNIT_SIZE,
+    "mapper_file_size_batch_consume_queue": 1_000 * batch_consume_queue.BATCH_UNIT_SIZE,
+    "mapped_file_size_consume_queue_ext": 64 << 10,
+    "max_hash_slot_num": 2_000,
+    "max_index_num": 10_000,
+}
 
 #: A last label with a letter: the C library takes 10.1 for an address.
 _HOST_NAME = re.compile(r"([A-Za-z0-9_-]+\.)*[A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*\.?")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +37,12 @@ def read_log(
     keys: Iterable[str] | None = None,
     begin: datetime | int | None = None,
     end: datetime | int | None = None,
-    until: str = "proven",
+    until: Literal["proven", "flushed"] = "proven",
     *,
     raw_body: bool = False,
     commit_log_path: str | os.PathLike[str] | None = None,
     store: str | None = None,
-    mode: str = "FAILFAST",
+    mode: Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"] = "FAILFAST",
     files: FileLayer = DISK,
 ) -> pa.RecordBatchReader:
     """Read the messages of a store as Arrow record batches; the store is not opened or locked, and no byte is changed.

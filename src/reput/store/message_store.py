@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from weakref import WeakSet
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from reput.config.message_store_options import MessageStoreOptions
     from reput.formats.metadata import TopicConfig, Topics
     from reput.kernels.columns import RecordColumns
     from reput.kernels.consume_queue_ext import BitMaps
@@ -68,6 +69,7 @@ class MessageStore(MessageReader):
         path: str | os.PathLike[str],
         *,
         read_only: bool = False,
+        small: bool = False,
         retention: bool = False,
         dispatch: Literal["thread", "external", "caller", "spark"] = "thread",
         config: MessageStoreConfig | None = None,
@@ -75,13 +77,15 @@ class MessageStore(MessageReader):
         bit_maps: BitMaps | None = None,
         progress: Progress = silent,
         files: FileLayer = DISK,
-        **options: object,
+        **options: Unpack[MessageStoreOptions],
     ) -> Self:
         """Open a store, or make one where nothing is; recover it where its writer was killed.
 
         Args:
             path: The store's directory (`storePathRootDir`).
             read_only: Take no lock and change no byte: what queues and index of a live, killed or closed store show.
+            small: Make a new store with files so small that it takes 1 MB; a message has 500 KB at most. By RocketMQ's
+                sizes it takes 60 MB, and looks like 1.5 GB. A store that has files keeps their sizes.
             retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
                 as RocketMQ does; otherwise only `delete_expired` deletes.
             dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
@@ -100,7 +104,7 @@ class MessageStore(MessageReader):
                 from the consumers' SQL filters (`CommitLogDispatcherCalcBitMap`).
             progress: Called with (bytes done, bytes in all, what is done) while a recovery runs.
             files: The file layer.
-            options: RocketMQ's keys in snake_case or camelCase, over `config`.
+            options: RocketMQ's keys in snake_case or camelCase, over `config`; `MessageStoreOptions` has their types.
 
         Raises:
             ConfigError: An unknown key, with the nearest known one, or a wrong value; `brokerIP1` has no address.
@@ -128,7 +132,7 @@ class MessageStore(MessageReader):
         wait_for_forgotten(root)
         writer = Writer.open(
             root, settings, files, progress,
-            retention=retention, dispatch=mode, on_arrival=on_arrival, bit_maps=bit_maps,
+            small=small, retention=retention, dispatch=mode, on_arrival=on_arrival, bit_maps=bit_maps,
         )  # fmt: skip
         return cls(root, writer.reader.config, writer.reader, writer)
 

@@ -83,13 +83,14 @@ class Writer:
         files: FileLayer,
         progress: Progress,
         *,
+        small: bool,
         retention: bool,
         dispatch: DispatchMode,
         on_arrival: Callable[[RecordColumns], None] | None,
         bit_maps: BitMaps | None,
     ) -> Self:
         """Lock and recover a store, and start its threads; errors as of `MessageStore.open`."""
-        parts = open_for_writing(path, config, files, progress, bit_maps, external=dispatch == "external")
+        parts = open_for_writing(path, config, files, progress, bit_maps, external=dispatch == "external", small=small)
         try:
             writer = cls._of(path, parts.config, files, parts, on_arrival, dispatch)
             for service in (writer.flush, writer.reput, writer.allocate, writer.housekeeping):

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reput.config.message_store import OS_PAGE_SIZE, FlushDiskType, MessageStoreConfig
+from reput.config.message_store import OS_PAGE_SIZE, SMALL_FILES, FlushDiskType, MessageStoreConfig
 from reput.errors import CorruptConsumeQueueError, ReputError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
@@ -59,11 +59,12 @@ def open_for_writing(
     bit_maps: BitMaps | None = None,
     *,
     external: bool = False,
+    small: bool = False,
 ) -> WriterParts:
     """Lock, check and recover a store; raises what `MessageStore.open` raises. The store's threads are not started.
 
-    Sizes that `config` was not given are those of the store's files. `external`: another process dispatches what is
-    appended from now on.
+    Sizes that `config` was not given are those of the store's files, or those of `SMALL_FILES` with `small`, where the
+    store has no log yet. `external`: another process dispatches what is appended from now on.
     """
     folders = configured_folders(config) or commit_log_folders(path, config)
     if is_fresh(files, path):
@@ -73,8 +74,10 @@ def open_for_writing(
         numbered_files(files, *folders)
         for folder in (path, *folders):
             files.make_directories(folder)
+        config = config.with_defaults(SMALL_FILES) if small else config
     else:
         listing = list_directory(files, path, config)  # before the lock file is made: what is no store must get none
+        config = config.with_defaults(SMALL_FILES) if small and not listing.log_files else config
         config = _with_sizes_of_files(path, config, files, listing, progress)
     with ExitStack() as undo:
         lock = files.lock(f"{path}/{LOCK}")
