@@ -54,8 +54,10 @@ def rows_seen(output: Path) -> list[int]:
     """The commit log offsets that a reader of the folders finds, now."""
     found: list[int] = []
     for kind in ("messages", "rejects"):
-        if list((output / kind).rglob("*.parquet")):
-            offsets = ds.dataset(output / kind, format="parquet").to_table(["commit_log_offset"])
+        for form in ("parquet", "csv"):
+            if not list((output / kind).rglob(f"*.{form}")):
+                continue
+            offsets = ds.dataset(output / kind, format=form).to_table(["commit_log_offset"])
             found += offsets["commit_log_offset"].to_pylist()
     return sorted(found)
 
@@ -68,7 +70,8 @@ def delta_rows(output: Path) -> list[int]:
 
 def tree(output: Path) -> dict[str, bytes]:
     """The files that belong to the user."""
-    return {str(path.relative_to(output)): path.read_bytes() for path in sorted(output.rglob("*.parquet"))}
+    paths = sorted([*output.rglob("*.parquet"), *output.rglob("*.csv")])
+    return {str(path.relative_to(output)): path.read_bytes() for path in paths}
 
 
 def check_next_run(store: Path, output: Path, expected: Path, form: str, decode: str = "utf8") -> None:
@@ -85,7 +88,8 @@ def check_next_run(store: Path, output: Path, expected: Path, form: str, decode:
 
 @in_shares(3)
 @pytest.mark.parametrize(
-    ("form", "decode", "step"), [("parquet", "utf8", 4), ("parquet", "json", 7), ("delta", "json", 9)]
+    ("form", "decode", "step"),
+    [("parquet", "utf8", 4), ("parquet", "json", 7), ("delta", "json", 9), ("csv", "utf8", 13)],
 )
 def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothing(
     store: Path, form: str, decode: str, step: int, tmp_path: Path, share: slice

@@ -1,4 +1,4 @@
-"""`reput export`: write a log to Parquet files by topic and day, or to a Delta table."""
+"""`reput export`: write a log to files by topic and day, or to a Delta table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def export(
         bool, typer.Option("--strict", help="Refuse a body that cannot be decoded, instead of rejecting its row.")
     ] = False,
     to_format: Annotated[
-        Literal["parquet", "delta"], typer.Option("--format", help="A folder of Parquet files, or also a Delta table.")
+        Literal["parquet", "delta", "csv", "jsonl"],
+        typer.Option("--format", help="Files of Parquet, CSV or JSON lines; or of Parquet, and a Delta table."),
     ] = "parquet",
     target_file_bytes: Annotated[
         int, typer.Option("--target-file-bytes", min=1, metavar="N", help="Merge smaller files.")
@@ -79,7 +80,7 @@ def export(
     master: Master = None,
     as_json: Json = False,
 ) -> int:
-    """Export messages to Parquet or Delta.
+    """Export messages to Parquet, Delta, CSV or JSON lines.
 
     The files lie in DIR/messages/topic=.../date=.../, in log order. Another run to the same folder exports only new
     messages, each once, also after a kill. The store is not changed.
@@ -89,6 +90,9 @@ def export(
     status is 1; with --strict they are refused. A given schema leaves other fields out. With an inferred one a body
     with a value in another field is rejected, so that no value is lost.
 
+    In CSV keys are separated by a blank, properties are text of JSON, and bodies that are no UTF-8 lie in the column
+    body_base64. JSON lines are as `reput get --json` prints them. Both can be imported again.
+
     Damage in the log is refused. With --damaged skip all whole records before and after the damage are exported, each
     range that was passed over is reported, and the exit status is 1. So it is where messages were lost before their
     export, and --allow-data-loss is given.
@@ -96,6 +100,7 @@ def export(
     Examples:
       reput export /tmp/store /tmp/lake
       reput export /tmp/store /tmp/tables --topics orders --decode utf8 --format delta
+      reput export /tmp/store /tmp/text --format csv
     """
     from reput.jobs.lake.export_job import ExportOptions
     from reput.jobs.lake.export_job import follow as run_export

@@ -1,4 +1,4 @@
-"""`reput import`: put messages from Parquet files or a Delta table into a store."""
+"""`reput import`: put messages from files of Parquet, CSV or JSON lines, or a Delta table, into a store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ _SHOWN_FILES = 40
 
 def import_(
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A Parquet file, a folder or pattern of files, or a Delta table.")
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A file of Parquet, CSV or JSON lines, a folder or pattern of such, or a Delta table.",
+        ),
     ],
     store: Annotated[
         str, typer.Argument(metavar="STORE", callback=check_path, help="The store's directory; a missing one is made.")
@@ -65,12 +69,15 @@ def import_(
     master: Master = None,
     as_json: Json = False,
 ) -> int:
-    """Import messages from Parquet or Delta.
+    """Import messages from Parquet, Delta, CSV or JSON lines.
 
-    The columns are those of an export; topic and body are required. The store assigns offsets and store times anew.
-    Imported messages are on the disk, and in queues and index, when the command ends. After a kill the same command
-    continues, and each row is imported once. A source that was changed meanwhile is refused, and so is a row that
-    RocketMQ would refuse; with --bad-rows-path such rows are put aside, and the exit status is 1.
+    The columns are those of an export; topic and body are required. Names of text end with .csv or .jsonl: CSV begins
+    with names of columns, and JSON lines are those of `reput get --json`; a body may be in body_base64.
+
+    The store assigns offsets and store times anew. Imported messages are on the disk, and in queues and index, when the
+    command ends. After a kill the same command continues, and each row is imported once. A source that was changed
+    meanwhile is refused, and so is a row that RocketMQ would refuse; with --bad-rows-path such rows are put aside, and
+    the exit status is 1.
 
     Examples:
       reput import /tmp/lake /tmp/copy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -27,7 +26,7 @@ from reput.formats.properties import (
     WAIT,
     split_keys,
 )
-from reput.jobs.text_values import BASE64
+from reput.jobs.text_values import BASE64, body_of, json_object
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvRows
@@ -83,41 +82,15 @@ def with_defaults(message: Message, tags: str | None, keys: Sequence[str], prope
     )
 
 
-def _object(text: bytes | str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{where}: expected a JSON object: {error}") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: expected a JSON object, found {type(value).__name__}")
-    return value
-
-
 def _of_json(line: bytes, topic: str, where: str) -> Message:
-    value = _object(line, where)
+    value = json_object(line, where)
     keys, properties = value.get("keys") or [], value.get("properties") or {}
     if not (isinstance(keys, list | str) and isinstance(properties, dict)):
         raise ConfigError(f"{where}: expected a list in `keys`, and an object in `properties`")
     return Message(
-        topic, _json_body(value, where), tags=value.get("tags") or None,
+        topic, body_of(value, where), tags=value.get("tags") or None,
         keys=split_keys(keys) if isinstance(keys, str) else tuple(keys), properties=_copied(properties),
     )  # fmt: skip
-
-
-def _json_body(value: Mapping[str, Any], where: str) -> bytes:
-    body, encoded = value.get("body"), value.get(_BODY_BASE64)
-    if isinstance(body, str):
-        return body.encode()
-    if isinstance(encoded, str):
-        return _decoded(encoded, where)
-    raise ConfigError(f"{where}: expected text in `body` or `body_base64`; --format lines sends a line as it is")
-
-
-def _decoded(text: str, where: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as error:
-        raise ConfigError(f"{where}: `body_base64`: {error}") from None
 
 
 def _read_csv(file: IO[bytes], topic: str) -> Iterator[tuple[int, Message]]:
@@ -143,13 +116,12 @@ def _messages_of(rows: CsvRows, topic: str) -> Iterator[tuple[int, Message]]:
 def _of_csv(value: Mapping[str, str], topic: str, where: str) -> Message:
     properties: dict[str, Any]
     if "properties" in value:
-        properties = _object(value["properties"] or "{}", f"{where}: `properties`")
+        properties = json_object(value["properties"] or "{}", f"{where}: `properties`")
     else:
         properties = {name: text for name, text in value.items() if name not in _COLUMNS and text}
-    encoded = value.get(_BODY_BASE64)
-    body = _decoded(encoded, where) if encoded else value.get("body", "").encode("utf-8", "surrogateescape")
+    body = {_BODY_BASE64: value[_BODY_BASE64]} if value.get(_BODY_BASE64) else {"body": value.get("body", "")}
     return Message(
-        topic, body, tags=value.get("tags") or None, keys=split_keys(value.get("keys", "")),
+        topic, body_of(body, where), tags=value.get("tags") or None, keys=split_keys(value.get("keys", "")),
         properties=_copied(properties),
     )  # fmt: skip
 

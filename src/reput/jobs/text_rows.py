@@ -41,12 +41,16 @@ class TextWriter:
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in json_rows(batch)]
             self._file.write("".join(lines).encode())
 
+    def close(self) -> None:
+        """End the text."""
+        if self._csv is not None:
+            self._csv.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._csv is not None:
-            self._csv.close()
+        self.close()
 
 
 # -- JSON

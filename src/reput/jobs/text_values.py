@@ -1,13 +1,16 @@
-"""Values of rows as text and as JSON, without Arrow."""
+"""Values of rows as text and as JSON, written and read, without Arrow."""
 
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+
+from reput.errors import ConfigError
 
 #: What follows the name of a field of bytes where it holds base64.
 BASE64 = "_base64"
@@ -36,3 +39,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, str | bool | int) else str(value)
+
+
+def json_object(text: bytes | str, where: str) -> dict[str, Any]:
+    """The object that a text of JSON is; raises ConfigError, with where it is, for anything else."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{where}: expected a JSON object: {error}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def body_of(row: Mapping[str, Any], where: str) -> bytes:
+    """The body of a row, of `body` or `body_base64`; raises ConfigError, with where it is, if both are no text."""
+    body, encoded = row.get("body"), row.get(f"body{BASE64}")
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogateescape")
+    if not isinstance(encoded, str):
+        raise ConfigError(f"{where}: expected text in `body` or `body_base64`")
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError as error:
+        raise ConfigError(f"{where}: `body_base64`: {error}") from None

@@ -25,6 +25,26 @@ def test_an_export_comes_back_and_comes_once(store: Path, tmp_path: Path, run_re
     assert len(reput.read_log(tmp_path / "copy").read_all()) == 5
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_an_export_as_text_comes_back(store: Path, tmp_path: Path, run_reput: Run, kind: str) -> None:
+    assert run_reput("export", store, tmp_path / "lake", "--format", kind).status == 0
+    answer = run_reput("import", tmp_path / "lake", tmp_path / "copy", "--json", *SMALL_FILES)
+    assert (answer.status, answer.object()["messages"]) == (0, 5), answer.err
+    columns = ["topic", "queue_id", "queue_offset", "tags", "keys", "properties", "born_timestamp", "body"]
+    assert reput.read_log(tmp_path / "copy", columns).read_all() == reput.read_log(store, columns).read_all()
+
+
+def test_lines_of_get_and_of_a_query_are_imported(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    lines = run_reput("get", store, "--topic", "orders", "--json").out
+    (tmp_path / "get.jsonl").write_text(lines, "utf-8")
+    assert run_reput("query", store, "--sql", "select * from orders", "--output", tmp_path / "sql.csv").status == 0
+    bodies = reput.read_log(store, ["body"]).read_all()["body"].to_pylist()
+    for name, others in (("get.jsonl", {b"elsewhere"}), ("sql.csv", set())):  # get reads one queue
+        copy = tmp_path / f"{name}-store"
+        assert run_reput("import", tmp_path / name, copy, *SMALL_FILES).status == 0
+        assert set(reput.read_log(copy, ["body"]).read_all()["body"].to_pylist()) == set(bodies) - others
+
+
 def test_rejects_of_an_export_are_imported_as_they_were(store: Path, tmp_path: Path, run_reput: Run) -> None:
     assert run_reput("export", store, tmp_path / "lake", "--decode", "utf8").status == 1
     columns = ["topic", "queue_id", "tags", "keys", "properties", "born_timestamp", "body"]
@@ -51,7 +71,7 @@ def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:
     ("arguments", "reason"),
     [
         (["gone", "store"], "no such file or folder"),
-        (["empty", "store"], "a folder without any Parquet file"),
+        (["empty", "store"], "a folder without any file to import"),
         (["one.parquet", "store", "--sink-id", "a b"], "no name of up to 100 letters"),
         (["one.parquet", "store", "--columns", "topic"], "no column 'body'"),
         (["one.parquet", "store", "--set", "nothing=1"], "nothing"),

@@ -1,4 +1,4 @@
-"""`export`: write a commit log to Parquet files by topic and day, or to a Delta table. Each run exports what is new.
+"""`export`: write a commit log to files by topic and day, or to a Delta table. Each run exports what is new.
 
 The log is exported in batches, each of them one commit (`reput.jobs.lake.commits`): a kill costs at most one batch, and
 the next run continues after the last commit. The end of a batch depends on the log alone, and so do the files.
@@ -20,7 +20,7 @@ from reput.jobs.lake.commits import LakeCommit, LakeCommits
 from reput.jobs.lake.delta_table import DeltaTables, check_names
 from reput.jobs.lake.export_options import ExportOptions
 from reput.jobs.lake.export_result import Export, topic_sums
-from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, merge_files, stage_split
+from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, finish_files, stage_split
 from reput.jobs.lake.exported_log import ExportedLog
 from reput.jobs.lake.files import LakeFile, groups_to_merge
 from reput.jobs.lake.rejects import Reject, first_rejects
@@ -197,12 +197,14 @@ class _ExportJob:
             staged += [one for outcome in outcomes for one in outcome.lake_files]
         rejects += self._first_rejects(staged, staging)
         groups = groups_to_merge(staged, self._options.target_file_bytes)
-        small = [group for group in groups if len(group) > 1]
-        merged = self._runner.run(
-            partial(merge_files, self._rows, staging), small, description="merge small files", progress=progress
-        ) if small else []  # fmt: skip
-        alone = [group[0] for group in groups if len(group) == 1]
-        lake_files = sorted([*alone, *merged], key=lambda one: (one.first_offset, one.path))
+        text = self._options.text
+        unfinished = [group for group in groups if text is not None or len(group) > 1]
+        description = "merge small files" if text is None else "write text"
+        finished = self._runner.run(
+            partial(finish_files, self._rows, staging, text), unfinished, description=description, progress=progress
+        ) if unfinished else []  # fmt: skip
+        alone = [group[0] for group in groups if text is None and len(group) == 1]
+        lake_files = sorted([*alone, *finished], key=lambda one: (one.first_offset, one.path))
         return self._commits.commit(begin, end, lake_files, damages)
 
     def _stage(

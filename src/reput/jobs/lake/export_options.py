@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -15,8 +15,9 @@ from reput.jobs.body_schema import body_schema_text
 from reput.jobs.job_folder import Option
 from reput.jobs.lake.body_decoders import BodySchema, make_decoders
 from reput.jobs.lake.delta_table import check_names
+from reput.jobs.text_rows import TEXT_KINDS, TextKind
 
-Format = Literal["parquet", "delta"]
+Format = Literal["parquet", "delta", "csv", "jsonl"]
 
 SPLIT_BYTES = 64 << 20
 #: Log bytes of a commit: the most that a kill costs, and that is staged on the disk before readers see it.
@@ -36,7 +37,8 @@ class ExportOptions:
         columns: of `read_log`; None: all. The lineage columns always come first; the topic is a folder's name.
         decode: raw, utf8 or json; see `reput.jobs.decoding`.
         schema: of the JSON bodies of all topics, or by topic; else inferred when a topic first appears, and kept.
-        format: parquet; or delta, which also makes the folders of messages and rejects Delta tables.
+        format: parquet; delta, which also makes the folders of messages and rejects Delta tables; csv or jsonl (JSON
+            lines), with the columns as `reput.jobs.text_rows` says.
         commit_log_path: as for `read_log`.
         split_bytes: log bytes of a task.
         commit_bytes: log bytes of a commit, rounded up to whole files of the log.
@@ -64,8 +66,8 @@ class ExportOptions:
 
     def check(self) -> None:
         """Raise ConfigError for values, or values together, that no export can have."""
-        if self.format not in ("parquet", "delta"):
-            raise ConfigError(f"format: {self.format!r} is neither parquet nor delta")
+        if self.format not in get_args(Format):
+            raise ConfigError(f"format: {self.format!r} is none of {', '.join(get_args(Format))}")
         if self.format == "delta":
             require("deltalake", "format delta")
         if self.decode != "raw" and self.columns is not None and "body" not in self.columns:
@@ -80,6 +82,11 @@ class ExportOptions:
             for decoder in (decoders.common, *decoders.by_topic.values()):
                 if decoder is not None and pa.types.is_struct(decoder.type):
                     check_names(decoder.type)
+
+    @property
+    def text(self) -> TextKind | None:
+        """Kind of text that the files are; None: they are Parquet."""
+        return next((kind for kind in TEXT_KINDS if kind == self.format), None)
 
     def kept(self, store_path: str) -> dict[str, Option]:
         """Options that must be the same in every run, as the job's folder keeps them."""

@@ -1,4 +1,4 @@
-"""Tasks of an export: write one split of the log to staged files by topic and day, and merge small ones.
+"""Tasks of an export: write one split of the log to staged files by topic and day; merge small ones, or make them text.
 
 The files of a task depend on its split alone, not on the runner.
 """
@@ -13,8 +13,9 @@ import pyarrow as pa
 from reput.errors import CorruptRecordError
 from reput.jobs.lake.files import LakeFile, Partition, by_partition, by_topic
 from reput.jobs.lake.rows import LakeRows
-from reput.jobs.lake.staging import StagedFileWriter, Staging
+from reput.jobs.lake.staging import StagedFileWriter, StagedTextWriter, Staging
 from reput.jobs.lake.topic_schemas import TopicSamples
+from reput.jobs.text_rows import TextKind
 from reput.log.reader import record_batches
 from reput.log.scan import Damage, scan_split
 from reput.log.splits import Split, SplitResult
@@ -58,14 +59,15 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
     return StagedSplit(scan.result, fault, tuple(staged), tuple(scan.damages), chunk.samples)
 
 
-def merge_files(rows: LakeRows, staging: Staging, group: Sequence[LakeFile]) -> LakeFile:
-    """Task: merge small files of one kind, topic and day, in log order, to one staged file."""
-    with StagedFileWriter(rows.schema(group[0].kind, group[0].topic), staging) as writer:
+def finish_files(rows: LakeRows, staging: Staging, text: TextKind | None, group: Sequence[LakeFile]) -> LakeFile:
+    """Task: make one file of small files of one kind, topic and day, in log order: of Parquet, or as text."""
+    schema = rows.schema(group[0].kind, group[0].topic)
+    with StagedFileWriter(schema, staging) if text is None else StagedTextWriter(text, schema, staging) as writer:
         for one in group:
             writer.write(staging.open(one.name).read())
         name, size = writer.finish()
-    merged = replace(group[0], name=name, size=size, rows=sum(one.rows for one in group))
-    return replace(merged, last_offset=group[-1].last_offset)
+    finished = replace(group[0], name=name, size=size, rows=sum(one.rows for one in group), ending=writer.ending)
+    return replace(finished, last_offset=group[-1].last_offset)
 
 
 class _Chunk:

@@ -1,4 +1,4 @@
-"""Parquet files of an export: each has rows of one kind, topic and day, in log order, and is named by its first row."""
+"""Files of an export: each has rows of one kind, topic and day, in log order, and is named by its first row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PLAIN = frozenset("-_.")
 
 @dataclass(frozen=True, slots=True)
 class LakeFile:
-    """Parquet file of one topic and day.
+    """File of one topic and day.
 
     Attributes:
         name: of the staged file.
@@ -38,6 +38,7 @@ class LakeFile:
         rows: count of rows.
         size: bytes of the file.
         table: folder of the table that the file belongs to, below the output: `messages`, `messages/orders`, `rejects`.
+        ending: of its name: `.parquet`, `.csv`, `.jsonl`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class LakeFile:
     rows: int
     size: int
     table: str = "messages"
+    ending: str = ".parquet"
 
     @property
     def partition(self) -> tuple[Kind, str, str | None]:
@@ -62,7 +64,7 @@ class LakeFile:
             self.table,
             f"topic={escaped(self.topic)}",
             f"date={self.date or NO_DATE}",
-            f"{self.first_offset:020d}.parquet",
+            f"{self.first_offset:020d}{self.ending}",
         )
 
 

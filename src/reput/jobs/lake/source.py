@@ -1,4 +1,4 @@
-"""Source of an import: Parquet files, by file, folder or pattern, or a Delta table, cut into parts for tasks.
+"""Source of an import: files of Parquet, CSV or JSON lines, by file, folder or pattern, or a Delta table, in parts.
 
 The parts of an unchanged source are the same at each start, in the same order. So the number of the last committed
 batch is enough for an import to continue after a kill.
@@ -11,7 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -20,6 +20,8 @@ from pyarrow import parquet
 from reput.errors import ConfigError, StoreFormatError
 from reput.extras import require
 from reput.jobs.job_folder import STATE
+from reput.jobs.lake.text_source import read_text_file
+from reput.jobs.text_rows import TEXT_KINDS, TextKind
 
 #: Bytes (before compression) of a part, and of a batch; the identity of a source depends on them.
 PART_BYTES = 32 << 20
@@ -34,9 +36,37 @@ _HIVE = pa.schema([("topic", pa.string()), ("date", pa.string())])
 _NO_COLUMN = "date"
 
 
+class SourcePart(Protocol):
+    """Adjacent rows of one file, read by one task; picklable."""
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        ...
+
+    @property
+    def first_row(self) -> int:
+        """Number of the first row in the file."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Count of rows."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows before compression."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows in order and on demand."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class SourcePart:
-    """Adjacent row groups of one file, read by one task; picklable.
+class ParquetPart:
+    """Adjacent row groups of one file.
 
     Attributes:
         path: of the file.
@@ -111,52 +141,108 @@ def open_source(
     Files of an export are in the order of their first commit log offsets, other files in the order of their paths.
 
     Args:
-        path: a Parquet file, a folder or a pattern of Parquet files, a Delta table, or the output of an export.
+        path: a file, a folder or a pattern of files of Parquet, CSV or JSON lines (`.csv`, `.jsonl`), a Delta table,
+            or the output of an export.
         topic: of all messages; None: a column or the folders (`topic=...`) have it.
         columns: columns to read; None: all.
 
     Raises:
-        StoreFormatError: nothing is there, or something else than Parquet files.
-        ConfigError: a missing column, no topic, or bodies that were decoded to fields.
+        StoreFormatError: nothing is there, or something else than such files.
+        ConfigError: a missing column, no topic, bodies that were decoded to fields, or a line of text that is no
+            message.
     """
     root = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(os.path.join(root, STATE)) and os.path.isdir(os.path.join(root, "messages")):
         root = os.path.join(root, "messages")
-    dataset = _dataset(root)
+    paths = _paths(root)
+    kind = _text_kind(root, paths)
+    if kind is None:
+        return _parquet_source(root, paths, topic, columns)
+    return _text_source(root, paths, kind, topic, columns)
+
+
+def _paths(root: str) -> str | list[str]:
+    """The file, folder or table, or the files that fit a pattern; raises StoreFormatError where nothing is."""
+    if os.path.exists(root):
+        return root
+    paths = sorted(name for name in glob.glob(root, recursive=True) if os.path.isfile(name))
+    if not paths:
+        raise StoreFormatError(f"{root}: no such file or folder, and no pattern that a file fits; check the path")
+    return paths
+
+
+def _text_kind(root: str, paths: str | list[str]) -> TextKind | None:
+    """Kind of text that the files are by their names; None: they are Parquet, or a Delta table."""
+    if os.path.isdir(os.path.join(root, "_delta_log")):
+        return None
+    kinds = {
+        next((kind for kind in TEXT_KINDS if fragment.path.lower().endswith(f".{kind}")), None)
+        for fragment in _any_files(paths).get_fragments()
+    }
+    if len(kinds) > 1:
+        raise StoreFormatError(f"{root}: files of several kinds; give a pattern: '{root}/**/*.csv'")
+    return next(iter(kinds), None)
+
+
+def _any_files(paths: str | list[str]) -> Any:
+    """Dataset that names files and their folders, and opens none."""
+    return ds.dataset(paths, schema=_HIVE, format="csv", partitioning=ds.partitioning(_HIVE, flavor="hive"))
+
+
+def _text_source(
+    root: str, paths: str | list[str], kind: TextKind, topic: str | None, columns: Sequence[str] | None
+) -> LakeSource:
+    files = []
+    for fragment in _any_files(paths).get_fragments():
+        folder_topic = ds.get_partition_keys(fragment.partition_expression).get("topic")
+        files.append(read_text_file(fragment.path, kind, folder_topic=folder_topic, topic=topic, columns=columns))
+    files.sort(key=lambda file: (file.first_offset, file.part.path))
+    parts = [file.part for file in files if file.part.rows]
+    digest = hashlib.blake2b(f"text {BATCH_BYTES} {columns} {topic}".encode(), digest_size=16)
+    for file in files:
+        digest.update(f"\n{os.path.relpath(file.part.path, root)} {file.digest}".encode("utf-8", "surrogatepass"))
+    fields = {field.name: field for part in parts for field in part.schema}
+    return LakeSource(digest.hexdigest(), pa.schema(list(fields.values())), _batches_of(parts))
+
+
+def _parquet_source(root: str, paths: str | list[str], topic: str | None, columns: Sequence[str] | None) -> LakeSource:
+    dataset = _dataset(root, paths)
     fragments = sorted(_fragments(dataset, root), key=_sort_key)
     names = _columns(dataset, fragments, root, topic, columns)
     digest = hashlib.blake2b(f"{PART_BYTES} {BATCH_BYTES} {names} {topic}".encode(), digest_size=16)
-    batches: list[list[SourcePart]] = []
-    size = BATCH_BYTES
+    parts: list[ParquetPart] = []
     for fragment in fragments:
         groups = [(group.num_rows, group.total_byte_size) for group in fragment.row_groups]
         digest.update(f"\n{os.path.relpath(fragment.path, root)} {groups}".encode("utf-8", "surrogatepass"))
-        for part in _parts(fragment, dataset.schema, names, topic):
-            if size >= BATCH_BYTES or len(batches[-1]) >= _MAX_PARTS:
-                batches.append([])
-                size = 0
-            batches[-1].append(part)
-            size += part.size
+        parts += _parts(fragment, dataset.schema, names, topic)
     schema = pa.schema([dataset.schema.field(name) for name in names])
     if topic is not None:
         schema = schema.append(pa.field("topic", pa.string()))
-    return LakeSource(digest.hexdigest(), schema, tuple(map(tuple, batches)))
+    return LakeSource(digest.hexdigest(), schema, _batches_of(parts))
 
 
-def _dataset(root: str) -> Any:
+def _batches_of(parts: Iterable[SourcePart]) -> tuple[tuple[SourcePart, ...], ...]:
+    """Cut parts into batches."""
+    batches: list[list[SourcePart]] = []
+    size = BATCH_BYTES
+    for part in parts:
+        if size >= BATCH_BYTES or len(batches[-1]) >= _MAX_PARTS:
+            batches.append([])
+            size = 0
+        batches[-1].append(part)
+        size += part.size
+    return tuple(map(tuple, batches))
+
+
+def _dataset(root: str, paths: str | list[str]) -> Any:
     partitioning = ds.partitioning(_HIVE, flavor="hive")
     try:
         if os.path.isdir(os.path.join(root, "_delta_log")):
             return _delta_table(root).to_pyarrow_dataset()
-        if os.path.exists(root):
-            dataset = ds.dataset(root, format="parquet", partitioning=partitioning)
-            if not dataset.files:
-                raise StoreFormatError(f"{root}: a folder without any Parquet file; check the path")
-            return dataset
-        paths = sorted(name for name in glob.glob(root, recursive=True) if os.path.isfile(name))
-        if not paths:
-            raise StoreFormatError(f"{root}: no such file or folder, and no pattern that a file fits; check the path")
-        return ds.dataset(paths, format="parquet", partitioning=partitioning)
+        dataset = ds.dataset(paths, format="parquet", partitioning=partitioning)
+        if not dataset.files:
+            raise StoreFormatError(f"{root}: a folder without any file to import; check the path")
+        return dataset
     except (pa.ArrowException, OSError) as error:
         raise StoreFormatError(f"{root}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
 
@@ -207,7 +293,7 @@ def _sort_key(fragment: Any) -> tuple[int, str]:
     return (offset["min"] if offset and "min" in offset else -1), fragment.path
 
 
-def _parts(fragment: Any, schema: pa.Schema, columns: tuple[str, ...], topic: str | None) -> Iterator[SourcePart]:
+def _parts(fragment: Any, schema: pa.Schema, columns: tuple[str, ...], topic: str | None) -> Iterator[ParquetPart]:
     ids: list[int] = []
     first = rows = size = 0
     for group in fragment.row_groups:
@@ -216,5 +302,5 @@ def _parts(fragment: Any, schema: pa.Schema, columns: tuple[str, ...], topic: st
         size += group.total_byte_size
         if size >= PART_BYTES or group.id == fragment.row_groups[-1].id:
             taken = fragment.subset(row_group_ids=ids)
-            yield SourcePart(fragment.path, first, rows, size, taken, schema, columns, topic)
+            yield ParquetPart(fragment.path, first, rows, size, taken, schema, columns, topic)
             first, ids, rows, size = first + rows, [], 0, 0

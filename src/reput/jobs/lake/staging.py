@@ -1,4 +1,4 @@
-"""Staged Parquet files: written whole and synced under names that readers ignore, until a commit names them."""
+"""Staged files: written whole and synced under names that readers ignore, until a commit names them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from reput.files import File, FileLayer
+from reput.jobs.text_rows import TextKind, TextWriter
 
 _ROW_GROUP_BYTES = 32 << 20
 #: Bytes of one write to a file: a buffer for a whole file would be new memory, which the system clears first.
 _WRITE_BYTES = 1 << 20
+#: Rows that are Python's objects at a time.
+_TEXT_ROWS = 8192
 #: Columns with few different values: for them a dictionary saves space; for other columns it only costs time.
 _FEW_VALUES = ("store", "queue_id", "born_host", "store_host", "tags", "status", "reason")
 
@@ -35,6 +38,8 @@ class Staging:
 class StagedFileWriter:
     """Writer of one staged Parquet file; a context manager that closes the file."""
 
+    ending = ".parquet"
+
     def __init__(self, schema: pa.Schema, staging: Staging) -> None:
         # No statistics of bodies and properties: least and greatest values of them are large, and select nothing.
         leaves = [name for name in _leaves(schema) if name != "body" and not name.startswith("properties.")]
@@ -42,12 +47,9 @@ class StagedFileWriter:
         if _has_bytes(schema):  # lengths apart from the bytes: between bodies, they slow zstd's search for repetitions
             encodings["body"] = "DELTA_LENGTH_BYTE_ARRAY"
         offset = schema.get_field_index("commit_log_offset")
-        self._name = uuid.uuid4().hex
-        self._file = staging.files.open(os.path.join(staging.folder, self._name), writable=True, create=True)
-        self._end = _FileEnd(self._file)
-        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._end, mode="w"), _WRITE_BYTES)
+        self._staged = _StagedFile(staging)
         self._writer = parquet.ParquetWriter(
-            self._stream,
+            self._staged.stream,
             schema,
             compression="zstd",
             compression_level=1,
@@ -64,8 +66,7 @@ class StagedFileWriter:
 
     def __exit__(self, *_: object) -> None:
         self._writer.is_open = False  # else Arrow would write the footer of an abandoned file when it is collected
-        self._end.close()
-        self._file.close()
+        self._staged.close()
 
     def write(self, table: pa.Table) -> None:
         """Add rows. Row groups have about 32 MiB."""
@@ -78,9 +79,7 @@ class StagedFileWriter:
         """Write the remaining rows, and sync; returns the file's name, unique to this task attempt, and its size."""
         self._flush()
         self._writer.close()
-        self._stream.flush()
-        self._file.sync()
-        return self._name, self._end.position
+        return self._staged.finish()
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -89,6 +88,52 @@ class StagedFileWriter:
         rows = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, 1))
         self._writer.write_table(table, row_group_size=min(rows, table.num_rows))
         self._waiting, self._bytes = [], 0
+
+
+class StagedTextWriter:
+    """Writer of one staged file of CSV or JSON lines; a context manager that closes the file."""
+
+    def __init__(self, kind: TextKind, schema: pa.Schema, staging: Staging) -> None:
+        self.ending = f".{kind}"
+        self._staged = _StagedFile(staging)
+        self._writer = TextWriter(kind, self._staged.stream, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._staged.close()
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows."""
+        for batch in table.to_batches(max_chunksize=_TEXT_ROWS):
+            self._writer.write_batch(batch)
+
+    def finish(self) -> tuple[str, int]:
+        """As that of Parquet."""
+        return self._staged.finish()
+
+
+class _StagedFile:
+    """File with a name of its own in the staging folder, written through a buffer."""
+
+    def __init__(self, staging: Staging) -> None:
+        self._name = uuid.uuid4().hex
+        self._file = staging.files.open(os.path.join(staging.folder, self._name), writable=True, create=True)
+        self._end = _FileEnd(self._file)
+        self.stream = pa.BufferedOutputStream(pa.PythonFile(self._end, mode="w"), _WRITE_BYTES)
+
+    def finish(self) -> tuple[str, int]:
+        """Write what is buffered, and sync; returns the file's name and size."""
+        self.stream.flush()
+        self._file.sync()
+        return self._name, self._end.position
+
+    def close(self) -> None:
+        """Close the file; what is still buffered is lost."""
+        self._end.close()
+        self._file.close()
 
 
 class _FileEnd:

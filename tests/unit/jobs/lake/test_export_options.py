@@ -19,7 +19,7 @@ from tests.support.lake import put, run
         ({"decode": "xml"}, "none of raw, utf8 and json"),
         ({"decode": "json", "columns": ["keys"]}, "columns leave them out"),
         ({"columns": ["key"]}, "did you mean 'keys'"),
-        ({"format": "orc"}, "neither parquet nor delta"),
+        ({"format": "orc"}, "none of parquet, delta, csv, jsonl"),
         ({"format": "delta", "decode": "json", "schema": "id bigint, ID bigint"}, "does not tell 'ID' from 'id'"),
         (
             {"format": "delta", "decode": "json", "schema": "id bigint, a array<struct<b int, B int>>"},
