@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from reput.formats.message_batch import MessageExtBatch
     from reput.formats.message_ext import MessageExt
     from reput.formats.metadata import TopicConfig
-    from reput.log import read_log
+    from reput.log import log_dataset, read_log
     from reput.store.message_store import MessageStore
     from reput.store.put_future import PutFuture
     from reput.store.results import GetMessageStatus, PutMessageStatus
@@ -89,6 +89,7 @@ __all__ = [
     "StoreSyncError",
     "SubscriptionError",
     "TopicConfig",
+    "log_dataset",
     "read_log",
 ]
 
@@ -104,6 +105,7 @@ _MODULE_OF = {
     "PutFuture": "reput.store.put_future",
     "PutMessageStatus": "reput.store.results",
     "TopicConfig": "reput.formats.metadata",
+    "log_dataset": "reput.log",
     "read_log": "reput.log",
 }
 

@@ -12,6 +12,7 @@ _EXTRAS = {
     "fsspec": "backup",
     "lark": "filter",
     "plotly": "report",
+    "polars": "polars",
     "prometheus_client": "metrics",
     "pyspark": "spark",
     "yaml": "acl",

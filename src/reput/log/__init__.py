@@ -1,25 +1,28 @@
 """Read access to store directories: no lock, no thread, no byte changed. For live, killed and read-only stores.
 
-`reput.log.directory` needs the standard library alone; `read_log` imports NumPy, Numba and Arrow at its first use.
+`reput.log.directory` needs the standard library alone; `read_log` and `log_dataset` import NumPy, Numba and Arrow at
+their first use.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory
 
 if TYPE_CHECKING:
+    from reput.log.dataset import log_dataset
     from reput.log.reader import read_log
 
-__all__ = ["IndexFilePath", "LogFile", "QueueFiles", "StoreDirectory", "read_log"]
+__all__ = ["IndexFilePath", "LogFile", "QueueFiles", "StoreDirectory", "log_dataset", "read_log"]
+
+_MODULE_OF = {"log_dataset": "reput.log.dataset", "read_log": "reput.log.reader"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import `read_log` at its first use (PEP 562): the import takes half a second."""
-    if name != "read_log":
+    """Import a function at its first use (PEP 562): the import takes half a second."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'reput.log' has no attribute {name!r}")
-    from reput.log.reader import read_log
-
-    globals()[name] = read_log
-    return read_log
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value

@@ -1,0 +1,222 @@
+"""LogDataset: the messages of a store as a dataset of Arrow, which DuckDB and polars scan with their own filters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from reput.errors import ConfigError
+from reput.extras import require
+from reput.files import DISK, FileLayer
+from reput.kernels.record_batch import SCHEMA
+from reput.log.arrow_filters import fields_of, narrowed
+from reput.log.directory import StoreDirectory
+from reput.log.plan import PlanOptions, plan_read, read_part
+from reput.log.pruning import Wanted, wanted_by
+from reput.log.reader import read_log
+from reput.log.selection import make_selection
+
+if TYPE_CHECKING:
+    import polars as pl
+
+#: The smallest column: read where only the number of rows is wanted.
+_SMALLEST = "store_size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """The arguments of `log_dataset`; picklable."""
+
+    path: str
+    topics: frozenset[str] | None
+    keys: frozenset[str] | None
+    raw_body: bool
+    commit_log_path: str | os.PathLike[str] | None
+    store: str
+    statistics: str | None
+    clock_margin_ms: int | None
+    files: FileLayer
+
+    def batches(self, names: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        """Rows with these columns that may pass a filter; ranges of the log without any are not read."""
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path, files=self.files)
+        selection = make_selection(
+            columns=names, topics=self.topics, keys=self.keys, raw_body=self.raw_body, store=self.store
+        )
+        wanted = wanted_by(selection)
+        if expression is not None:
+            wanted = narrowed(wanted, expression, directory)
+        if wanted == Wanted():  # nothing to plan, and the first rows need no walk to the log's end
+            yield from read_log(
+                self.path, names, raw_body=self.raw_body, commit_log_path=self.commit_log_path,
+                store=self.store, files=self.files,
+            )  # fmt: skip
+            return
+        options = PlanOptions(processors=1, statistics=self.statistics, clock_margin_ms=self.clock_margin_ms)
+        for part in plan_read(directory, selection, options, wanted).parts:
+            yield from read_part(part, selection, self.files)
+
+
+def log_dataset(
+    path: str | os.PathLike[str],
+    topics: Iterable[str] | None = None,
+    keys: Iterable[str] | None = None,
+    *,
+    raw_body: bool = False,
+    commit_log_path: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    statistics: str | os.PathLike[str] | None = None,
+    clock_margin_ms: int | None = None,
+    files: FileLayer = DISK,
+) -> LogDataset:
+    """The messages of a store as a dataset of Arrow, of which a query reads the columns and ranges that it needs.
+
+    DuckDB scans it as a table by the name of the variable that holds it; `LogDataset.to_polars` makes a LazyFrame. Its
+    rows are those of `read_log`, in the order of the log, as the log is when a scan begins.
+
+    Args:
+        path, topics, keys, raw_body, commit_log_path, store, files: as for `read_log`.
+        statistics: a folder outside of the store where times of blocks of the log are kept, for later scans.
+        clock_margin_ms: your promise that no store timestamp is earlier than a timestamp before it by more than this.
+
+    Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store. A scan raises the
+    errors of `read_log`, of which DuckDB and polars may pass on only the text.
+    """
+    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
+    if statistics is not None:
+        statistics = os.path.abspath(statistics)
+        directory.check_output(statistics)
+    chosen = make_selection(topics=topics, keys=keys, store=directory.name if store is None else store)
+    source = _Source(
+        path=directory.path, topics=chosen.topics, keys=chosen.keys, raw_body=raw_body,
+        commit_log_path=commit_log_path, store=chosen.store, statistics=statistics, clock_margin_ms=clock_margin_ms,
+        files=files,
+    )  # fmt: skip
+    return LogDataset(source)
+
+
+class LogDataset(ds.Dataset):  # type: ignore[misc]
+    """Messages of a store; made by `log_dataset`.
+
+    What pyarrow's datasets have, but for what needs files of a format that Arrow reads (`get_fragments`, `join`,
+    `filter`, `sort_by`, `replace_schema`).
+    """
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+
+    def __reduce__(self) -> tuple[type[LogDataset], tuple[_Source]]:
+        return LogDataset, (self._source,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns: `reput.kernels.record_batch.SCHEMA`."""
+        return SCHEMA
+
+    def scanner(
+        self,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
+        filter: pc.Expression | None = None,
+        **_: Any,
+    ) -> LogScanner:
+        """Scanner of some columns, with the rows that pass a filter. Other options of Arrow's scanners are ignored."""
+        return LogScanner(self._source, columns, filter)
+
+    def to_polars(self) -> pl.LazyFrame:
+        """LazyFrame of polars (the extra `polars`) that reads the columns, ranges and rows that a query needs."""
+        require("polars", "to_polars")
+        from reput.log.polars_source import lazy_frame
+
+        return lazy_frame(self._source.batches)
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What is known of all rows: nothing."""
+        return pc.scalar(True)
+
+    def _unsupported(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse what pyarrow does with files; without this, it would end the process."""
+        raise ConfigError("a LogDataset has no such operation; use to_table(columns=..., filter=...), DuckDB or polars")
+
+    get_fragments = _get_fragments = filter = join = join_asof = sort_by = replace_schema = _unsupported
+
+
+class LogScanner(ds.Scanner):  # type: ignore[misc]
+    """Scan of a LogDataset; reads a batch when it is asked for one, and nothing ahead, unlike Arrow's own scanners."""
+
+    def __init__(
+        self,
+        source: _Source,
+        columns: Sequence[str] | Mapping[str, pc.Expression] | None,
+        filter: pc.Expression | None,
+    ) -> None:
+        self._source, self._filter = source, filter
+        self._columns = columns if columns is None or isinstance(columns, Mapping) else list(columns)
+        self._projected = self._project(SCHEMA.empty_table()).projected_schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The columns of the dataset."""
+        return SCHEMA
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The columns of the scan."""
+        return self._projected
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, batch by batch."""
+        for batch in self._source.batches(self._names(), self._filter):
+            yield from self._project(pa.Table.from_batches([batch])).to_batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Reader of the rows."""
+        return pa.RecordBatchReader.from_batches(self._projected, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(self.to_batches(), self._projected)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first rows; no more batches are read than have them."""
+        batches = []
+        left = num_rows
+        for batch in self.to_batches() if left > 0 else ():
+            batches.append(batch.slice(0, left))
+            left -= batches[-1].num_rows
+            if not left:
+                break
+        return pa.Table.from_batches(batches, self._projected)
+
+    def count_rows(self) -> int:
+        """Number of rows."""
+        scanner = LogScanner(self._source, [], self._filter)
+        return sum(batch.num_rows for batch in scanner.to_batches())
+
+    def take(self, indices: Any) -> pa.Table:
+        """The rows of these numbers."""
+        return self.to_table().take(indices)
+
+    def scan_batches(self) -> NoReturn:
+        """Refuse: the batches are of no fragments."""
+        raise ConfigError("a LogScanner has no fragments; use to_batches()")
+
+    def _project(self, rows: pa.Table) -> ds.Scanner:
+        return ds.dataset(rows).scanner(columns=self._columns, filter=self._filter)
+
+    def _names(self) -> list[str]:
+        """Columns that are read: those that the columns and the filter of the scan use."""
+        if self._columns is None:
+            return list(SCHEMA.names)
+        used = self._columns
+        named = set(used) if not isinstance(used, Mapping) else set(chain(*map(fields_of, used.values())))
+        if self._filter is not None:
+            named.update(fields_of(self._filter))
+        return [name for name in SCHEMA.names if name in named] or [_SMALLEST]
