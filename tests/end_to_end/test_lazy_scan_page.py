@@ -19,7 +19,14 @@ PRINTS = [
     ["orders  │     4 │", "refunds │     1 │", "│            0 │ paid    │"],
     ["│ orders  ┆ 4   │", "│ refunds ┆ 1   │", "shape: (3, 2)"],
     ["[{'topic': 'orders', 'body': b'0'}, {'topic': 'orders', 'body': b'1'}]\n4\n"],
+    ["│            5 │"],
 ]
+#: The storage in memory ends with its program, which begins with a copy.
+COPY = """
+import fsspec
+
+fsspec.filesystem("memory").put({path!r}, "/backups/store", recursive=True)
+"""
 
 
 @pytest.mark.parametrize("number", range(len(PRINTS)))
@@ -29,7 +36,8 @@ def test_an_example_runs_and_prints_what_it_should(number: int, tmp_path: Path) 
             store.put_message(Message("orders", str(body).encode(), tags="paid"), queue_id=0)
         store.put_message(Message("refunds", b"4"), queue_id=0)
     program = tmp_path / "example.py"
-    program.write_text(BLOCKS[number].replace("/brokers/a/store", str(tmp_path / "store")))
+    copy = COPY.format(path=str(tmp_path / "store")) if "memory://" in BLOCKS[number] else ""
+    program.write_text(copy + BLOCKS[number].replace("/brokers/a/store", str(tmp_path / "store")))
     done = subprocess.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     for text in PRINTS[number]:

@@ -18,6 +18,7 @@ from reput.files import DISK, FileLayer
 from reput.kernels.record_batch import SCHEMA
 from reput.log.arrow_filters import fields_of, narrowed
 from reput.log.directory import StoreDirectory
+from reput.log.object_storage import files_of
 from reput.log.plan import PlanOptions, plan_read, read_part
 from reput.log.pruning import Wanted, wanted_by
 from reput.log.reader import read_log
@@ -89,6 +90,7 @@ def log_dataset(
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store. A scan raises the
     errors of `read_log`, of which DuckDB and polars may pass on only the text.
     """
+    files = files_of(path, files)
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     if statistics is not None:
         statistics = os.path.abspath(statistics)

@@ -32,6 +32,7 @@ from reput.formats.paths import (
     offset_to_file_name,
 )
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
+from reput.log.object_storage import ObjectStorage, absolute, check_on_disk
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
@@ -107,11 +108,12 @@ class StoreDirectory:
     """A store directory on the disk; read only.
 
     Args:
-        path: the store's root (`storePathRootDir`).
+        path: the store's root (`storePathRootDir`), or its URL, where the file layer reads URLs (`files_of`).
         commit_log_path: the folder of the commit log if it is not `commitlog` below the root (`storePathCommitLog`);
             several folders are separated by commas.
         files: the file layer.
 
+    Raises ConfigError for a URL that `files` does not read.
     Raises StoreFormatError if `path` is no directory or holds nothing of a store, for a file in place of a folder or a
     folder in place of a file, and for a log that is not a plain commit log (`reput.log.foreign`). A store without
     messages may lack any of its folders.
@@ -124,7 +126,9 @@ class StoreDirectory:
         commit_log_path: str | os.PathLike[str] | None = None,
         files: FileLayer = DISK,
     ) -> None:
-        self.path = os.path.abspath(path)
+        if not isinstance(files, ObjectStorage):
+            check_on_disk(path)
+        self.path = absolute(path)
         self.files = files
         self.commit_log_folders: tuple[str, ...] = (os.path.join(self.path, COMMIT_LOG),)
         _check_directory(files, self.path)
@@ -282,7 +286,7 @@ def is_gone(error: BaseException) -> bool:
 
 def named_folders(text: str) -> tuple[str, ...]:
     """Absolute paths of the folders in a `storePathCommitLog` or `readOnlyCommitLogStorePaths`."""
-    return tuple(os.path.abspath(os.path.expanduser(folder)) for folder in split_folders(text))
+    return tuple(absolute(os.path.expanduser(folder)) for folder in split_folders(text))
 
 
 def _check_directory(files: FileLayer, path: str, advice: str = "check the path for a slip") -> None:

@@ -19,6 +19,7 @@ from reput.kernels.gather import total_size
 from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
+from reput.log.object_storage import files_of
 from reput.log.points import Points, read_records
 from reput.log.scan import MAX_ROWS, SplitScan, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
@@ -52,7 +53,7 @@ def read_log(
     not asked for cost nothing.
 
     Args:
-        path: the store directory.
+        path: the store directory, or its URL on object storage (`s3://bucket/store`), by fsspec (the extra `backup`).
         columns: names of `reput.kernels.record_batch.SCHEMA`, in any order; None: all.
         topics: only rows of these topics.
         keys: only rows that have one of these as unique key or among their keys.
@@ -75,7 +76,7 @@ def read_log(
     """
     if until not in ("proven", "flushed"):
         raise ConfigError(f'until: {until!r} is neither "proven" nor "flushed"')
-    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
+    directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files_of(path, files))
     selection = make_selection(
         columns=columns, topics=topics, keys=keys, begin=begin, end=end, raw_body=raw_body,
         store=directory.name if store is None else store, mode=mode,

@@ -18,6 +18,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
 from reput.kernel_loader import load_kernels
+from reput.log.object_storage import check_on_disk
 from reput.log.store_host import encode_store_host
 from reput.progress import Progress, silent
 from reput.store.forgotten import close_forgotten, wait_for_forgotten
@@ -117,6 +118,7 @@ class MessageStore(MessageReader):
         base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
         settings = MessageStoreConfig.from_mapping(options, base)
         encode_store_host(settings)
+        check_on_disk(path)
         root = os.path.abspath(os.path.expanduser(path))
         if dispatch not in ("thread", "external", "caller", "spark"):
             raise ConfigError(f"dispatch={dispatch!r}: expected 'thread', 'external' or 'caller'")

@@ -18,6 +18,7 @@ from reput.errors import ConfigError, MessageIllegalError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
 from reput.kernels.message_columns import check_schema
+from reput.log.object_storage import check_on_disk
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress, silent
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
@@ -116,6 +117,7 @@ class ImportSink:
         progress: Progress = silent,
         files: FileLayer,
     ) -> None:
+        check_on_disk(path)
         self._path, self._sink_id, self._files = os.path.abspath(path), sink_id, files
         self._lock_timeout_ms = lock_timeout_ms
         name = check_name(f"import-{sink_id}")

@@ -27,6 +27,7 @@ from reput.files import DISK, FileLayer
 from reput.kernels.message_columns import ASSIGNED
 from reput.kernels.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
+from reput.log.object_storage import check_on_disk
 from reput.log.plan import Part, Plan, PlanOptions, plan_read, read_part
 from reput.log.points import Points
 from reput.log.pruning import Range, wanted_by
@@ -157,6 +158,7 @@ def replay(
     if speed is not None and not speed > 0:
         raise ConfigError(f"speed={speed}: expected a number above 0")
     directory = StoreDirectory(source, commit_log_path=commit_log_path, files=files)
+    check_on_disk(target)
     target = os.path.abspath(target)
     if os.path.realpath(target) == os.path.realpath(directory.path):
         raise ConfigError(f"{target}: the target is the source; name another store")
