@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
 
-.PHONY: help setup run test test-rest test-all interop lint bench campaign soak clean
+.PHONY: help setup run test test-rest test-all interop lint docs bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,6 +56,12 @@ test-all: test test-rest ## everything that must hold: make test, then make test
 
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop
+
+# The libraries of the site tell of their successors at each run.
+docs: export NO_MKDOCS_2_WARNING := true
+docs: export DISABLE_MKDOCS_2_WARNING := true
+docs: setup ## the documentation as a site, build/docs/index.html; a link that leads nowhere is an error
+	$(BIN)/mkdocs build --quiet
 
 bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m bench.main

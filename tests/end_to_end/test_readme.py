@@ -98,3 +98,16 @@ def test_the_programs_of_the_page_on_tails_run(tmp_path: Path) -> None:
         for program in (first, second)
     ]
     assert printed == ["0 0 b'0'\n0 1 b'1'\n0 2 b'2'\n", "b'0'\nb'1'\nb'2'\n"]
+
+
+def test_the_programs_of_the_site_s_first_page_run(tmp_path: Path) -> None:
+    programs = blocks("python", README.parent / "docs/index.md")
+    printed = [
+        subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for program in programs
+    ]
+    assert printed == [
+        "1000 ['topic', 'tags', 'keys', 'body']\n",
+        "b'{\"total\": 12}'\n0 paid\n",
+        "SEND_OK\n[b'one']\n",
+    ]

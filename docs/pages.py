@@ -1,0 +1,132 @@
+"""Pages of the site that are made from the code: commands, keys, columns, errors, the API; run by mkdocs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import mkdocs_gen_files
+import typer
+
+from reput.cli.main import app
+from reput.config.broker import BrokerConfig
+from reput.config.message_store import MessageStoreConfig
+from reput.config.namesrv import NamesrvConfig
+from reput.config.properties import camel_case
+from reput.config.rocketmq_config import keys_of
+from reput.kernels.record_batch import SCHEMA
+from reput.spark import __all__ as spark_names
+
+ROOT = Path(__file__).parents[1]
+
+
+def write(name: str, text: str) -> None:
+    """Make a page."""
+    with mkdocs_gen_files.open(name, "w") as file:
+        file.write(text)
+
+
+def commands() -> str:
+    """The help of each command, as a terminal of 90 columns shows it."""
+    group = typer.main.get_command(app)
+    parts = ["# Commands\n\nWhat `reput COMMAND --help` shows.\n"]
+
+    def add(command: Any, path: str, depth: int) -> None:
+        context = typer.Context(command, info_name=path, terminal_width=90, max_content_width=90)
+        parts.append(f"{'#' * depth} {path}\n\n```text\n{command.get_help(context)}\n```\n")
+        for name, one in getattr(command, "commands", {}).items():
+            add(one, f"{path} {name}", 2 if path == "reput" else 3)
+
+    add(group, "reput", 2)
+    return "\n".join(parts)
+
+
+def configuration() -> str:
+    """The keys of each class of configuration, by RocketMQ's names."""
+    parts = [
+        "# Configuration\n\nRocketMQ's keys that reput knows, and RocketMQ's defaults; `reput config` shows them.\n"
+    ]
+    seen: set[str] = set()
+    for heading, kind in (("Store", MessageStoreConfig), ("Broker", BrokerConfig), ("Name server", NamesrvConfig)):
+        rows = []
+        for name, key in keys_of(kind).items():
+            if name in seen:
+                continue
+            unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
+            default = "" if key.default in (None, "") else f"`{key.default}`{unit}"
+            rows.append(f"| `{camel_case(name)}` | {default} | {_cell(key.metadata['doc'])} |")
+        seen |= set(keys_of(MessageStoreConfig))
+        parts.append(f"## {heading}\n\n| key | default | what it says |\n|---|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def columns() -> str:
+    """The columns of `read_log`."""
+    rows = "\n".join(f"| `{field.name}` | `{field.type}` |" for field in SCHEMA)
+    return (
+        '# Columns\n\nThe columns of `reput.read_log`, of `spark.read.format("reput")` and of a tail\'s Arrow batches. '
+        f"[Read a store](../spark.md) explains them.\n\n| column | Arrow's type |\n|---|---|\n{rows}\n"
+    )
+
+
+def api(title: str, *names: str, made_by_users: bool = True) -> str:
+    """A page with the docstrings of some names; with how its classes are made, where users make them."""
+    options = f"    options: {{merge_init_into_class: {str(made_by_users).lower()}}}\n"
+    return f"# {title}\n\n" + "\n".join(f"::: {name}\n{options}" for name in names)
+
+
+def repository_page(source: str) -> str:
+    """A page of the repository's root, whose links lead to the site's pages."""
+    text = (ROOT / source).read_text()
+    text = text.replace("](docs/", "](")
+    for name, page in PAGES.items():
+        text = text.replace(f"]({name}", f"]({page}")
+    return _without_links_to_code(text)
+
+
+def _without_links_to_code(text: str) -> str:
+    """The site has no pages of code: such a link becomes its text."""
+    return re.sub(r"\[([^\]]*)\]\((?!https?:|#)[^)]*?(?<!\.md)(?<!\.png)\)", _text_of_code, text)
+
+
+def _text_of_code(match: re.Match[str]) -> str:
+    return match[0] if ".md#" in match[0] else match[1]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+PAGES = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+for source_name, page_name in PAGES.items():
+    write(page_name, repository_page(source_name))
+write("reference/commands.md", commands())
+write("reference/configuration.md", configuration())
+write("reference/columns.md", columns())
+write("reference/errors.md", "# Errors\n\n::: reput.errors\n    options: {show_root_heading: false}\n")
+write(
+    "reference/store.md",
+    api(
+        "The store", "reput.store.message_store.MessageStore", "reput.store.tail.Tail", "reput.log.reader.read_log",
+        "reput.formats.message.Message", "reput.formats.message_ext.MessageExt",
+        "reput.store.get_result.GetMessageResult", "reput.store.results", "reput.formats.metadata.TopicConfig",
+        "reput.config.message_store_options.MessageStoreOptions", "reput.broker.embedded.Broker",
+        made_by_users=False,
+    ),
+)  # fmt: skip
+write(
+    "reference/client.md",
+    api(
+        "The client", "reput.client.producer.Producer", "reput.client.push_consumer.PushConsumer",
+        "reput.client.pull_consumer.PullConsumer", "reput.client.sync",
+        "reput.client.message_client_ext.MessageClientExt", "reput.client.send_result.SendResult",
+        "reput.client.session_credentials.SessionCredentials", "reput.transport.tls.ClientTls",
+    ),
+)  # fmt: skip
+write(
+    "reference/jobs.md",
+    api("Jobs", *(f"reput.jobs.{room}" for room in "audit backup diff lake query rebuild repair statistics".split())),
+)
+write("reference/testing.md", api("Tests", "reput.testing"))
+write("reference/spark.md", api("Spark", *(f"reput.spark.{name}" for name in spark_names)))
