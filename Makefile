@@ -61,7 +61,7 @@ interop: setup ## only the tests with Apache RocketMQ itself on the other side
 docs: export NO_MKDOCS_2_WARNING := true
 docs: export DISABLE_MKDOCS_2_WARNING := true
 docs: setup ## the documentation as a site, build/docs/index.html; a link that leads nowhere is an error
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build --strict
 
 bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m bench.main
