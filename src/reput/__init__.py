@@ -36,6 +36,7 @@ from reput.errors import (
     StoreSyncError,
     SubscriptionError,
 )
+from reput.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reput.broker.embedded import Broker
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from reput.store.message_store import MessageStore
     from reput.store.put_future import PutFuture
     from reput.store.results import GetMessageStatus, PutMessageStatus
-
-__version__ = "0.2.0"
 
 __all__ = [
     "AccessDeniedError",
