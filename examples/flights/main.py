@@ -5,6 +5,7 @@ Run it from the root of the project: `python -m examples.flights.main`, or `make
 """
 
 import argparse
+import shlex
 import shutil
 import sys
 import time
@@ -30,7 +31,7 @@ from reput.jobs.audit.job import audit
 from reput.jobs.lake.export_job import export
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.jobs.rebuild.job import rebuild
-from reput.jobs.report.plot import Plot, Series
+from reput.jobs.report.plot import Plot, Series, bars_by_size
 from reput.jobs.report.report import Report
 from reput.jobs.report.table import Table, format_value
 from reput.jobs.runner import Runner
@@ -100,6 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
         with Progress(*columns, console=console, transient=True) as bars:
             report = run(Steps(bars), options.days, Path(options.store), options.runner)
         Path(options.report).parent.mkdir(parents=True, exist_ok=True)
+        given = sys.argv[1:] if arguments is None else arguments
+        report.command = shlex.join(["python", "-m", "examples.flights.main", *given])
         report.write_html(options.report)
     except (OSError, reput.ReputError) as error:
         print(f"could not run: {error}", file=sys.stderr)
@@ -136,7 +139,9 @@ def run(timed: Steps, days: int | None, store_path: Path, runner_name: RunnerNam
     _audit(timed, len(events), store_path, runner)
     counts = _count(timed, events, store_path, lake_path, runner)
     disk = _ask(timed, events, counts, store_path, runner)
-    return _report(timed.done, events, counts, disk)
+    report = _report(timed.done, events, counts, disk)
+    report.paths = {"store": str(store_path)}
+    return report
 
 
 def _make_room(store: Path, rebuilt: Path, lake: Path) -> None:
@@ -216,8 +221,8 @@ def _ask(timed: Steps, events: pa.Table, counts: Counts, store_path: Path, runne
         step.messages = row["messages"]
         step.check(compare_delays(counts, row), f"{format_value(row['delay_minutes'])} minutes of delay are equal")
     topics = result.disk.topics
-    sizes = Series("bytes", topics["topic"].to_pylist(), topics["bytes"].to_pylist())
-    return Plot("treemap", "Disk use by topic", "topic", "bytes", [sizes])
+    sizes = dict(zip(topics["topic"].to_pylist(), topics["bytes"].to_pylist(), strict=True))
+    return bars_by_size("Disk use by topic", "topic", sizes)
 
 
 def _report(done: list[Step], events: pa.Table, counts: Counts, disk: Plot) -> Report:

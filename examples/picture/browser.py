@@ -31,12 +31,17 @@ const isCut = (text, plot) => {
   return inner.width > 0 && isOutside;
 };
 addEventListener("load", () => setTimeout(() => {
-  const plots = [...document.querySelectorAll(".js-plotly-plot")].map(plot => ({
-    marks: plot.querySelectorAll("[class*=layer] path, [class*=layer] image").length,
-    is_cut: right(plot.querySelector(".main-svg")) > right(plot.parentElement) + 1,
+  const plots = [...document.querySelectorAll(".plot")].map(plot => ({
+    marks: plot.querySelectorAll("svg path").length,
+    is_cut: right(plot.querySelector("svg")) > right(plot.parentElement) + 1,
     cut_texts: [...plot.querySelectorAll("text")].filter(text => isCut(text, plot)).map(text => text.textContent),
+    inks: [...new Set([...plot.querySelectorAll("text")].map(text => getComputedStyle(text).fill))],
   }));
   document.documentElement.dataset.plots = JSON.stringify(plots);
+  const { scrollWidth, clientWidth } = document.documentElement;
+  const hints = [...document.querySelectorAll(".hint")].map(hint => hint.textContent);
+  const paper = getComputedStyle(document.body).backgroundColor;
+  document.documentElement.dataset.page = JSON.stringify([paper, scrollWidth > clientWidth, ...hints]);
 }, 500));
 addEventListener("load", () => performance.getEntriesByType("resource").forEach(entry => keep(entry.name)));
 </script>
@@ -52,12 +57,20 @@ class Drawn:
         cut: how many plots are wider than their place.
         cut_texts: labels and numbers that the edge of their plot cuts.
         complaints: errors of scripts, and everything that was loaded or refused.
+        inks: colours of the plots' texts, as CSS writes them.
+        paper: colour of the page.
+        is_wide: whether the page itself scrolls sideways.
+        hints: what each table says about its scrolling.
     """
 
     marks: list[int]
     cut: int
     cut_texts: list[str]
     complaints: list[str]
+    inks: set[str]
+    paper: str
+    is_wide: bool
+    hints: list[str]
 
 
 def chromium() -> str:
@@ -73,16 +86,26 @@ def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
     _run(page, f"--screenshot={picture}", f"--window-size={width},{height}")
 
 
-def draw(page: Path, width: int) -> Drawn:
+def draw(page: Path, width: int, *, is_dark: bool = False) -> Drawn:
     """Open the page in a window so wide, let its scripts run, and look."""
+    scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
     with tempfile.TemporaryDirectory() as folder:
         watched = Path(folder, "page.html")
         watched.write_text(page.read_text(encoding="utf-8").replace("<head>", f"<head>{_WATCH}", 1), encoding="utf-8")
-        html = re.search("<html[^>]*>", _run(watched, "--dump-dom", f"--window-size={width},2000"))
+        html = re.search("<html[^>]*>", _run(watched, "--dump-dom", scheme, f"--window-size={width},2000"))
     assert html is not None, "a page has an html element"
     plots, seen = (json.loads(_attribute(html[0], name)) for name in ("plots", "seen"))
-    cut_texts = [text for plot in plots for text in plot["cut_texts"]]
-    return Drawn([plot["marks"] for plot in plots], sum(plot["is_cut"] for plot in plots), cut_texts, seen)
+    paper, is_wide, *hints = json.loads(_attribute(html[0], "page"))
+    return Drawn(
+        marks=[plot["marks"] for plot in plots],
+        cut=sum(plot["is_cut"] for plot in plots),
+        cut_texts=[text for plot in plots for text in plot["cut_texts"]],
+        complaints=seen,
+        inks={ink for plot in plots for ink in plot["inks"]},
+        paper=paper,
+        is_wide=is_wide,
+        hints=hints,
+    )
 
 
 def _attribute(tag: str, name: str) -> str:

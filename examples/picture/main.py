@@ -30,7 +30,9 @@ def write_report(store: Path, page: Path) -> None:
     """Make the store, and the page of its statistics."""
     write_day(store)
     result = statistics(store, runner=LocalRunner(), by=("topic",), bucket="30m", latency=True)
-    report_of("shop", result).write_html(str(page))
+    report = report_of("/data/shop", result)
+    report.command = "reput stats /data/shop --by topic --bucket 30m --latency --report shop.html"
+    report.write_html(str(page))
 
 
 if __name__ == "__main__":

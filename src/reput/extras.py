@@ -11,7 +11,6 @@ _EXTRAS = {
     "duckdb": "sql",
     "fsspec": "backup",
     "lark": "filter",
-    "plotly": "report",
     "polars": "polars",
     "prometheus_client": "metrics",
     "pyspark": "spark",

@@ -11,6 +11,7 @@ from examples.picture import main
 from examples.picture.browser import draw, screenshot
 from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.report import Report
+from reput.jobs.report.table import Table
 
 pytestmark = pytest.mark.browser
 
@@ -37,8 +38,32 @@ def test_every_plot_draws_something_within_its_place(page: Path, width: int) -> 
     drawn = draw(page, width)
     assert len(drawn.marks) == 3
     assert min(drawn.marks) >= 3
-    assert (drawn.cut, drawn.cut_texts) == (0, [])
+    assert (drawn.cut, drawn.cut_texts, drawn.is_wide) == (0, [], False)
     assert drawn.complaints == []
+
+
+def brightness(colour: str) -> int:
+    """Sum of the parts of rgb(1, 2, 3), 0 to 765."""
+    return sum(map(int, colour.removeprefix("rgb(").removesuffix(")").split(",")))
+
+
+def test_page_and_plots_follow_the_colours_that_the_reader_prefers(page: Path) -> None:
+    light, dark = draw(page, 1160), draw(page, 1160, is_dark=True)
+    assert brightness(light.paper) > 700
+    assert brightness(dark.paper) < 150
+    assert light.inks
+    assert max(map(brightness, light.inks)) < 400
+    assert min(map(brightness, dark.inks)) > 400
+
+
+def test_a_table_says_where_it_scrolls_and_the_page_does_not(tmp_path: Path) -> None:
+    short = Table("short", ["a"], [[1]])
+    wide = Table("wide", [f"a_rather_long_name_{number}" for number in range(12)], [[1] * 12])
+    long = Table("long", ["a"], [[number] for number in range(150)])
+    Report("tables", tables=[short, wide, long]).write_html(str(tmp_path / "tables.html"))
+    drawn = draw(tmp_path / "tables.html", 1160)
+    assert drawn.hints == ["", "; the table scrolls sideways", "; the table scrolls down"]
+    assert not drawn.is_wide
 
 
 @pytest.mark.parametrize("width", [1160, 400])

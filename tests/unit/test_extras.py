@@ -11,7 +11,7 @@ from reput.extras import require
 
 
 def test_what_is_installed_is_required_in_silence() -> None:
-    require("plotly", "a report")
+    require("duckdb", "SQL")
     with pytest.raises(KeyError):
         require("no_such_package", "nothing")
 

@@ -110,9 +110,11 @@ def _report(store: str, result: AuditResult) -> Report:
     facts["result"] = "clean" if result.is_clean else "findings"
     codes = Counter(finding.code for finding in result.findings)
     shown = result.findings[:_SHOWN_FINDINGS]
-    name = "findings" if len(shown) == len(result.findings) else f"the worst {len(shown)} of {len(result.findings)}"
     rows = [(one.code, one.kind.finding_class.value, one.path, one.position, one.count, one.text) for one in shown]
-    table = Table(name, ("code", "class", "file", "position", "count", "text"), rows)
+    name, total = (
+        ("findings", None) if len(shown) == len(result.findings) else ("the worst findings", len(result.findings))
+    )
+    table = Table(name, ("code", "class", "file", "position", "count", "text"), rows, total)
     bars = Series("findings", list(codes), list(codes.values()))
     return Report(
         title=f"Audit of {store}",
@@ -125,4 +127,5 @@ def _report(store: str, result: AuditResult) -> Report:
             for code, count in codes.items()
             if (kind := KINDS[code]).finding_class is not FindingClass.HARMLESS
         ],
+        paths={"store": store},
     )

@@ -117,4 +117,5 @@ def _report(store: str, target: str, result: Backup) -> Report:
         facts={name.replace("_", " "): value for name, value in facts.items()},
         tables=tables if result.left_out else (),
         findings=result.findings,
+        paths={"store": store, "written to": target},
     )

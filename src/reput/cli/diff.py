@@ -107,7 +107,7 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
         for row in result.table.slice(0, _SHOWN_ROWS).to_pylist()
     ]
     total = result.missing + result.extra + result.different
-    name = "differences" if total <= _SHOWN_ROWS else f"the first {len(rows)} of {total} differences"
+    name, some = ("differences", None) if total == len(rows) else ("the first differences", total)
     counted = result.table.group_by(["kind", "topic"]).aggregate([([], "count_all")]).to_pylist()
     topics = sorted({row["topic"] for row in counted})
     series = [
@@ -117,12 +117,13 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
     return Report(
         title=f"{left} and {right}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
-        tables=[Table(name, result.table.column_names, rows)] if rows else [],
+        tables=[Table(name, result.table.column_names, rows, some)] if rows else [],
         plots=[Plot("bar", "Listed differences by topic", "topic", "messages", series)] if series else [],
         findings=[
             f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
             for damage in (*result.left_damages, *result.right_damages)
         ],
+        paths={"left": left, "right": right},
     )
 
 

@@ -84,17 +84,18 @@ def dispatch(
                 store, output, session=session, once=once, commit_log_path=commit_log_path, settings=pairs,
                 on_batch=watch, stop=stop,
             )  # fmt: skip
-    end_job(_report(store, result, rate), report, asdict(result) if as_json else None)
+    end_job(_report(store, output, result, rate), report, asdict(result) if as_json else None)
     return 0
 
 
-def _report(store: str, result: DispatchResult, rate: RateOverTime) -> Report:
+def _report(store: str, output: str | None, result: DispatchResult, rate: RateOverTime) -> Report:
     """Report: what was dispatched, how fast, and the lag."""
     from reput.jobs.report.report import Report
 
     facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
     facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0
-    return Report(f"Dispatch of {store}", facts, plots=rate.plots())
+    paths = {"store": store} | ({} if output is None else {"written to": output})
+    return Report(f"Dispatch of {store}", facts, plots=rate.plots(), paths=paths)
 
 
 def _log_end(store: str, commit_log_path: str | None) -> int:

@@ -152,12 +152,12 @@ def _pauses(seconds: float) -> Iterator[bool]:
 
 def _report(store: str, output: str, result: Export) -> Report:
     """Report: rows, bytes and files of each topic."""
-    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.plot import bars_by_size
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
     rows = [(one.topic, one.messages, one.rejected, one.files, one.bytes) for one in result.topics]
-    bars = [one for one in result.topics if one.bytes]
+    sizes = {one.topic: one.bytes for one in result.topics if one.bytes}
     facts: dict[str, str | int | float | None] = {
         "messages": result.messages,
         "rejected": result.rejected,
@@ -175,16 +175,7 @@ def _report(store: str, output: str, result: Export) -> Report:
         title=f"Export of {store} to {output}",
         facts=facts,
         tables=tables,
-        plots=[
-            Plot(
-                "bar",
-                "Bytes by topic",
-                "topic",
-                "bytes",
-                [Series("bytes", [b.topic for b in bars], [b.bytes for b in bars])],
-            )
-        ]
-        if bars
-        else [],
+        plots=[bars_by_size("Bytes by topic", "topic", sizes)] if sizes else [],
         findings=result.findings,
+        paths={"store": store, "written to": output},
     )

@@ -128,7 +128,7 @@ def import_(
 
 def _report(source: str, store: str, opened: LakeSource, result: Import, rate: RateOverTime) -> Report:
     """Report: imported messages, their rate, and the source's files with rows and bytes, also by folder."""
-    from reput.jobs.report.plot import Plot, Series
+    from reput.jobs.report.plot import bars_by_size
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
@@ -139,12 +139,11 @@ def _report(source: str, store: str, opened: LakeSource, result: Import, rate: R
         folders[os.path.dirname(part.path)] += part.size
     root = os.path.commonpath(folders) if folders else ""
     shown = [(path, rows[path], size) for path, size in sizes.most_common(_SHOWN_FILES)]
-    name = "files" if len(shown) == len(sizes) else f"the {len(shown)} largest of {len(sizes)} files"
+    name, total = ("files", None) if len(shown) == len(sizes) else ("the largest files", len(sizes))
     plots = rate.plots()
     if len(folders) > 1:
-        labels = [folder.removeprefix(root).lstrip("/") or "." for folder in folders]
-        sized = Series("bytes", labels, list(folders.values()))
-        plots.append(Plot("treemap", "Source by folder", "folder", "bytes", [sized]))
+        sized = {folder.removeprefix(root).lstrip("/") or ".": size for folder, size in folders.items()}
+        plots.append(bars_by_size("Source by folder", "folder", sized))
     return Report(
         f"Import of {source} into {store}",
         facts={
@@ -156,6 +155,7 @@ def _report(source: str, store: str, opened: LakeSource, result: Import, rate: R
             "seconds": result.seconds,
             "messages a second": round(result.messages / result.seconds),
         },
-        tables=[Table(name, ("file", "rows", "bytes"), shown)] if shown else [],
+        tables=[Table(name, ("file", "rows", "bytes"), shown, total)] if shown else [],
         plots=plots,
+        paths={"source": source, "store": store},
     )

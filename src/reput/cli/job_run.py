@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -58,4 +60,10 @@ def end_job(report: Report, path: str | None, result: Mapping[str, Any] | None) 
             write_report(report)
     finally:
         if path is not None:
-            report.write_html(path)
+            write_page(report, path)
+
+
+def write_page(report: Report, path: str) -> None:
+    """Write a report as HTML, with the command."""
+    report.command = shlex.join(["reput", *sys.argv[1:]])
+    report.write_html(path)

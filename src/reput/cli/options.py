@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reput.errors import ConfigError
-from reput.extras import require
 
 if TYPE_CHECKING:
     from reput.config.broker import BrokerConfig
@@ -96,19 +95,12 @@ def check_output_file(path: str | None) -> str | None:
     return path
 
 
-def check_report(path: str | None) -> str | None:
-    """Refuse a report that cannot be drawn or written."""
-    if path is not None:
-        require("plotly", "--report")
-    return check_output_file(path)
-
-
 ReportFile = Annotated[
     str | None,
     typer.Option(
         "--report",
         metavar="FILE.html",
-        callback=check_report,
+        callback=check_output_file,
         help="Also write an HTML report with plots; an existing file is replaced.",
     ),
 ]

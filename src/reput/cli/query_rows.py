@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from reput.cli.job_run import job_run
+from reput.cli.job_run import job_run, write_page
 from reput.cli.output import iso_time, write_error, write_fields, write_json
 from reput.cli.rows import SeenRows, write_lines, write_rows_table
 from reput.errors import ConfigError
@@ -115,7 +115,7 @@ def answer(asked: Question) -> int:
     elif not asked.as_json:
         write_rows_table(rows)
     if asked.report is not None:
-        _report(asked, rows, stored, findings, time.monotonic() - started).write_html(asked.report)
+        write_page(_report(asked, rows, stored, findings, time.monotonic() - started), asked.report)
     for finding in findings:
         write_error(finding)
     return int(bool(findings))
@@ -199,18 +199,19 @@ def _report(
     from reput.jobs.report.table import Table
 
     shown = rows.cells[:_REPORTED_ROWS]
-    name = "rows" if len(shown) == rows.rows else f"the first {len(shown)} of {rows.rows} rows"
+    name, total = ("rows", None) if len(shown) == rows.rows else ("the first rows", rows.rows)
     plots = [] if stored is None else stored.plots()
     return Report(
         title=f"Query of {asked.store}",
         facts={**asked.facts, "rows": rows.rows, "seconds": seconds},
-        tables=[Table(name, rows.schema.names, shown)] if shown else [],
+        tables=[Table(name, rows.schema.names, shown, total)] if shown else [],
         plots=plots or _bars(rows, shown),
         findings=findings,
+        paths={"store": asked.store},
     )
 
 
-def _bars(rows: SeenRows, shown: Sequence[Sequence[str | int]]) -> list[Plot]:
+def _bars(rows: SeenRows, shown: Sequence[Sequence[str | int | float]]) -> list[Plot]:
     """Plot with a bar for each row of a complete answer: the first column is its name, the first number its length."""
     import pyarrow as pa
 
@@ -225,11 +226,12 @@ def _bars(rows: SeenRows, shown: Sequence[Sequence[str | int]]) -> list[Plot]:
     if not numbers or len(shown) < 2 or len(shown) < rows.rows:
         return []
     (name, length), column = (rows.schema.names[0], rows.schema.names[numbers[0]]), numbers[0]
-    bars = Series(length, [str(row[0]) for row in shown], [_number(row[column]) for row in shown])
+    labels = [str(row[0]) for row in shown]
+    bars = Series(length, labels, [_number(row[column]) for row in shown], topics=labels if name == "topic" else None)
     return [Plot("bar", f"{length} by {name}", name, length, [bars])]
 
 
-def _number(cell: str | int) -> float | None:
+def _number(cell: str | float) -> float | None:
     """Number of a cell; None for an empty cell."""
     try:
         return float(cell)

@@ -102,11 +102,11 @@ def rebuild(
             progress=progress,
         )
     fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
-    end_job(_report(store, result), report, fields)
+    end_job(_report(store, output, result), report, fields)
     return 1 if result.findings else 0
 
 
-def _report(store: str, result: RebuildResult) -> Report:
+def _report(store: str, output: str | None, result: RebuildResult) -> Report:
     """Report: what was built, the time of each phase, and findings."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
@@ -133,6 +133,7 @@ def _report(store: str, result: RebuildResult) -> Report:
         title=f"Rebuild of {store}",
         facts=facts,
         tables=tables,
-        plots=[Plot("bar", "Seconds by phase", "phase", "seconds", [Series("seconds", phases, seconds)])],
+        plots=[Plot("bar", "Time by phase", "phase", "seconds", [Series("seconds", phases, seconds)])],
         findings=result.findings,
+        paths={"store": store} | ({} if output is None else {"written to": output}),
     )

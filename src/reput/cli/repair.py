@@ -145,6 +145,7 @@ def _repair_report(store: str, result: RepairResult) -> Report:
         },
         tables=[table for table in tables if table.rows],
         findings=findings,
+        paths={"store": store},
     )
 
 
@@ -177,6 +178,7 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
         facts=facts,
         tables=[table for table in tables if table.rows],
         findings=[str(finding) for finding in wrong[:_SHOWN_ROWS]],
+        paths={"store": store},
     )
 
 
@@ -187,5 +189,4 @@ def _messages(loss: Loss) -> int | str:
 def _table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     from reput.jobs.report.table import Table
 
-    shown = name if len(rows) <= _SHOWN_ROWS else f"{name}: the first {_SHOWN_ROWS} of {len(rows)}"
-    return Table(shown, columns, rows[:_SHOWN_ROWS])
+    return Table(name, columns, rows[:_SHOWN_ROWS], len(rows) if len(rows) > _SHOWN_ROWS else None)

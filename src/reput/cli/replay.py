@@ -119,4 +119,9 @@ def _report(store: str, target: str, result: Replayed, rate: RateOverTime, store
 
     facts = {name.replace("_", " "): value for name, value in asdict(result).items() if value is not None}
     facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0
-    return Report(f"Replay of {store} into {target}", facts, plots=[*stored.plots(), *rate.plots()])
+    return Report(
+        f"Replay of {store} into {target}",
+        facts,
+        plots=[*stored.plots(), *rate.plots()],
+        paths={"store": store, "target": target},
+    )

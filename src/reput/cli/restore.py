@@ -107,4 +107,5 @@ def _report(target: str, store: str, result: Restored) -> Report:
         facts={name.replace("_", " "): value for name, value in facts.items()},
         tables=tables,
         findings=[f"{finding}; {finding.kind.advice_with(COMMANDS)}" for finding in result.findings],
+        paths={"backups": target, "store": store},
     )

@@ -31,7 +31,7 @@ class SeenRows:
         self._stored = stored if {"topic", "store_timestamp"} <= set(reader.schema.names) else None
         self.schema: pa.Schema = reader.schema
         self.rows = 0
-        self.cells: list[list[str | int]] = []
+        self.cells: list[list[str | int | float]] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader:
@@ -67,12 +67,12 @@ def write_rows_table(rows: SeenRows) -> None:
         write_error(f"{len(rows.cells)} of {rows.rows} rows are shown; --json prints all, --output keeps them")
 
 
-def _cell(value: Any) -> str | int:
+def _cell(value: Any) -> str | int | float:
     if isinstance(value, bytes):
         return next(iter(bytes_fields("", value).values()))
     if isinstance(value, datetime):
         return iso_time(round(value.timestamp() * 1000))
     shown = plain(value)
-    if isinstance(shown, str | int):
+    if isinstance(shown, str | int | float):
         return shown
     return "" if shown is None else json.dumps(shown, ensure_ascii=False)

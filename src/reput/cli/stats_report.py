@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reput.jobs.report.over_time import stacked_over_time
-from reput.jobs.report.plot import Plot, Series
+from reput.jobs.report.over_time import join_times, stacked_over_time
+from reput.jobs.report.plot import Plot, Series, bars_by_size
 from reput.jobs.report.report import Report
 from reput.jobs.report.table import Table, Value
 from reput.jobs.statistics.counting import SUMS
@@ -30,9 +30,9 @@ def report_of(store: str, result: Statistics) -> Report:
     groups = _rows(result.table)
     largest = sorted(groups, key=lambda group: -group["messages"])[:_SHOWN_GROUPS]
     shown = [group for group in groups if group in largest]
-    name = "Groups" if len(groups) <= _SHOWN_GROUPS else f"The {_SHOWN_GROUPS} largest of {len(groups)} groups"
+    is_whole = len(groups) <= _SHOWN_GROUPS
     topics = _rows(result.disk.topics)
-    tables = [_table(name, shown, result.table.column_names)]
+    tables = [_table("Groups" if is_whole else "The largest groups", shown, result.table.column_names, len(groups))]
     if topics:
         tables.append(
             _table("Who uses the disk, and when retention deletes it", topics, result.disk.topics.column_names)
@@ -52,6 +52,7 @@ def report_of(store: str, result: Statistics) -> Report:
         tables=tables,
         plots=_plots(groups, topics),
         findings=result.findings,
+        paths={"store": store},
     )
 
 
@@ -64,15 +65,15 @@ def _plots(groups: Sequence[dict[str, Any]], topics: Sequence[dict[str, Any]]) -
     if "latency_max_ms" in groups[0]:
         plots.append(_latencies(groups, names, time_column))
     if topics:
-        sizes = Series("bytes", [topic["topic"] for topic in topics], [topic["bytes"] for topic in topics])
-        plots.append(Plot("treemap", "Disk use by topic", "topic", "bytes", [sizes]))
+        plots.append(bars_by_size("Disk use by topic", "topic", {topic["topic"]: topic["bytes"] for topic in topics}))
     return plots
 
 
 def _by_group(groups: Sequence[dict[str, Any]], names: Sequence[str]) -> Plot:
     largest = sorted(groups, key=lambda group: -group["messages"])[:_SHOWN_GROUPS]
     labels: list[Value] = [_label(group, names) for group in largest]
-    bars = Series("messages", labels, [group["messages"] for group in largest])
+    topics = [group["topic"] for group in largest] if "topic" in names else None
+    bars = Series("messages", labels, [group["messages"] for group in largest], topics=topics)
     return Plot("bar", "Messages by group", " / ".join(names), "messages", [bars])
 
 
@@ -99,17 +100,28 @@ def _latencies(groups: Sequence[dict[str, Any]], names: Sequence[str], time_colu
     for group in groups:
         of_label.setdefault(_label(group, others), []).append(group)
     label, most = max(of_label.items(), key=lambda item: sum(group["messages"] for group in item[1]))
-    times = [group[time_column] for group in most]
-    lines = [Series(text, times, [group[name] for group in most]) for name, text in _SHOWN_QUANTILES.items()]
+    lines = [_highest(most, time_column, name, text) for name, text in _SHOWN_QUANTILES.items()]
     return Plot("line", f"{title}: {label}", _AXIS[time_column], unit, lines)
 
 
+def _highest(groups: Sequence[dict[str, Any]], time_column: str, name: str, text: str) -> Series:
+    """Line of a latency; where there are more times than points, the highest latency of each point."""
+    joined = join_times(group[time_column] for group in groups if group[time_column] is not None)
+    highest: dict[str, int] = {}
+    for group in groups:
+        moment, latency = joined.get(group[time_column]), group[name]
+        if moment is not None and latency is not None:
+            highest[moment] = max(latency, highest.get(moment, latency))
+    return Series(text, list(highest), list(highest.values()))
+
+
 def _label(group: dict[str, Any], names: Sequence[str]) -> str:
-    return " / ".join(str(group[name]) for name in names) or "all"
+    return " / ".join("–" if group[name] is None else str(group[name]) for name in names) or "all"
 
 
-def _table(name: str, rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> Table:
-    return Table(name, list(columns), [[row[column] for column in columns] for row in rows])
+def _table(name: str, rows: Sequence[dict[str, Any]], columns: Sequence[str], total: int | None = None) -> Table:
+    some = total if total != len(rows) else None
+    return Table(name, list(columns), [[row[column] for column in columns] for row in rows], some)
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.support.commands import SMALL_FILES, Run, content_of
+
+#: What a mail takes.
+MOST_REPORT_BYTES = 1_500_000
 
 
 class Job(NamedTuple):
@@ -61,6 +65,7 @@ def test_a_job_ends_with_a_report_and_json_and_shows_a_bar_on_a_terminal(
     name: str, places: dict[str, str], tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/reput", "of", "a", "test"])
     report = tmp_path / "report.html"
     answer = run_reput(*arguments_of(name, places), "--json", "--report", report)
     assert answer.status == 0, answer.err
@@ -72,6 +77,12 @@ def test_a_job_ends_with_a_report_and_json_and_shows_a_bar_on_a_terminal(
     page = report.read_text()
     assert page.startswith("<!doctype html>")
     assert ('id="plot-0"' in page) == JOBS[name].has_plots
+    assert report.stat().st_size < MOST_REPORT_BYTES
+    about = dict(re.findall("<dt>([^<]*)</dt><dd>([^<]*)</dd>", page.partition("</header>")[0]))
+    assert about["command"] == "reput of a test"
+    assert set(re.findall("STORE|LAKE|OUT(?!.parquet)", JOBS[name].arguments)) == {
+        word for word, place in places.items() if place in about.values()
+    }
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -14,8 +14,6 @@ from tests.support.commands import Run
 @pytest.mark.parametrize(
     ("package", "arguments", "said"),
     [
-        ("plotly", "stats STORE --report OUT/report.html", "--report needs plotly: pip install 'reput[report]'"),
-        ("plotly", "rebuild STORE --output OUT/new --report OUT/report.html", "--report needs plotly"),
         ("pyspark", "stats STORE --follow --bucket 1m --work-dir OUT/work", "--follow needs pyspark"),
         ("pyspark", "rebuild STORE --output OUT/new --runner spark", "the runner spark needs pyspark"),
         ("deltalake", "export STORE OUT/lake --format delta", "format delta needs deltalake"),

@@ -1,76 +1,77 @@
-"""Draw the plots of a report with plotly (the extra `report`), which is imported at the first use."""
+"""How the plots of a report are drawn: options of Apache ECharts, which `browser/page.js` hands to it.
+
+A value is drawn in the unit that its label tells (`units.py`), so an axis in MiB has round numbers of MiB.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
 
-from reput.extras import require
 from reput.jobs.report.plot import Plot, Series
-from reput.jobs.report.table import format_value
+from reput.jobs.report.table import Value
+from reput.jobs.report.units import Step, unit_of, write_name, write_number, write_value
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
-_FONT = {"family": FONT, "size": 13, "color": "#26303c"}
-_COLOURS = ("#2b6cb0", "#dd7f2e", "#2f9e77", "#c0477f", "#7863c4", "#b3902b", "#3f9fc0", "#8a93a0")
-_COLOUR_SCALE = ((0.0, "#fbf4e8"), (0.35, "#f6cf8f"), (0.65, "#e8894a"), (1.0, "#a8281f"))
-
-
-def draw(plots: Sequence[Plot]) -> tuple[str, list[str]]:
-    """Draw plots: Plotly's script, and the HTML of each plot.
-
-    Raises ConfigError when plotly is not installed.
-    """
-    require("plotly", "a report with plots")
-    from plotly.io import to_html
-    from plotly.offline import get_plotlyjs
-
-    shared: dict[str, str] = {}
-    config = {"responsive": True, "displayModeBar": False}  # the mouse zooms, a double click shows all again
-    drawn = [
-        to_html(_figure(plot, shared), config=config, include_plotlyjs=False, full_html=False, div_id=f"plot-{number}")
-        for number, plot in enumerate(plots)
-    ]
-    return get_plotlyjs(), drawn
+#: Colours of names, which can be told apart from each other, and read on a light and on a dark page.
+_PALETTE = (
+    "#3f7cc4", "#dd7a2b", "#2f9a74", "#c54f88", "#8267c7", "#ad8a1f", "#2b98b0", "#cf5650", "#6c962d", "#976a50",
+    "#5163c6", "#ad61bb",
+)  # fmt: skip
+#: Colour of the names after the last one of the palette, whose labels tell them apart, and of all small ones as one.
+_OTHER = "#87909c"
+_OTHERS = re.compile(r"\d+ others")
+#: Colour of a plot of one measure that is not of a topic; the palette does not have it.
+_MEASURE = "#6482a3"
+#: Characters have about this width, in pixels; digits never have more.
+_CHARACTER = 7.6
+#: Bars that are drawn.
+_MOST_NAMES = 60
+#: A line or an area with more points has a slider, to look closer.
+_ZOOMED_POINTS = 40
+_PANE_HEIGHT, _PANE_GAP, _LABEL_HEIGHT = 210, 42, 30
+_WITHIN = {"alignMinLabel": "left", "alignMaxLabel": "right"}
+_AREA = {"stack": "all", "lineStyle": {"width": 0}, "areaStyle": {"opacity": 1}}
 
 
-def _figure(plot: Plot, shared: dict[str, str]) -> Any:
-    """Plotly Figure of a plot. A name has one colour in all areas and treemaps of a page, kept in `shared`."""
-    from plotly.subplots import make_subplots
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A plot for the page: its height in pixels, its legend (name to colour), and what ECharts is given."""
 
-    if plot.kind == "treemap":
-        return _treemap(plot, shared)
-    plot = _with_bars_for_one_x(plot)
-    pane_labels = list(dict.fromkeys(series.y_label or plot.y_label for series in plot.series))
-    figure = make_subplots(rows=len(pane_labels), shared_xaxes=True, vertical_spacing=0.06)
-    for trace, pane_label in _traces(plot, shared):
-        figure.add_trace(trace, row=pane_labels.index(pane_label) + 1, col=1)
-    longest = max(len(series.x) for series in plot.series)
-    legend = len(plot.series) > 1 and plot.kind != "heatmap"
-    height = {"bar": 90 + 30 * longest * len(plot.series), "heatmap": 110 + 46 * len(plot.series)}
-    figure.update_layout(
-        template="plotly_white",
-        font=_FONT,
-        height=height.get(plot.kind, 120 + 230 * len(pane_labels)),
-        margin={"l": 10, "r": 10, "t": 10, "b": 10},
-        legend={"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"},
-        showlegend=legend,
-        hovermode="x unified" if plot.kind in ("line", "area") else "closest",
-        bargap=0.3,
-    )
-    figure.update_xaxes(automargin=True, ticklabelstandoff=4, title_font=_FONT)
-    figure.update_yaxes(automargin=True, title_font=_FONT)
-    if plot.kind == "bar":
-        figure.update_xaxes(showticklabels=False)  # each bar has its number; the label may be longer than any bar
-        label = {"text": plot.y_label, "showarrow": False, "xref": "paper", "yref": "paper"}
-        figure.add_annotation(label, x=1, xanchor="right", y=0, yanchor="top")
-        figure.update_layout(margin_b=36)
-        figure.update_yaxes(title_text=plot.x_label, autorange="reversed", ticks="outside", tickcolor="white")
-    else:
-        figure.update_xaxes(title_text=plot.x_label, row=len(pane_labels), col=1)
-        for row, pane_label in enumerate(pane_labels, start=1):
-            figure.update_yaxes(title_text=pane_label, row=row, col=1)
-    return figure
+    height: int
+    legend: Mapping[str, str]
+    option: Mapping[str, Any]
+
+
+class _Colours:
+    """Colours of the names on a page: a name has one colour, whichever plots it stands in."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if _OTHERS.fullmatch(name):
+            return _OTHER
+        taken = len(self._of)
+        return self._of.setdefault(name, _PALETTE[taken] if taken < len(_PALETTE) else _OTHER)
+
+
+def draw(plots: Sequence[Plot]) -> list[Drawing]:
+    """Draw the plots of one page."""
+    colours = _Colours()
+    return [_draw(_with_bars_for_one_x(plot), colours) for plot in plots]
+
+
+def _draw(plot: Plot, colours: _Colours) -> Drawing:
+    match plot.kind:
+        case "heatmap":
+            return _heatmap(plot)
+        case "bar":
+            return _bars(plot, colours)
+        case _:
+            return _lines(plot, colours)
 
 
 def _with_bars_for_one_x(plot: Plot) -> Plot:
@@ -80,81 +81,187 @@ def _with_bars_for_one_x(plot: Plot) -> Plot:
         return plot
     values = {series.name: value for series in plot.series for value in series.y}
     (only_x,) = all_x
-    bars = Series(plot.y_label, list(values), list(values.values()))
-    return replace(
-        plot, kind="bar", x_label="", y_label=f"{plot.y_label}, {plot.x_label} {format_value(only_x)}", series=[bars]
-    )
+    topics = list(values) if plot.kind == "area" else None
+    moment = write_value(only_x, plot.x_label).removesuffix(" UTC" if "(UTC)" in plot.x_label else "")
+    label = f"{plot.y_label}, {plot.x_label} {moment}"
+    bars = Series(plot.y_label, list(values), list(values.values()), topics=topics)
+    return replace(plot, kind="bar", x_label="", y_label=label, series=[bars])
 
 
-def _treemap(plot: Plot, shared: dict[str, str]) -> Any:
-    """Plotly Figure of a treemap. A rectangle too small for its text shows the text under the mouse."""
-    from plotly import graph_objects
-
-    labels = [str(label) for series in plot.series for label in series.x]
-    values = [value for series in plot.series for value in series.y]
-    cells = graph_objects.Treemap(
-        ids=[str(number) for number in range(len(labels))],
-        labels=labels,
-        parents=[""] * len(labels),
-        values=values,
-        marker={
-            "colors": [_shared_colour(label, shared) for label in labels],
-            "cornerradius": 4,
-            "pad": dict.fromkeys("tlrb", 0),
+def _bars(plot: Plot, colours: _Colours) -> Drawing:
+    """Horizontal bars, each with its number; so the axis of the lengths needs none."""
+    shown = [_first_bars(one) for one in plot.series]
+    has_legend = len(shown) > 1
+    written = [[write_value(value, plot.y_label) for value in series.y] for series in shown]
+    longest = max(len(text) for texts in written for text in texts)
+    series = []
+    for one, texts in zip(shown, written, strict=True):
+        colour = colours[one.name] if has_legend else _MEASURE
+        points = [
+            {"value": value, "text": text, "itemStyle": {"color": colours[one.topics[i]] if one.topics else colour}}
+            for i, (value, text) in enumerate(zip(one.y, texts, strict=True))
+        ]
+        series.append(
+            {
+                "type": "bar", "name": one.name, "data": points, "color": colour, "barMaxWidth": 18,
+                "label": {"show": True, "position": "right"},
+            }
+        )  # fmt: skip
+    rows = max(len(one.x) for one in shown)
+    most = max((y for one in shown for y in one.y if isinstance(y, int | float)), default=0)
+    label = _bars_label(plot)
+    if (bars := len(plot.series[0].x)) > rows:
+        label = f"{label} ({rows} of {write_number(bars)})"
+    bottom = 28 if label else 8
+    option = {
+        "grid": {
+            "left": 4, "right": longest * _CHARACTER + 12, "top": 4, "bottom": bottom,
+            "outerBoundsContain": "axisLabel",
         },
-        texttemplate=f"<b>%{{label}}</b><br>%{{value:.3s}} {plot.y_label}, %{{percentRoot:.1%}}",
-        hovertemplate=f"%{{label}}: %{{value:,}} {plot.y_label}, %{{percentRoot:.1%}}<extra></extra>",
-        textfont={"color": "white"},
-        tiling={"pad": 3},
-        pathbar={"visible": False},
-    )
-    figure = graph_objects.Figure(cells)
-    figure.update_layout(
-        template="plotly_white",
-        font={"family": FONT, "size": 13},
-        height=360,
-        margin={"l": 0, "r": 0, "t": 0, "b": 0},
-        uniformtext={"minsize": 10, "mode": "hide"},
-    )
-    return figure
+        "xAxis": {
+            "type": "value", "name": label, "nameLocation": "end", "axisLabel": {"show": False},
+            "max": most if most > 0 else None, "splitLine": {"show": False},
+            "nameTextStyle": {"align": "right", "verticalAlign": "top", "padding": [8, 0, 0, 0]},
+        },
+        "yAxis": {
+            "type": "category", "data": [str(x) for x in shown[0].x], "inverse": True,
+            "axisLine": {"onZero": False},
+        },
+        "series": series,
+    }  # fmt: skip
+    height = rows * (8 + 20 * len(shown)) + bottom + 4
+    return Drawing(height, {one.name: colours[one.name] for one in shown} if has_legend else {}, option)
 
 
-def _shared_colour(name: str, shared: dict[str, str]) -> str:
-    return shared.setdefault(name, _COLOURS[len(shared) % len(_COLOURS)])
+def _first_bars(series: Series) -> Series:
+    topics = series.topics and series.topics[:_MOST_NAMES]
+    return replace(series, x=series.x[:_MOST_NAMES], y=series.y[:_MOST_NAMES], topics=topics)
 
 
-def _traces(plot: Plot, shared: dict[str, str]) -> list[tuple[Any, str]]:
-    """Plotly's traces of a plot, each with the label of its pane."""
-    from plotly import graph_objects
+def _bars_label(plot: Plot) -> str:
+    """Label of bars: what their lengths are, by what, as far as numbers with units and the title do not tell."""
+    unit = unit_of(plot.y_label)
+    lengths = "" if unit is not None and unit.words.fullmatch(plot.y_label) else plot.y_label
+    names = f"by {write_name(plot.x_label)}"
+    return f"{lengths} {names}".strip() if plot.x_label and names not in plot.title else lengths
 
-    if plot.kind == "heatmap":
-        cells = graph_objects.Heatmap(
-            x=list(plot.series[0].x),
-            y=[series.name for series in plot.series],
-            z=[list(series.y) for series in plot.series],
-            colorscale=_COLOUR_SCALE,
-            colorbar={
-                "title": {"text": plot.value_label, "side": "right", "font": _FONT},
-                "thickness": 14,
-                "outlinewidth": 0,
-            },
-            xgap=2,
-            ygap=2,
-            hovertemplate="%{y}, %{x}: %{z:.3~s}<extra></extra>",
-        )
-        return [(cells, plot.y_label)]
-    traces = []
-    for number, series in enumerate(plot.series):
-        x, y = list(series.x), list(series.y)
-        colour = _shared_colour(series.name, shared) if plot.kind == "area" else _COLOURS[number % len(_COLOURS)]
-        if plot.kind == "bar":
-            texts = [format_value(value) for value in y]
-            bar = {"orientation": "h", "x": y, "y": x, "name": series.name, "marker_color": colour, "hoverinfo": "skip"}
-            number_style = {"textposition": "auto", "insidetextanchor": "end", "textangle": 0, "cliponaxis": False}
-            trace = graph_objects.Bar(text=texts, **number_style, **bar)
-        else:
-            stack = {"stackgroup": "all", "line": {"width": 0}, "fillcolor": colour} if plot.kind == "area" else {}
-            line = {"name": series.name, "mode": "lines", "line": {"width": 1.6, "color": colour}} | stack
-            trace = graph_objects.Scatter(x=x, y=y, connectgaps=False, **line)
-        traces.append((trace, series.y_label or plot.y_label))
-    return traces
+
+class _Pane(NamedTuple):
+    """One quantity of a plot of lines: the label of its axis, and the unit that its values are divided to."""
+
+    label: str
+    unit: Step
+    most: float
+
+    @classmethod
+    def of(cls, label: str, series: Sequence[Series], *, is_stacked: bool) -> _Pane:
+        heights: dict[Value, float] = {}
+        for one in series:
+            for x, y in zip(one.x, one.y, strict=True):
+                height = abs(y) if isinstance(y, int | float) else 0
+                heights[x] = heights.get(x, 0) + height if is_stacked else max(heights.get(x, 0), height)
+        most = max(heights.values(), default=0)
+        unit = unit_of(label)
+        if unit is None:
+            return cls(label, Step("", 1, 0), most)
+        step = unit.step_of(most)
+        return cls(unit.label(label, step), step, most / step.size)
+
+    def divided(self, value: Value) -> Value:
+        if not isinstance(value, int | float) or self.unit.size == 1:
+            return value
+        return float(f"{value / self.unit.size:.5g}")
+
+
+def _lines(plot: Plot, colours: _Colours) -> Drawing:
+    """Lines or stacked areas over one x axis, with a pane for each quantity."""
+    by_label: dict[str, list[Series]] = {}
+    for one in plot.series:
+        by_label.setdefault(one.y_label or plot.y_label, []).append(one)
+    panes = [_Pane.of(label, series, is_stacked=plot.kind == "area") for label, series in by_label.items()]
+    has_legend = len(plot.series) > 1
+    legend = {one.name: colours[one.name] if has_legend or plot.kind == "area" else _MEASURE for one in plot.series}
+    x_kind = _x_kind(plot.series)
+    is_zoomed = max(len(one.x) for one in plot.series) > _ZOOMED_POINTS
+    tops = [_LABEL_HEIGHT + number * (_PANE_HEIGHT + _PANE_GAP) for number in range(len(panes))]
+    left = max(len(write_number(round(pane.most))) + (pane.most < 10) * 2 for pane in panes) * _CHARACTER + 12
+    grid = {"left": left, "right": 18, "height": _PANE_HEIGHT, "outerBoundsMode": "none"}
+    option = {
+        "grid": [grid | {"top": top} for top in tops],
+        "xAxis": [_x_axis(plot, x_kind, number, is_last=number == len(panes) - 1) for number in range(len(panes))],
+        "yAxis": [
+            {"gridIndex": number, "name": pane.label, "nameLocation": "end", "nameTextStyle": {"align": "left"}}
+            for number, pane in enumerate(panes)
+        ],
+        "axisPointer": {"link": [{"xAxisIndex": "all"}]},
+        "tooltip": {"trigger": "axis"},
+        "dataZoom": [{"type": "slider", "xAxisIndex": "all", "height": 16, "bottom": 6}] if is_zoomed else [],
+        "series": [
+            _line(one, number, pane, x_kind, legend[one.name]) | (_AREA if plot.kind == "area" else {})
+            for number, (pane, series) in enumerate(zip(panes, by_label.values(), strict=True))
+            for one in series
+        ],
+    }  # fmt: skip
+    height = tops[-1] + _PANE_HEIGHT + 50 + (30 if is_zoomed else 0)
+    return Drawing(height, legend if has_legend else {}, option)
+
+
+def _x_kind(series: Sequence[Series]) -> Literal["time", "value", "category"]:
+    """Kind of an x axis: of times where each x is an ISO 8601 text."""
+    all_x = {x for one in series for x in one.x}
+    if all(isinstance(x, str) and _milliseconds(x) is not None for x in all_x):
+        return "time"
+    return "category" if any(isinstance(x, str) for x in all_x) else "value"
+
+
+def _x_axis(plot: Plot, kind: str, number: int, *, is_last: bool) -> dict[str, Any]:
+    axis = {"type": kind, "gridIndex": number, "axisLabel": {"hideOverlap": True, "show": is_last} | _WITHIN}
+    return axis | {"name": plot.x_label if is_last else "", "nameLocation": "middle", "nameGap": 30}
+
+
+def _line(series: Series, number: int, pane: _Pane, x_kind: str, colour: str) -> dict[str, Any]:
+    points = [
+        (_milliseconds(str(x)) if x_kind == "time" else x, pane.divided(y))
+        for x, y in zip(series.x, series.y, strict=True)
+    ]
+    return {
+        "type": "line", "name": series.name, "data": points, "color": colour, "unit": pane.unit.name,
+        "xAxisIndex": number, "yAxisIndex": number, "showSymbol": False, "lineStyle": {"width": 1.6},
+    }  # fmt: skip
+
+
+def _milliseconds(text: str) -> int | None:
+    """Milliseconds since 1970 UTC of an ISO 8601 text; None for any other text."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _heatmap(plot: Plot) -> Drawing:
+    """Cells of a row for each series; the scale's colours are the page's."""
+    columns = [str(x) for x in plot.series[0].x]
+    cells = [
+        (column, row, value)
+        for row, series in enumerate(plot.series)
+        for column, value in enumerate(series.y)
+        if value is not None
+    ]
+    values = [value for _, _, value in cells if isinstance(value, int | float)] or [0]
+    label = plot.value_label or ""
+    option = {
+        "grid": {"left": 4, "right": 4, "top": _LABEL_HEIGHT, "bottom": 74, "outerBoundsContain": "axisLabel"},
+        "xAxis": {"type": "category", "data": columns, "name": plot.x_label, "nameLocation": "middle", "nameGap": 30},
+        "yAxis": {
+            "type": "category", "data": [one.name for one in plot.series], "name": plot.y_label,
+            "nameTextStyle": {"align": "left"},
+        },
+        "visualMap": {
+            "min": min(values), "max": max(values), "orient": "horizontal", "left": "center", "bottom": 0,
+            "itemWidth": 12, "itemHeight": 140,
+            "text": [f"{write_value(max(values), label)} {label}", write_value(min(values), label)],
+        },
+        "series": [{"type": "heatmap", "name": label, "data": cells, "unit": label}],
+    }  # fmt: skip
+    return Drawing(_LABEL_HEIGHT + 74 + 44 * len(plot.series), {}, option)

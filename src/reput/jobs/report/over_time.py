@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,7 +23,9 @@ _FIRST_MS = -62_135_596_800_000
 
 def stacked_over_time(counts: Mapping[str, Mapping[str, int]], x_label: str) -> Plot:
     """Plot of messages by series and time (ISO 8601), the largest series first, all small series as one."""
-    times = sorted({moment for of_series in counts.values() for moment in of_series})
+    joined = join_times(moment for of_series in counts.values() for moment in of_series)
+    counts = {name: _joined(of_series, joined) for name, of_series in counts.items()}
+    times = list(dict.fromkeys(joined.values()))
     largest = sorted(counts, key=lambda name: -sum(counts[name].values()))
     shown = largest if len(largest) == _SHOWN_SERIES + 1 else largest[:_SHOWN_SERIES]
     series = [Series(name, times, [counts[name].get(moment, 0) for moment in times]) for name in shown]
@@ -32,6 +34,20 @@ def stacked_over_time(counts: Mapping[str, Mapping[str, int]], x_label: str) -> 
         series.append(Series(f"{len(rest)} others", times, others))
     # One time has no extent, and is drawn as a bar for each series.
     return Plot("area", "Messages" if len(times) == 1 else "Messages over time", x_label, "messages", series)
+
+
+def join_times(times: Iterable[str]) -> dict[str, str]:
+    """Each time, in order, with the time of its point in a plot: neighbours share one where there are many times."""
+    in_order = sorted(set(times))
+    width = -(-len(in_order) // _MOST_POINTS)
+    return {moment: in_order[number // width * width] for number, moment in enumerate(in_order)}
+
+
+def _joined(counts: Mapping[str, int], joined: Mapping[str, str]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for moment, count in counts.items():
+        sums[joined[moment]] = sums.get(joined[moment], 0) + count
+    return sums
 
 
 class StoredOverTime:

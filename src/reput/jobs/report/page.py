@@ -2,96 +2,149 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
 
-from reput.jobs.report.drawing import FONT, draw
+from reput.jobs.report.drawing import Drawing, draw
 from reput.jobs.report.plot import Plot
 from reput.jobs.report.table import Table, Value, format_value, numeric_columns
+from reput.jobs.report.units import unit_of, write_column, write_name, write_number, write_value
 
-#: Characters of a text that need not wrap.
-_SHORT_TEXT = 40
+#: Characters of a text that need not wrap, and of one that has a line of its own.
+_SHORT_TEXT, _LONG_TEXT = 40, 60
+#: Limits of a page, which a mail takes: findings, rows and characters of a table, characters of a cell.
+_MOST_FINDINGS, _MOST_ROWS, _MOST_TABLE, _MOST_CELL = 100, 200, 60_000, 1000
 
 
 def page(
     title: str,
+    about: Mapping[str, str],
     facts: Mapping[str, Value],
     findings: Sequence[str],
     plots: Sequence[Plot],
     tables: Sequence[Table],
 ) -> str:
-    """HTML of a whole report; raises ReputError when there are plots and plotly is not installed."""
-    script, drawn = draw(plots) if plots else ("", [])
-    verdict = "".join(f"<li>{escape(finding)}</li>" for finding in findings)
-    terms = (f"<div><dt>{escape(k)}</dt><dd>{escape(format_value(v))}</dd></div>" for k, v in facts.items())
+    """HTML of a whole report. `about` says what it is a report of: store, command, time and version."""
+    drawn = draw(plots)
     sections = [
-        f"<h1>{escape(title)}</h1>",
-        f'<section class="findings"><h2>Findings</h2><ul>{verdict}</ul></section>' if verdict else "",
-        f'<dl class="facts">{"".join(terms)}</dl>',
-        *(f"<figure><h2>{escape(plot.title)}</h2>{html}</figure>" for plot, html in zip(plots, drawn, strict=True)),
+        f"<header><h1>{escape(title)}</h1>{_about(about)}</header>",
+        _findings(findings) if findings else "",
+        _facts(facts) if facts else "",
+        *(_figure(number, plot, drawing) for number, (plot, drawing) in enumerate(zip(plots, drawn, strict=True))),
         *map(_html_table, tables),
     ]
-    return _PAGE.format(title=escape(title), style=_STYLE, script=script, body="\n".join(sections))
-
-
-def _short_columns(table: Table) -> list[bool]:
-    """Whether all texts of a column are short, by column; short texts stay on one line."""
-    return [
-        all(len(format_value(row[index])) <= _SHORT_TEXT for row in table.rows) for index in range(len(table.columns))
+    options = json.dumps([drawing.option for drawing in drawn], ensure_ascii=False, separators=(",", ":"))
+    options = options.replace("<", "\\u003c")  # a name must not end the script
+    scripts = [
+        f"<script>{_file('echarts.min.js')}</script>" if plots else "",
+        f"<script>{_file('page.js')}</script>",
+        f'<script type="application/json" id="plots">{options}</script>' if plots else "",
     ]
+    head = f"<title>{escape(title)}</title>\n<style>{_file('page.css')}</style>\n" + "\n".join(filter(None, scripts))
+    return _PAGE.format(head=head, body="\n".join(filter(None, sections)))
+
+
+@cache
+def _file(name: str) -> str:
+    """Text of a file that each page contains."""
+    return importlib.resources.files(__package__).joinpath("browser", name).read_text(encoding="utf-8")
+
+
+def _about(about: Mapping[str, str]) -> str:
+    return f'<dl class="about">{"".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in about.items())}</dl>'
+
+
+def _findings(findings: Sequence[str]) -> str:
+    shown = [_cut(finding) for finding in findings[:_MOST_FINDINGS]]
+    if len(findings) > len(shown):
+        shown.append(f"and {write_number(len(findings) - len(shown))} more")
+    items = "".join(f"<li>{escape(finding)}</li>" for finding in shown)
+    return f'<section class="findings"><h2>Findings</h2><ul>{items}</ul></section>'
+
+
+def _facts(facts: Mapping[str, Value]) -> str:
+    terms = []
+    for name, value in facts.items():
+        text = _cut(write_value(value, name))
+        css = ' class="long"' if len(text) > _LONG_TEXT else ""
+        terms.append(f"<div{css}{_exact(value, name)}><dt>{escape(write_name(name))}</dt><dd>{escape(text)}</dd></div>")
+    return f'<dl class="facts">{"".join(terms)}</dl>'
+
+
+def _exact(value: Value, name: str) -> str:
+    """Attribute with the number behind a rounded one, which the mouse shows: 1.2 MiB are 1,234,567 bytes."""
+    is_rounded = type(value) in (int, float) and unit_of(name) is not None
+    return f' title="{escape(format_value(value))} {escape(name)}"' if is_rounded else ""
+
+
+def _figure(number: int, plot: Plot, drawing: Drawing) -> str:
+    names = drawing.legend.items()
+    legend = "".join(f'<button style="--colour:{colour}">{escape(name)}</button>' for name, colour in names)
+    return (
+        f"<figure><h2>{escape(plot.title)}</h2>"
+        + (f'<div class="legend">{legend}</div>' if legend else "")
+        + f'<div class="plot" id="plot-{number}" style="height:{drawing.height}px"></div></figure>'
+    )
 
 
 def _html_table(table: Table) -> str:
-    kinds = zip(numeric_columns(table), _short_columns(table), strict=True)
-    classes = ['class="number"' if numeric else 'class="short"' if short else "" for numeric, short in kinds]
-    head = "".join(f"<th {css}>{escape(name)}</th>" for css, name in zip(classes, table.columns, strict=True))
-    rows = (
-        "".join(f"<td {css}>{escape(format_value(v))}</td>" for css, v in zip(classes, row, strict=True))
-        for row in table.rows
-    )
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    rows = _fitting_rows(table)
+    columns = [[row[index] for row in rows] for index in range(len(table.columns))]
+    written = [write_column(column, name) for column, name in zip(columns, table.columns, strict=True)]
+    numeric = numeric_columns(table)
+    classes = [
+        ' class="number"' if is_number else ' class="short"' if max(map(len, texts), default=0) <= _SHORT_TEXT
+        else ' class="long"'
+        for is_number, (_, texts) in zip(numeric, written, strict=True)
+    ]  # fmt: skip
+    head = "".join(f"<th{css}>{escape(heading)}</th>" for css, (heading, _) in zip(classes, written, strict=True))
+    body = []
+    for number, row in enumerate(rows):
+        cells = zip(classes, table.columns, row, written, strict=True)
+        body.append(
+            "".join(
+                f"<td{css}{_exact(value, name)}>{escape(_cut(texts[number]))}</td>"
+                for css, name, value, (_, texts) in cells
+            )
+        )
+    count = _row_count(len(rows), table.total or len(table.rows))
     return (
-        f"<section><h2>{escape(table.name)}</h2>"
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>'
+        f'<section><h2>{escape(table.name)}<small>{count}<span class="hint"></span></small></h2>'
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(f'<tr>{row}</tr>' for row in body)}</tbody></table></div></section>"
     )
 
 
-_STYLE = """
-* { box-sizing: border-box; }
-body { margin: 0; background: #f5f7f9; color: #26303c; font: 15px/1.5 FONT; }
-main { max-width: 1120px; margin: 0 auto; padding: 40px 20px 64px; }
-h1 { font-size: 28px; line-height: 1.25; margin: 0 0 20px; letter-spacing: -0.01em; }
-h2 { font-size: 17px; margin: 0 0 12px; }
-section, figure, .facts { background: white; border: 1px solid #e1e6ec; border-radius: 10px; }
-section, figure, .facts { padding: 20px 24px; margin: 0 0 18px; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: 16px 24px; }
-.facts dt { color: #667282; font-size: 13px; }
-.facts dd { margin: 0; font-size: 17px; font-weight: 600; overflow-wrap: anywhere; }
-.findings { border-color: #e3a79c; background: #fdf3f1; }
-.findings ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; }
-.scroll { overflow: auto; max-height: max(470px, 90vh); }
-thead th { position: sticky; top: 0; background: white; }
-figure { overflow: hidden; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th { text-align: left; font-weight: 600; font-size: 13px; color: #667282; white-space: nowrap; }
-th, td { padding: 7px 18px 7px 0; border-bottom: 1px solid #e9edf1; vertical-align: top; }
-tr:last-child td { border-bottom: 0; }
-td { min-width: 4em; overflow-wrap: anywhere; }
-th:last-child, td:last-child { padding-right: 0; min-width: 9em; }
-td:last-child:not(.number, .short) { min-width: 16em; }
-.number { text-align: right; }
-.number, .short { white-space: nowrap; }
-@media (max-width: 640px) { section, figure, .facts { padding: 14px; } h1 { font-size: 23px; } }
-@media print { body { background: white; } section, figure { break-inside: avoid; } .scroll { max-height: none; } }
-""".replace("FONT", FONT)
+def _fitting_rows(table: Table) -> Sequence[Sequence[Value]]:
+    """First rows of a table, as many as a page takes."""
+    room = _MOST_TABLE
+    for number, row in enumerate(table.rows[:_MOST_ROWS]):
+        room -= sum(min(len(str(value)), _MOST_CELL) for value in row)
+        if room < 0 and number:
+            return table.rows[:number]
+    return table.rows[:_MOST_ROWS]
+
+
+def _row_count(shown: int, rows: int) -> str:
+    if shown < rows:
+        return f"{write_number(shown)} of {write_number(rows)} rows"
+    return f"{write_number(rows)} row{'s' * (rows != 1)}"
+
+
+def _cut(text: str) -> str:
+    """Text as far as a page shows it; a longer one says how long it is."""
+    return text if len(text) <= _MOST_CELL else f"{text[:_MOST_CELL]}… ({write_number(len(text))} characters)"
+
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-<script>{script}</script>
+{head}
 </head>
 <body><main>
 {body}

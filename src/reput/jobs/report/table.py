@@ -13,12 +13,15 @@ Value = str | int | float | bool | None
 class Table:
     """Named table; each row has one value for each column.
 
+    `total` counts the rows that there are, where `rows` are some of them.
+
     Raises ValueError for a row of another length.
     """
 
     name: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
+    total: int | None = None
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
