@@ -21,7 +21,7 @@ from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.report import Report
 
 _DOCS = Path(__file__).parents[2] / "docs" / "design"
-_WIDTH, _HEIGHT = 1160, 3420
+_WIDTH, _HEIGHT = 1160, 3560
 _QUANTITIES = {
     "anonymous": ("Memory of its own", "MB"),
     "resident": ("Resident memory, mapped files included", "MB"),

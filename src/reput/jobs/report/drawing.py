@@ -6,7 +6,7 @@ A value is drawn in the unit that its label tells (`units.py`), so an axis in Mi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ _PALETTE = (
     "#3f7cc4", "#dd7a2b", "#2f9a74", "#c54f88", "#8267c7", "#ad8a1f", "#2b98b0", "#cf5650", "#6c962d", "#976a50",
     "#5163c6", "#ad61bb",
 )  # fmt: skip
-#: Colour of the names after the last one of the palette, whose labels tell them apart, and of all small ones as one.
+#: Colour of the topics after the last one of the palette, whose labels tell them apart, and of all small ones as one.
 _OTHER = "#87909c"
 _OTHERS = re.compile(r"\d+ others")
 #: Colour of a plot of one measure that is not of a topic; the palette does not have it.
@@ -46,16 +46,24 @@ class Drawing:
 
 
 class _Colours:
-    """Colours of the names on a page: a name has one colour, whichever plots it stands in."""
+    """Colours of the names on a page: a name has one colour, whichever plots it stands in.
+
+    When the palette is used up, new topics are grey, and other names have a colour that their own plot does not have.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
 
-    def __getitem__(self, name: str) -> str:
-        if _OTHERS.fullmatch(name):
-            return _OTHER
-        taken = len(self._of)
-        return self._of.setdefault(name, _PALETTE[taken] if taken < len(_PALETTE) else _OTHER)
+    def of(self, names: Iterable[str], *, are_topics: bool) -> dict[str, str]:
+        """Colours of the names in one plot."""
+        names = list(dict.fromkeys(names))
+        for name in names:
+            if name in self._of or _OTHERS.fullmatch(name):
+                continue
+            is_used_up = len(self._of) >= len(_PALETTE)
+            taken = set(self._of.values()) if are_topics or not is_used_up else {self._of.get(one) for one in names}
+            self._of[name] = next((colour for colour in _PALETTE if colour not in taken), _OTHER)
+        return {name: self._of.get(name, _OTHER) for name in names}
 
 
 def draw(plots: Sequence[Plot]) -> list[Drawing]:
@@ -94,11 +102,13 @@ def _bars(plot: Plot, colours: _Colours) -> Drawing:
     has_legend = len(shown) > 1
     written = [[write_value(value, plot.y_label) for value in series.y] for series in shown]
     longest = max(len(text) for texts in written for text in texts)
+    legend = colours.of((one.name for one in shown), are_topics=False) if has_legend else {}
     series = []
     for one, texts in zip(shown, written, strict=True):
-        colour = colours[one.name] if has_legend else _MEASURE
+        colour = legend.get(one.name, _MEASURE)
+        topics = colours.of(one.topics or (), are_topics=True)
         points = [
-            {"value": value, "text": text, "itemStyle": {"color": colours[one.topics[i]] if one.topics else colour}}
+            {"value": value, "text": text, "itemStyle": {"color": topics[one.topics[i]] if one.topics else colour}}
             for i, (value, text) in enumerate(zip(one.y, texts, strict=True))
         ]
         series.append(
@@ -130,7 +140,7 @@ def _bars(plot: Plot, colours: _Colours) -> Drawing:
         "series": series,
     }  # fmt: skip
     height = rows * (8 + 20 * len(shown)) + bottom + 4
-    return Drawing(height, {one.name: colours[one.name] for one in shown} if has_legend else {}, option)
+    return Drawing(height, legend, option)
 
 
 def _first_bars(series: Series) -> Series:
@@ -180,7 +190,9 @@ def _lines(plot: Plot, colours: _Colours) -> Drawing:
         by_label.setdefault(one.y_label or plot.y_label, []).append(one)
     panes = [_Pane.of(label, series, is_stacked=plot.kind == "area") for label, series in by_label.items()]
     has_legend = len(plot.series) > 1
-    legend = {one.name: colours[one.name] if has_legend or plot.kind == "area" else _MEASURE for one in plot.series}
+    names = [one.name for one in plot.series]
+    is_named = has_legend or plot.kind == "area"
+    legend = colours.of(names, are_topics=plot.kind == "area") if is_named else dict.fromkeys(names, _MEASURE)
     x_kind = _x_kind(plot.series)
     is_zoomed = max(len(one.x) for one in plot.series) > _ZOOMED_POINTS
     tops = [_LABEL_HEIGHT + number * (_PANE_HEIGHT + _PANE_GAP) for number in range(len(panes))]

@@ -242,6 +242,21 @@ def test_one_topic_has_one_colour_in_every_plot_and_no_other_topic_has_it() -> N
     assert len({*colours.values(), *others}) == 3 + len(others)
 
 
+def test_lines_of_one_plot_are_told_apart_when_the_palette_is_used_up() -> None:
+    names = [f"n{number}" for number in range(24)]
+    plots = [Plot("line", "t", "x", "y", [Series(name, [1], [1], "y") for name in names[:12]])]
+    plots.append(Plot("line", "t", "x", "y", [Series(name, [1], [1], "y") for name in ["n3", *names[12:20]]]))
+    plots.append(bars_by_size("t", "topic", {"n0": 3, "n23": 2}))
+    first, second, disk = drawings(Report("title", plots=plots))
+    before = {series["name"]: series["color"] for series in first["series"]}
+    after = {series["name"]: series["color"] for series in second["series"]}
+    assert len(set(before.values())) == 12
+    assert len(set(after.values())) == 9
+    assert after["n3"] == before["n3"]
+    assert bar_colours(disk)["n0"] == before["n0"]
+    assert bar_colours(disk)["n23"] not in before.values()
+
+
 def test_small_bars_are_one_more_and_grey() -> None:
     plot = bars_by_size("Disk", "topic", {f"t{number}": 100 - number for number in range(40)})
     assert plot.series[0].x[-1] == "20 others"
