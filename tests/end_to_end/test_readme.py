@@ -15,9 +15,10 @@ from reput import Broker
 from tests.support.commands import run_reput
 
 README = Path(__file__).parents[2] / "README.md"
+TOUR = README.parent / "docs/tour.md"
 
 
-def blocks(language: str, page: Path = README) -> list[str]:
+def blocks(language: str, page: Path = TOUR) -> list[str]:
     fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [text for found, text in fenced if found == language]
 
@@ -62,7 +63,7 @@ def test_the_commands_run_one_after_the_other(
 
 
 @pytest.mark.java
-def test_the_java_program_runs_as_it_stands_and_prints_what_the_readme_says(tmp_path: Path) -> None:
+def test_the_java_program_runs_as_it_stands_and_prints_what_the_tour_says(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", blocks("python")[0]], cwd=tmp_path, check=True)
     (program,) = blocks("java")
     assert program == (README.parent / "examples/broker/src/main/java/Orders.java").read_text()
@@ -111,3 +112,19 @@ def test_the_programs_of_the_site_s_first_page_run(tmp_path: Path) -> None:
         "b'{\"total\": 12}'\n0 paid\n",
         "SEND_OK\n[b'one']\n",
     ]
+
+
+def test_the_readme_s_ten_lines_run_and_then_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program,) = blocks("python", README)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    first, *tailed, rows = done.stdout.splitlines()
+    assert (first, tailed[8], rows) == ("b'{\"total\": 7}'", "8 paid ('o-8',)", "9")
+    (shell,) = [block for block in blocks("", README) if block.startswith("reput ")]
+    monkeypatch.chdir(tmp_path)
+    query, audit, _ = shell.splitlines()
+    assert "36" in run_reput(*shlex.split(query)[1:]).out
+    assert run_reput(*shlex.split(audit)[1:]).status == 0
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().split()) <= 600
