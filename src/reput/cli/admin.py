@@ -7,18 +7,19 @@ import inspect
 import typer
 
 from reput.cli import admin_groups, admin_messages, admin_topics
+from reput.cli.command import Command, help_of
 
 admin = typer.Typer(
     name="admin",
     help=inspect.cleandoc(
         """Look at brokers that run, and change their topics and offsets: reput's and Apache RocketMQ's, 4.9 and 5.x.
 
-        --namesrv says where a name server is; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
-        --config names a file that says who asks and how to talk TLS; without it the environment's REPUT_ADMIN_CONFIG.
-
         \b
         Example:
           reput admin lag shop --namesrv 10.0.0.5:9876
+
+        --namesrv says where a name server is; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
+        --config names a file that says who asks and how to talk TLS; without it the environment's REPUT_ADMIN_CONFIG.
         """
     ),
     rich_markup_mode=None,
@@ -38,5 +39,4 @@ for _command in (
     admin_messages.send,
     admin_messages.peek,
 ):
-    _text = inspect.cleandoc(_command.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
-    admin.command(_command.__name__.replace("_", "-"), help=_text)(_command)
+    admin.command(_command.__name__.replace("_", "-"), cls=Command, help=help_of(_command))(_command)

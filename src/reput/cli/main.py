@@ -6,10 +6,10 @@ Commands import heavy modules inside their functions, so that `reput --help` ans
 from __future__ import annotations
 
 import errno
-import inspect
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Annotated, Any, NoReturn
@@ -34,6 +34,7 @@ from reput.cli import (
     import_,
     info,
     interrupts,
+    man,
     namesrv,
     produce,
     prune,
@@ -49,6 +50,8 @@ from reput.cli import (
     warm,
 )
 from reput.cli import start as process
+from reput.cli.command import Command, help_of
+from reput.cli.defaults import read_defaults
 from reput.cli.output import write_error, write_text
 from reput.errors import ReputError
 
@@ -75,6 +78,13 @@ class Application(TyperGroup):
                 room = formatter.width - 6 - width
                 formatter.write_dl([(f"{command.name:{width}}", command.get_short_help_str(room)) for command in group])
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command, and take its defaults from the user's file."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and not ctx.resilient_parsing:
+            ctx.default_map = read_defaults(name, command, NAMES)
+        return name, command, rest
+
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run one command and end the process with its status."""
         try:
@@ -88,8 +98,9 @@ class Application(TyperGroup):
         except typer.TyperException as error:  # wrong usage
             write_error(_what_is_wrong(error))
             status = _COULD_NOT_RUN
-        except SystemExit:  # raised by Typer and rich when the reader of a pipe has ended: `reput dump STORE | head`
-            status = _BROKEN_PIPE
+        except SystemExit as error:  # 0 by Typer's completion
+            # Else Typer and rich raise it when the reader of a pipe has ended: `reput dump STORE | head`.
+            status = _BROKEN_PIPE if error.code else _FINE
         except BrokenPipeError:
             status = _BROKEN_PIPE
             sys.stdout = None  # its buffer cannot be written
@@ -125,7 +136,6 @@ app = typer.Typer(
     context_settings={"max_content_width": _WIDEST_HELP},
     rich_markup_mode=None,  # boxes take 0.2 s to import
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
@@ -150,24 +160,28 @@ def _what_is_wrong(error: typer.TyperException) -> str:
     return f"{text.rstrip('.')}; see {context.command_path} --help"
 
 
-def _help(command: Callable[..., int | None]) -> str:
-    """Docstring of a command, with a mark that keeps the lines of its examples."""
-    return inspect.cleandoc(command.__doc__ or "").replace("\n\nExample", "\n\n\b\nExample")
+def _name(command: Callable[..., int | None]) -> str:
+    return command.__name__.rstrip("_").replace("_", "-")
 
 
+#: Commands that have logs always, with the option --log-level, and no progress.
+_SERVING = "Serve"
 _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Read and write a store": (put.put, get.get, tail.tail, query.query, dump.dump, info.info, top.top),
     "Check and mend": (audit.audit, diff.diff, repair.repair, rebuild.rebuild),
     "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
     "Backups": (backup.backup, backup.backups, restore.restore, prune.prune),
-    "Serve": (broker.broker, namesrv.namesrv),
+    _SERVING: (broker.broker, namesrv.namesrv),
     "Send and consume": (produce.produce, consume.consume),
     "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
+    "Help": (man.man,),
 }
+#: Names of all commands, also of those that a process leaves out.
+NAMES = [*(_name(command) for group in _COMMANDS.values() for command in group), str(admin.admin.info.name)]
 for _heading, _group in _COMMANDS.items():
     for _command in _group:
-        _name = _command.__name__.rstrip("_").replace("_", "-")
-        app.command(_name, help=_help(_command), rich_help_panel=_heading)(_command)
+        _cls = None if _heading == _SERVING else Command
+        app.command(_name(_command), cls=_cls, help=help_of(_command), rich_help_panel=_heading)(_command)
 
 app.add_typer(admin.admin, rich_help_panel="Operate brokers")
 
@@ -178,8 +192,10 @@ def main() -> None:
     Typer makes the parameters of all commands that it is given, which takes as long as many a command.
     """
     named = [command for command in app.registered_commands if command.name in sys.argv[1:2]]
+    if sys.argv[1:2] == [man.man.__name__]:  # it has all of them
+        named = []
     if sys.argv[1:2] == [admin.admin.info.name]:
         app.registered_commands = []
     elif named:
         app.registered_commands, app.registered_groups = named, []
-    process.run(app)
+    process.run(partial(app, prog_name="reput"))

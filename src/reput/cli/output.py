@@ -17,6 +17,7 @@ from select import select
 from typing import TYPE_CHECKING, Any
 
 from reput.cli import interrupts
+from reput.events import Event
 from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from reput.jobs.report.report import Report
     from reput.progress import Progress
+
+logger = logging.getLogger("reput.cli")
 
 _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _QUOTED = frozenset(' "\\')
@@ -38,6 +41,8 @@ _KEY_WAIT_S = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: To the start of the terminal's line, which is cleared.
 _CLEAR = "\r\x1b[K"
+#: Contexts of `no_progress` that are open.
+_silent: list[None] = []
 #: While progress bars are on the terminal: what shows a line below them.
 _below_bars: list[Callable[[str], None]] = []
 
@@ -65,6 +70,8 @@ class KernelLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record of the log `reput.kernels`; one with `is_end` ends the line."""
+        if _silent:
+            return
         is_end = getattr(record, "is_end", False)
         if sys.stderr is not None and sys.stderr.isatty():
             line = "" if is_end else self._fitting(record.getMessage())
@@ -255,6 +262,16 @@ def live_screen(*, is_shown: bool) -> Iterator[Screen]:
 
 
 @contextmanager
+def no_progress() -> Iterator[None]:
+    """Show neither progress bars nor the line about kernels meanwhile."""
+    _silent.append(None)
+    try:
+        yield
+    finally:
+        _silent.pop()
+
+
+@contextmanager
 def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
     """Show a bar on stderr for each description of the progress; nothing where stderr is no terminal."""
     from rich.console import Console
@@ -294,7 +311,7 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
             *columns,
             console=console,
             transient=True,
-            disable=not (is_shown and console.is_terminal),
+            disable=not (is_shown and not _silent and console.is_terminal),
             redirect_stdout=False,  # results go to stdout, not to the bar's terminal
             redirect_stderr=False,
         ) as bars,
@@ -307,6 +324,9 @@ def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
         def report(done: int, total: int, description: str) -> None:
             if description not in tasks:
                 tasks[description] = bars.add_task(description, total=total)
+                logger.info(Event("begun", step=description, total=total))
+            if done == total:
+                logger.info(Event("done", step=description, total=total))
             bars.update(tasks[description], completed=done, total=total)
 
         try:

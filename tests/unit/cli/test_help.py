@@ -20,6 +20,7 @@ GROUPS = {
     "Backups": ["backup", "backups", "restore", "prune"],
     "Serve": ["namesrv"],
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
+    "Help": ["man"],
 }
 SERVING = {"Serve": ["broker", "namesrv"]}
 #: Of a broker: tests/unit/cli/test_produce_consume.py, test_admin.py.
