@@ -66,9 +66,9 @@ def run_server(arguments: list[str]) -> int:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What /tmp is to the examples, with the store that those of `put` make, and its backups."""
+    """What /tmp is to the examples, with the store that those of `put` make, its backups, and its first export."""
     folder = tmp_path_factory.mktemp("examples")
-    for example in (*examples_of("put"), *examples_of("backup")):
+    for example in (*examples_of("put"), *examples_of("backup"), examples_of("export")[0]):
         assert run_example(example, folder) == 0, example
     return folder
 
