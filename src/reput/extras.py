@@ -9,7 +9,9 @@ from reput.errors import ConfigError
 _EXTRAS = {
     "deltalake": "delta",
     "duckdb": "sql",
+    "fastavro": "avro",
     "fsspec": "backup",
+    "google.protobuf": "protobuf",
     "lark": "filter",
     "polars": "polars",
     "prometheus_client": "metrics",
@@ -28,5 +30,12 @@ def require(package: str, what: str) -> None:
     Raises:
         ConfigError: It is not installed.
     """
-    if find_spec(package) is None:
+    if not _is_there(package):
         raise ConfigError(f"{what} needs {package}: pip install 'reput[{_EXTRAS[package]}]'")
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,8 +25,11 @@ from reput.cli.options import (
     parse_pairs,
 )
 from reput.cli.output import write_text
+from reput.cli.schema_files import read_schema_files
+from reput.errors import ConfigError
 
 if TYPE_CHECKING:
+    from reput.jobs.decoding import BodySchema
     from reput.jobs.lake.export_job import Export
     from reput.jobs.report.report import Report
 
@@ -40,7 +43,7 @@ def export(
         str | None, typer.Option("--columns", metavar="LIST", help="Only these columns, and the origin of a row.")
     ] = None,
     decode: Annotated[
-        Literal["raw", "utf8", "json"],
+        Literal["raw", "utf8", "json", "avro", "protobuf"],
         typer.Option("--decode", help="Write bodies as bytes, as text, or as typed fields."),
     ] = "raw",
     schema: Annotated[
@@ -49,6 +52,16 @@ def export(
             "--schema",
             metavar="[TOPIC=]FIELDS",
             help="Of all JSON bodies, or a topic's: 'id bigint, price double'; may be repeated. Else inferred.",
+            default_factory=list,
+            show_default=False,
+        ),
+    ],
+    schema_file: Annotated[
+        list[str],
+        typer.Option(
+            "--schema-file",
+            metavar="[TOPIC=]FILE",
+            help="Of all Avro or Protobuf bodies, or a topic's: FILE.avsc or FILE.desc:MESSAGE; may be repeated.",
             default_factory=list,
             show_default=False,
         ),
@@ -90,6 +103,9 @@ def export(
     status is 1; with --strict they are refused. A given schema leaves other fields out. With an inferred one a body
     with a value in another field is rejected, so that no value is lost.
 
+    So it is with --decode avro and protobuf, by schema files: an .avsc file, or what protoc --descriptor_set_out
+    --include_imports has made, and the message's name. Topics without a schema are rejected.
+
     In CSV keys are separated by a blank, properties are text of JSON, and bodies that are no UTF-8 lie in the column
     body_base64. JSON lines are as `reput get --json` prints them. Both can be imported again.
 
@@ -106,7 +122,7 @@ def export(
     from reput.jobs.lake.export_job import follow as run_export
 
     listed = parse_list(topics)
-    schemas = _schemas(schema)
+    schemas = _schemas(decode, schema, schema_file)
     options = ExportOptions(
         topics=listed,
         columns=parse_list(columns),
@@ -136,8 +152,14 @@ def export(
     return status
 
 
-def _schemas(texts: list[str]) -> dict[str, str] | str | None:
+def _schemas(decode: str, texts: list[str], files: list[str]) -> Mapping[str, BodySchema] | BodySchema | None:
     """Schemas by topic, or the one schema of all topics; None: not given."""
+    if decode in ("avro", "protobuf"):
+        if texts or not files:
+            raise ConfigError(f"--decode {decode} needs --schema-file, and no --schema")
+        return read_schema_files(decode, files)
+    if files:
+        raise ConfigError("--schema-file goes with --decode avro and protobuf")
     if len(texts) == 1 and "=" not in texts[0].partition("`")[0]:
         return texts[0]
     return parse_pairs(texts, "--schema") or None

@@ -1,4 +1,4 @@
-"""Decoders of message bodies: raw, UTF-8, or JSON with a schema. A row that cannot be decoded has a reason.
+"""Decoders of message bodies: raw, UTF-8; JSON, Avro or Protobuf by a schema. A row not decoded has a reason.
 
 The result for a row depends on its body alone: not on other rows of the batch, nor on how a log is cut into batches.
 Bodies are expected as `read_log` gives them, decompressed.
@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.errors import ConfigError
+from reput.jobs.avro_bodies import avro_reader, avro_type
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
-from reput.jobs.json_bodies import json_faults, other_values, parse_in_ranges, read_json_bodies
+from reput.jobs.json_bodies import MOST_REASON, json_faults, other_values, parse_in_ranges, read_json_bodies
+from reput.jobs.protobuf_bodies import ProtobufSchema, protobuf_reader, protobuf_type
 from reput.jobs.sampled_fields import infer_schema
 
+BodySchema: TypeAlias = pa.Schema | str | ProtobufSchema
+#: Decoders to structs, by a schema.
+TYPED = ("json", "avro", "protobuf")
+#: Schema files as a user gives them.
+SCHEMA_FILES = {"avro": "[TOPIC=]FILE.avsc", "protobuf": "[TOPIC=]FILE.desc:MESSAGE"}
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"
 _NO_VALUES = "an object without values"
 
@@ -116,24 +124,82 @@ class JsonDecoder:
         return Decoded(values.cast(self.type), pa.array(reasons, pa.string()))
 
 
+@dataclass(frozen=True, slots=True)
+class AvroDecoder:
+    """Decoder of Avro; `reput.jobs.avro_bodies` says of what, and by which types.
+
+    Attributes:
+        schema: text of an .avsc file.
+    """
+
+    schema: str
+
+    @property
+    def type(self) -> pa.DataType:
+        """A struct."""
+        return avro_type(self.schema)
+
+    def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
+        """As `BodyDecoder.decode`."""
+        return _decode(bodies, status, self.type, partial(_read_each, avro_reader(self.schema), self.type, "Avro"))
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufDecoder:
+    """Decoder of Protobuf; `reput.jobs.protobuf_bodies` says of what, and by which types."""
+
+    schema: ProtobufSchema
+
+    @property
+    def type(self) -> pa.DataType:
+        """A struct."""
+        return protobuf_type(self.schema)
+
+    def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
+        """As `BodyDecoder.decode`."""
+        read = partial(_read_each, protobuf_reader(self.schema), self.type, "Protobuf")
+        return _decode(bodies, status, self.type, read)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusingDecoder:
+    """Decoder that decodes no body, for a reason."""
+
+    reason: str
+
+    @property
+    def type(self) -> pa.DataType:
+        """A struct without fields."""
+        return pa.struct([])
+
+    def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
+        """As `BodyDecoder.decode`."""
+        return Decoded(pa.nulls(len(bodies), self.type), pa.repeat(pa.scalar(self.reason), len(bodies)))
+
+
 def make_decoder(
-    name: str, schema: pa.Schema | str | None = None, sample: Callable[[], Iterable[pa.Array]] | None = None
+    name: str, schema: BodySchema | None = None, sample: Callable[[], Iterable[pa.Array]] | None = None
 ) -> BodyDecoder:
     """Make a decoder by its name.
 
     Args:
-        name: raw, utf8 or json.
-        schema: for json only: an Arrow schema, or a text for `parse_body_schema`; None: inferred from the sample.
+        name: raw, utf8, json, avro or protobuf.
+        schema: for json: an Arrow schema, or a text for `parse_body_schema`; None: inferred from the sample. For avro:
+            the text of an .avsc file. For protobuf: a `ProtobufSchema`.
         sample: returns bodies (binary arrays) to infer a schema from.
 
     Raises ConfigError for another name, a schema with raw or utf8, and a schema that cannot be used or inferred.
     """
-    if name not in ("raw", "utf8", "json"):
-        raise ConfigError(f"decode: {name!r} is none of raw, utf8 and json")
-    if name != "json":
+    if name not in ("raw", "utf8", *TYPED):
+        raise ConfigError(f"decode: {name!r} is none of raw, utf8, {', '.join(TYPED)}")
+    if name in ("raw", "utf8"):
         if schema is not None:
             raise ConfigError(f"schema: bodies decoded as {name} have none; decode them as json")
         return RawDecoder() if name == "raw" else Utf8Decoder()
+    if name in ("avro", "protobuf"):
+        return _of_schema_file(name, schema)
+    if isinstance(schema, ProtobufSchema):
+        raise ConfigError("schema: that of a Protobuf message; decode bodies as protobuf")
     if isinstance(schema, str):
         schema = parse_body_schema(schema)
     if schema is None:
@@ -141,6 +207,36 @@ def make_decoder(
             raise ConfigError("schema: JSON needs one here: id bigint, price double, name string")
         schema = infer_schema(sample())
     return JsonDecoder(parse_body_schema(body_schema_text(schema)))  # names and types that can be kept as text
+
+
+def _of_schema_file(name: str, schema: BodySchema | None) -> BodyDecoder:
+    """Decoder of Avro or Protobuf; raises ConfigError where its schema cannot be used."""
+    made: BodyDecoder
+    if name == "avro" and isinstance(schema, str):
+        made = AvroDecoder(schema)
+    elif name == "protobuf" and isinstance(schema, ProtobufSchema):
+        made = ProtobufDecoder(schema)
+    else:
+        raise ConfigError(f"schema: {name} needs a schema file: --schema-file {SCHEMA_FILES[name]}")
+    assert made.type is not None  # checks the schema
+    return made
+
+
+def _read_each(read: Callable[[bytes], object], kind: pa.DataType, what: str, bodies: pa.Array) -> Decoded:
+    """Values of bodies that are read one by one."""
+    values: list[object] = []
+    reasons: list[str | None] = []
+    for body in bodies.to_pylist():
+        try:
+            values.append(read(body))
+            reasons.append(None)
+        except Exception as error:  # a body may be any bytes, and a reader raises what it meets
+            values.append(None)
+            reasons.append(f"no {what} of the schema: {str(error) or type(error).__name__}"[:MOST_REASON])
+    try:
+        return Decoded(pa.array(values, kind), pa.array(reasons, pa.string()))
+    except OverflowError as error:
+        raise pa.ArrowInvalid(str(error)) from error
 
 
 def _decode(

@@ -28,7 +28,7 @@ _FAULTS = {
     CONTROL_BYTE: "no JSON: a control byte outside of an escape",
 }
 #: Characters of a reason; an error may quote a value of any length.
-_MOST_REASON = 200
+MOST_REASON = 200
 #: Rows that are tried at once behind a bad body.
 _RETRIED_ROWS = 512
 
@@ -61,7 +61,7 @@ def parse_in_ranges(
         except pa.ArrowException as error:
             text, row = _reason_and_row(error)
             if end - begin == 1:
-                refused[begin] = text[:_MOST_REASON]
+                refused[begin] = text[:MOST_REASON]
                 continue
             if row is not None and begin + row < end:
                 borders = [

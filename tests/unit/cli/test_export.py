@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import reput
 import reput.cli.export
 from tests.support.commands import SMALL_FILES, Run
 from tests.support.damaged_copy import damaged_copy
+from tests.support.descriptors import descriptor_set
 
 
 def test_a_store_becomes_parquet_files(store: Path, tmp_path: Path, run_reput: Run) -> None:
@@ -47,6 +50,51 @@ def test_strict_refuses_a_body_and_names_its_place(store: Path, tmp_path: Path, 
     assert (answer.status, answer.out, answer.err.count("\n")) == (2, "", 1)
     assert "topic orders, queue 0, queue offset 3, commit log offset" in answer.err
     assert not list((tmp_path / "lake").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_bodies_of_avro_become_fields_by_a_schema_file(tmp_path: Path, run_reput: Run, form: str) -> None:
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    (tmp_path / "order.avsc").write_text(json.dumps(schema))
+    for topic, body in (("orders", b"\x02"), ("orders", b"\x04"), ("orders", b"\xff"), ("others", b"\x02")):
+        (tmp_path / "body").write_bytes(body)
+        command = ("put", tmp_path / "store", "--topic", topic, "--body-file", tmp_path / "body", *SMALL_FILES)
+        assert run_reput(*command).status == 0
+    command = ("export", tmp_path / "store", tmp_path / "lake", "--decode", "avro", "--format", form, "--json")
+    answer = run_reput(*command, "--schema-file", f"orders={tmp_path / 'order.avsc'}")
+    found = answer.object()
+    assert (answer.status, found["messages"], found["rejected"]) == (1, 2, 2)
+    assert found["body_schemas"] == {"orders": "id int64"}
+    reasons = [one["reason"] for one in found["first_rejects"]]
+    assert reasons == ["no Avro of the schema: it ends within the value", "no schema file for this topic"]
+    (file,) = (tmp_path / "lake/messages/orders").rglob(f"*.{form}")
+    if form == "csv":
+        assert [row["body"] for row in csv.DictReader(file.open(newline=""))] == ['{"id": 1}', '{"id": 2}']
+    else:
+        assert parquet.read_table(file)["body"].to_pylist() == [{"id": 1}, {"id": 2}]
+    (tmp_path / "order.avsc").write_text(json.dumps(schema | {"fields": [{"name": "n", "type": "long"}]}))
+    again = run_reput(*command, "--schema-file", f"orders={tmp_path / 'order.avsc'}")
+    assert (again.status, "schema" in again.err) == (2, True)
+
+
+def test_bodies_of_protobuf_become_fields_by_a_descriptor_set(tmp_path: Path, run_reput: Run) -> None:
+    (tmp_path / "shop.desc").write_bytes(descriptor_set())
+    (tmp_path / "body").write_bytes(b"\x0a\x02s1")
+    put = ("put", tmp_path / "store", "--topic", "lines", "--body-file", tmp_path / "body", *SMALL_FILES)
+    assert run_reput(*put).status == 0
+    command = ("export", tmp_path / "store", tmp_path / "lake", "--decode", "protobuf")
+    for text, words in (
+        (tmp_path / "shop.desc", "names no message"),
+        (f"{tmp_path / 'shop.desc'}:shop.Lines", "no message 'shop.Lines'; there are"),
+        (f"{tmp_path / 'gone.desc'}:shop.Line", "gone.desc"),
+    ):
+        answer = run_reput(*command, "--schema-file", text)
+        assert (answer.status, words in answer.err) == (2, True), answer.err
+    for more in ((), ("--schema", "id int", "--schema-file", f"{tmp_path / 'shop.desc'}:shop.Line")):
+        assert "needs --schema-file, and no --schema" in run_reput(*command, *more).err
+    assert run_reput(*command, "--schema-file", f"{tmp_path / 'shop.desc'}:shop.Line").status == 0
+    (file,) = (tmp_path / "lake/messages/lines").rglob("*.parquet")
+    assert parquet.read_table(file)["body"].to_pylist() == [{"sku": "s1"}]
 
 
 def test_each_topic_may_be_given_its_schema(tmp_path: Path, run_reput: Run) -> None:

@@ -17,6 +17,8 @@ from tests.support.commands import Run
         ("pyspark", "stats STORE --follow --bucket 1m --work-dir OUT/work", "--follow needs pyspark"),
         ("pyspark", "rebuild STORE --output OUT/new --runner spark", "the runner spark needs pyspark"),
         ("deltalake", "export STORE OUT/lake --format delta", "format delta needs deltalake"),
+        ("fastavro", "export STORE OUT/lake --decode avro --schema-file STORE/a.avsc", "decode avro needs fastavro"),
+        ("google.protobuf", "export STORE OUT/lake --decode protobuf --schema-file STORE/a.avsc:a", "reput[protobuf]"),
         ("duckdb", "query STORE --sql select\t1", "SQL needs duckdb: pip install 'reput[sql]'"),
         ("fsspec", "backup STORE memory://OUT", "object storage needs fsspec: pip install 'reput[backup]'"),
     ],
@@ -32,6 +34,7 @@ def test_a_command_without_its_package_says_what_to_install_and_leaves_nothing(
 ) -> None:
     store = golden("clean")
     (output := tmp_path / "output").mkdir()
+    (store / "a.avsc").write_text("{}")
     monkeypatch.setitem(sys.modules, package, None)
     words = [word.replace("STORE", str(store)).replace("OUT", str(output)) for word in arguments.split(" ")]
     answer = run_reput(*words)

@@ -220,7 +220,7 @@ def test_a_text_that_is_no_schema_is_refused(text, reason):
 @pytest.mark.parametrize(
     ("name", "schema", "reason"),
     [
-        ("xml", None, "none of raw, utf8 and json"),
+        ("xml", None, "none of raw, utf8, json, avro, protobuf"),
         ("utf8", "a int", "have none"),
         ("json", None, "needs one"),
         ("json", pa.schema([("a", pa.map_(pa.string(), pa.string()))]), "not decoded to map"),

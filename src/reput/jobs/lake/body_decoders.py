@@ -1,17 +1,14 @@
-"""Decoders of an export's bodies: one for all topics, or for JSON a decoder with a schema for each topic."""
+"""Decoders of an export's bodies: one for all topics, or a decoder with a schema for each topic."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from reput.jobs.body_schema import body_schema_text
-from reput.jobs.decoding import BodyDecoder, JsonDecoder, make_decoder
-
-BodySchema: TypeAlias = pa.Schema | str
+from reput.jobs.decoding import TYPED, BodyDecoder, BodySchema, JsonDecoder, RefusingDecoder, make_decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +16,20 @@ class BodyDecoders:
     """Decoders by topic; picklable.
 
     Attributes:
-        decode: raw, utf8 or json.
+        decode: raw, utf8, json, avro or protobuf.
         common: decoder of the topics that have none of their own; None: their schema is to be inferred.
-        by_topic: decoders of single topics; of JSON only. A schema without fields is that of a topic of whose bodies
+        by_topic: decoders of single topics; with a schema. A schema without fields is that of a topic of whose bodies
             none can be inferred: all its bodies are rejected.
     """
 
     decode: str
     common: BodyDecoder | None
-    by_topic: Mapping[str, JsonDecoder] = field(default_factory=dict)
+    by_topic: Mapping[str, BodyDecoder] = field(default_factory=dict)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether each topic has fields of its own, and so a table of its own."""
+        return self.decode in TYPED
 
     @property
     def is_same_for_all(self) -> bool:
@@ -39,27 +41,28 @@ class BodyDecoders:
         return self.by_topic.get(topic, self.common)
 
     def schema_text(self, topic: str) -> str | None:
-        """Schema of a topic's JSON bodies; None for other bodies, and where none could be inferred."""
+        """Schema of a topic's bodies; None for bodies without fields, and where none could be inferred."""
         decoder = self.of(topic)
-        return (body_schema_text(decoder.schema) or None) if isinstance(decoder, JsonDecoder) else None
+        if isinstance(decoder, JsonDecoder):
+            return body_schema_text(decoder.schema) or None
+        if decoder is None or not pa.types.is_struct(decoder.type):
+            return None
+        return ", ".join(f"{one.name} {one.type}" for one in decoder.type) or None
 
 
 def make_decoders(decode: str, schema: BodySchema | Mapping[str, BodySchema] | None) -> BodyDecoders:
     """Make the decoders that are known without a look at bodies.
 
     Args:
-        schema: of all topics' JSON bodies, or by topic; None: inferred.
+        schema: of all topics' bodies, or by topic; None: inferred, of JSON.
 
     Raises ConfigError as `make_decoder`; of a topic's schema, too.
     """
-    if decode == "json" and (schema is None or isinstance(schema, Mapping)):
-        return BodyDecoders(decode, None, {topic: _json_decoder(one) for topic, one in (schema or {}).items()})
+    if decode in TYPED and isinstance(schema, Mapping):
+        common = None if decode == "json" else RefusingDecoder("no schema file for this topic")
+        return BodyDecoders(decode, common, {topic: make_decoder(decode, one) for topic, one in schema.items()})
+    if decode == "json" and schema is None:
+        return BodyDecoders(decode, None)
     if isinstance(schema, Mapping):
         schema = next(iter(schema.values()), None)
     return BodyDecoders(decode, make_decoder(decode, schema))
-
-
-def _json_decoder(schema: BodySchema) -> JsonDecoder:
-    decoder = make_decoder("json", schema)
-    assert isinstance(decoder, JsonDecoder), "asked for by its name"
-    return decoder

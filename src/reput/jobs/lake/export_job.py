@@ -230,7 +230,7 @@ class _ExportJob:
         Raises ConfigError where no topic has JSON bodies at all: then JSON is a wrong option.
         """
         decoders = with_inferred(self._rows.decoders, samples)
-        if not self.has_commits and not any(len(decoder.schema) for decoder in decoders.by_topic.values()):
+        if not self.has_commits and not any(decoder.type.num_fields for decoder in decoders.by_topic.values()):
             raise no_schema(next(iter(samples.by_topic.values())))
         if self._options.format == "delta":
             for topic in samples.by_topic:

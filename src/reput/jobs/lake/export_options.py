@@ -12,9 +12,11 @@ import pyarrow as pa
 from reput.errors import ConfigError
 from reput.extras import require
 from reput.jobs.body_schema import body_schema_text
+from reput.jobs.decoding import BodySchema
 from reput.jobs.job_folder import Option
-from reput.jobs.lake.body_decoders import BodySchema, make_decoders
+from reput.jobs.lake.body_decoders import make_decoders
 from reput.jobs.lake.delta_table import check_names
+from reput.jobs.protobuf_bodies import ProtobufSchema
 from reput.jobs.text_rows import TEXT_KINDS, TextKind
 
 Format = Literal["parquet", "delta", "csv", "jsonl"]
@@ -35,8 +37,8 @@ class ExportOptions:
     Attributes:
         topics: of the messages; None: all topics, future ones included.
         columns: of `read_log`; None: all. The lineage columns always come first; the topic is a folder's name.
-        decode: raw, utf8 or json; see `reput.jobs.decoding`.
-        schema: of the JSON bodies of all topics, or by topic; else inferred when a topic first appears, and kept.
+        decode: raw, utf8, json, avro or protobuf; see `reput.jobs.decoding`.
+        schema: of the bodies of all topics, or by topic. Of JSON also inferred, when a topic first appears, and kept.
         format: parquet; delta, which also makes the folders of messages and rejects Delta tables; csv or jsonl (JSON
             lines), with the columns as `reput.jobs.text_rows` says.
         commit_log_path: as for `read_log`.
@@ -106,4 +108,6 @@ def _schema_option(schema: BodySchema | Mapping[str, BodySchema] | None) -> Opti
     """Value of the option as the job's folder keeps it."""
     if isinstance(schema, Mapping):
         return [f"{topic}={_schema_option(one)}" for topic, one in sorted(schema.items())]
+    if isinstance(schema, ProtobufSchema):
+        return schema.text
     return body_schema_text(schema) if isinstance(schema, pa.Schema) else schema

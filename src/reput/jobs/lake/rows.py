@@ -36,8 +36,8 @@ class LakeRows:
     decoders: BodyDecoders
 
     def table(self, kind: Kind, topic: str) -> str:
-        """Folder of the table of a kind and a topic: JSON bodies of each topic have fields of their own."""
-        return os.path.join(kind, table_name(topic)) if kind == "messages" and self.decoders.decode == "json" else kind
+        """Folder of the table of a kind and a topic: decoded bodies of each topic have fields of their own."""
+        return os.path.join(kind, table_name(topic)) if kind == "messages" and self.decoders.has_tables else kind
 
     def schema(self, kind: Kind, topic: str) -> pa.Schema:
         """Schema of the files of a kind and a topic."""

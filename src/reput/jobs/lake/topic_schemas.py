@@ -81,7 +81,7 @@ def keep_schemas(decoders: BodyDecoders, folder: str, files: FileLayer) -> None:
     inferred = {
         topic: body_schema_text(decoder.schema)
         for topic, decoder in decoders.by_topic.items()
-        if decoder.refuses_others
+        if isinstance(decoder, JsonDecoder) and decoder.refuses_others
     }
     files.write_atomically(os.path.join(folder, _SCHEMAS), json.dumps(inferred, ensure_ascii=False, indent=1).encode())
 
@@ -98,5 +98,5 @@ def check_fit(decoders: BodyDecoders, sample: Iterable[pa.RecordBatch]) -> None:
     if reasons and None not in reasons:
         raise ConfigError(
             f"schema: it fits none of the first {len(reasons)} bodies; the reason for the first: {reasons[0]}. "
-            "Give another schema, or none to have one inferred"
+            "Give another schema, or, for JSON, none to have one inferred"
         )

@@ -16,7 +16,7 @@ from tests.support.lake import put, run
     [
         ({"decode": "json", "schema": "id boolean"}, "fits none of the first 10 bodies"),
         ({"decode": "json", "schema": "id"}, "expected a type"),
-        ({"decode": "xml"}, "none of raw, utf8 and json"),
+        ({"decode": "xml"}, "none of raw, utf8, json, avro, protobuf"),
         ({"decode": "json", "columns": ["keys"]}, "columns leave them out"),
         ({"columns": ["key"]}, "did you mean 'keys'"),
         ({"format": "orc"}, "none of parquet, delta, csv, jsonl"),
