@@ -6,10 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from reput.cli.job_run import end_job, job_run
+from reput.cli.limited import limited_table
 from reput.cli.options import (
+    MAX_FINDINGS,
     CommitLogPath,
     Json,
     Master,
+    MaxFindings,
     ReportFile,
     RunnerName,
     Settings,
@@ -32,14 +35,13 @@ _KEYS = (
     "force_verify_prop_crc",
     "file_reserved_time",
 )
-#: Limit of findings on the terminal and in the HTML report; JSON has all.
-_SHOWN_FINDINGS = 40
 
 
 def audit(
     store: Store,
     *,
     settings: Settings,
+    max_findings: MaxFindings = MAX_FINDINGS,
     report: ReportFile = None,
     work_dir: WorkDir = None,
     commit_log_path: CommitLogPath = None,
@@ -75,7 +77,7 @@ def audit(
             progress=progress,
             **arguments,
         )
-    end_job(_report(store, result), report, _json(result) if as_json else None)
+    end_job(_report(store, result, max_findings), report, _json(result) if as_json else None)
     return 0 if result.is_clean else 1
 
 
@@ -99,22 +101,19 @@ def _json(result: AuditResult) -> dict[str, Any]:
     return _facts(result) | {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()}
 
 
-def _report(store: str, result: AuditResult) -> Report:
+def _report(store: str, result: AuditResult, max_findings: int) -> Report:
     """Report: meaning, advice and count of each code, the worst findings, and a plot of the codes."""
     from reput.jobs.findings import KINDS, FindingClass
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
-    from reput.jobs.report.table import Table
 
     facts = _facts(result) | {"log bytes a second": round(result.log_bytes / result.seconds)}
     facts["result"] = "clean" if result.is_clean else "findings"
     codes = Counter(finding.code for finding in result.findings)
-    shown = result.findings[:_SHOWN_FINDINGS]
+    shown = result.findings[: max_findings or None]
     rows = [(one.code, one.kind.finding_class.value, one.path, one.position, one.count, one.text) for one in shown]
-    name, total = (
-        ("findings", None) if len(shown) == len(result.findings) else ("the worst findings", len(result.findings))
-    )
-    table = Table(name, ("code", "class", "file", "position", "count", "text"), rows, total)
+    columns = ("code", "class", "file", "position", "count", "text")
+    table = limited_table("findings, the worst first", columns, rows, max_findings, len(result.findings))
     bars = Series("findings", list(codes), list(codes.values()))
     return Report(
         title=f"Audit of {store}",

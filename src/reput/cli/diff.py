@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reput.cli.job_run import end_job, job_run
-from reput.cli.options import Json, Master, ReportFile, RunnerName, WorkDir, check_path, choose_runner, parse_list
+from reput.cli.limited import limited, limited_table
+from reput.cli.options import (
+    MAX_FINDINGS,
+    Json,
+    Master,
+    MaxFindings,
+    ReportFile,
+    RunnerName,
+    WorkDir,
+    check_path,
+    choose_runner,
+    parse_list,
+)
 
 if TYPE_CHECKING:
     from reput.jobs.diff.job import DiffResult
     from reput.jobs.report.report import Report
 
-#: Limit of differences on the terminal and in the HTML report; JSON has up to --max-rows.
-_SHOWN_ROWS = 40
 #: Fields that a store sets anew when a message is put again; --ignore leaves them out.
 _SET_ANEW = frozenset({"store_timestamp", "store_host"})
 
@@ -36,6 +47,7 @@ def diff(
     max_rows: Annotated[
         int, typer.Option("--max-rows", metavar="N", min=0, help="Limit of differences that are listed; all count.")
     ] = 10_000,
+    max_findings: MaxFindings = MAX_FINDINGS,
     report: ReportFile = None,
     work_dir: WorkDir = None,
     runner_name: RunnerName = "auto",
@@ -75,7 +87,11 @@ def diff(
             progress=progress,
         )
     differences = {"differences": result.table.to_pylist()} if as_json else {}
-    end_job(_report(left, right, by, ignored, result), report, _facts(result) | differences if as_json else None)
+    end_job(
+        _report(left, right, by, ignored, result, max_findings),
+        report,
+        _facts(result) | differences if as_json else None,
+    )
     return 0 if result.is_equal else 1
 
 
@@ -92,11 +108,10 @@ def _facts(result: DiffResult) -> dict[str, Any]:
     }
 
 
-def _report(left: str, right: str, by: str, ignored: Sequence[str], result: DiffResult) -> Report:
+def _report(left: str, right: str, by: str, ignored: Sequence[str], result: DiffResult, max_findings: int) -> Report:
     """Report: counts, the first differences, and a plot of the listed differences by kind and topic."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
-    from reput.jobs.report.table import Table
 
     facts = _facts(result) | {"result": "equal" if result.is_equal else "differences"}
     del facts["damages"]
@@ -104,10 +119,11 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
         facts["hint"] = hint
     rows = [
         [", ".join(value) if isinstance(value, list) else value for value in row.values()]
-        for row in result.table.slice(0, _SHOWN_ROWS).to_pylist()
+        for row in result.table.slice(0, max_findings or None).to_pylist()
     ]
     total = result.missing + result.extra + result.different
-    name, some = ("differences", None) if total == len(rows) else ("the first differences", total)
+    table = limited_table("differences", result.table.column_names, rows, max_findings, result.table.num_rows)
+    damages = (*result.left_damages, *result.right_damages)
     counted = result.table.group_by(["kind", "topic"]).aggregate([([], "count_all")]).to_pylist()
     topics = sorted({row["topic"] for row in counted})
     series = [
@@ -117,12 +133,16 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
     return Report(
         title=f"{left} and {right}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
-        tables=[Table(name, result.table.column_names, rows, some)] if rows else [],
+        tables=[replace(table, total=None if len(rows) == total else total)] if rows else [],
         plots=[Plot("bar", "Listed differences by topic", "topic", "messages", series)] if series else [],
-        findings=[
-            f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
-            for damage in (*result.left_damages, *result.right_damages)
-        ],
+        findings=limited(
+            (
+                f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
+                for damage in damages
+            ),
+            len(damages),
+            max_findings,
+        ),
         paths={"left": left, "right": right},
     )
 

@@ -136,6 +136,12 @@ def parse_start(text: str) -> Literal["first", "last"] | datetime:
     return "last" if text == "last" else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
 
 
+MaxFindings = Annotated[
+    int,
+    typer.Option("--max-findings", metavar="N", min=0, help="Show at most so many of a list; 0: all. --json has all."),
+]
+#: Default of `--max-findings`.
+MAX_FINDINGS = 40
 Topics = Annotated[str | None, typer.Option("--topics", metavar="LIST", help="Only these topics: orders,payments.")]
 StoredFrom = Annotated[
     int | None, typer.Option("--begin", metavar="TIME", parser=parse_time, help="Stored at this time or later.")

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reput.cli.job_run import end_job, job_run
+from reput.cli.limited import limited, limited_table
 from reput.cli.options import (
+    MAX_FINDINGS,
     CommitLogPath,
     Json,
     Master,
+    MaxFindings,
     ReportFile,
     RunnerName,
     Settings,
@@ -23,13 +26,10 @@ from reput.cli.options import (
 from reput.config.dispatch_rules import DispatchRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from reput.jobs.repair.repair_job import RepairResult
     from reput.jobs.repair.salvage_job import SalvageResult
     from reput.jobs.repair.salvage_log import Loss
     from reput.jobs.report.report import Report
-    from reput.jobs.report.table import Table
 
 #: Keys that `--set` takes here: values that the store's files may not tell any more.
 _KEYS = (
@@ -44,8 +44,6 @@ _KEYS = (
     "message_index_enable",
     "file_reserved_time",
 )
-#: Limit of rows of a table on the terminal and in the HTML report; JSON has all.
-_SHOWN_ROWS = 40
 
 
 def repair(
@@ -66,6 +64,7 @@ def repair(
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build queues and index for.")
     ] = DispatchRules.V5_3_3,
+    max_findings: MaxFindings = MAX_FINDINGS,
     report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
@@ -103,11 +102,11 @@ def repair(
         result: RepairResult | SalvageResult
         if salvage is None:
             result = job.repair(store, **arguments)
-            shown = _repair_report(store, result)
+            shown = _repair_report(store, result, max_findings)
         else:
             arguments.pop("file_reserved_time", None)  # a new log begins where its files do
             result = salvage_job.salvage(store, salvage, **arguments)
-            shown = _salvage_report(store, result)
+            shown = _salvage_report(store, result, max_findings)
     commands = result.commands if isinstance(result, job.RepairResult) else COMMANDS
     fields = asdict(result) | {"is_fine": result.is_fine}
     if isinstance(result, salvage_job.SalvageResult):
@@ -118,16 +117,16 @@ def repair(
     return 0 if result.is_fine else 1
 
 
-def _repair_report(store: str, result: RepairResult) -> Report:
+def _repair_report(store: str, result: RepairResult, limit: int) -> Report:
     """Report: the steps, remaining findings, and paths of originals."""
     from reput.jobs.report.report import Report
 
     rows = [(step.action.value, step.path, step.position or None, step.lost_bytes, step.text) for step in result.steps]
     columns = ("step", "file", "position", "bytes lost", "what")
-    tables = [_table("done" if result.is_applied else "to be done", columns, rows)]
-    tables.append(_table("originals", ("path",), [(path,) for path in result.kept]))
+    tables = [limited_table("done" if result.is_applied else "to be done", columns, rows, limit)]
+    tables.append(limited_table("originals", ("path",), [(path,) for path in result.kept], limit))
     is_open = bool(result.steps) and not result.is_applied
-    findings = [str(finding) for finding in result.remaining[:_SHOWN_ROWS]]
+    findings = limited(map(str, result.remaining), len(result.remaining), limit)
     if result.needs_salvage:
         findings.insert(
             0, f"the log is not mended in place; a new store of all whole records: `{result.commands.salvage}`"
@@ -149,7 +148,7 @@ def _repair_report(store: str, result: RepairResult) -> Report:
     )
 
 
-def _salvage_report(store: str, result: SalvageResult) -> Report:
+def _salvage_report(store: str, result: SalvageResult, limit: int) -> Report:
     """Report: what is in the new store, what is lost, and findings of an audit of the new store."""
     from reput.jobs.findings import FindingClass
     from reput.jobs.report.report import Report
@@ -160,8 +159,8 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
     ]
     columns = ("file", "begin offset", "end offset", "bytes lost", "messages lost", "in its place", "why")
     tables = [
-        _table("lost" if result.is_applied else "would be lost", columns, rows),
-        _table("files below config/", ("what",), [(note,) for note in result.config]),
+        limited_table("lost" if result.is_applied else "would be lost", columns, rows, limit),
+        limited_table("files below config/", ("what",), [(note,) for note in result.config], limit),
     ]
     facts = {
         name.replace("_", " "): getattr(result, name)
@@ -177,16 +176,10 @@ def _salvage_report(store: str, result: SalvageResult) -> Report:
         title=f"Salvage of {store}",
         facts=facts,
         tables=[table for table in tables if table.rows],
-        findings=[str(finding) for finding in wrong[:_SHOWN_ROWS]],
+        findings=limited(map(str, wrong), len(wrong), limit),
         paths={"store": store},
     )
 
 
 def _messages(loss: Loss) -> int | str:
     return "unknown" if loss.messages is None else loss.messages
-
-
-def _table(name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    from reput.jobs.report.table import Table
-
-    return Table(name, columns, rows[:_SHOWN_ROWS], len(rows) if len(rows) > _SHOWN_ROWS else None)

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.backup import Target
-from reput.cli.options import Json, Master, RunnerName, Settings, check_path, job_arguments, parse_time
+from reput.cli.limited import limited
+from reput.cli.options import (
+    MAX_FINDINGS,
+    Json,
+    Master,
+    MaxFindings,
+    RunnerName,
+    Settings,
+    check_path,
+    job_arguments,
+    parse_time,
+)
 from reput.cli.output import iso_time, progress_bar, write_json, write_report
 from reput.cli.rebuild import KEYS
 from reput.cli.start import begin_work
@@ -41,6 +52,7 @@ def restore(
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
     ] = DispatchRules.V5_3_3,
+    max_findings: MaxFindings = MAX_FINDINGS,
     runner_name: RunnerName = "local",
     master: Master = None,
     as_json: Json = False,
@@ -81,11 +93,11 @@ def restore(
     if as_json:
         write_json(asdict(result) | {"findings": findings_table(result.findings).to_pylist()})
     else:
-        write_report(_report(target, store, result))
+        write_report(_report(target, store, result, max_findings))
     return 0 if result.is_clean else 1
 
 
-def _report(target: str, store: str, result: Restored) -> Report:
+def _report(target: str, store: str, result: Restored, max_findings: int) -> Report:
     """Report: what was restored, and findings of the audit."""
     from reput.jobs.findings import COMMANDS
     from reput.jobs.report.report import Report
@@ -106,6 +118,10 @@ def _report(target: str, store: str, result: Restored) -> Report:
         title=f"Restore of {target} to {store}",
         facts={name.replace("_", " "): value for name, value in facts.items()},
         tables=tables,
-        findings=[f"{finding}; {finding.kind.advice_with(COMMANDS)}" for finding in result.findings],
+        findings=limited(
+            (f"{finding}; {finding.kind.advice_with(COMMANDS)}" for finding in result.findings),
+            len(result.findings),
+            max_findings,
+        ),
         paths={"backups": target, "store": store},
     )
