@@ -325,8 +325,9 @@ def test_a_margin_that_holds_loses_nothing(margin_ms: int, data: st.DataObject) 
             Path(file.path).write_bytes(content)
         expected = reput.read_log(path).read_all()
         wanted = Wanted(store_ms=data.draw(wants(expected).filter(lambda one: one.store_ms != Range())).store_ms)
-        rows, _ = pruned(path, wanted, clock_margin_ms=margin_ms)
-        assert wanted_rows(rows, wanted) == wanted_rows(expected, wanted)
+        for processors in (1, 2):
+            rows, _ = pruned(path, wanted, clock_margin_ms=margin_ms, processors=processors)
+            assert wanted_rows(rows, wanted) == wanted_rows(expected, wanted)
 
 
 def test_locations_are_found_at_all() -> None:

@@ -65,9 +65,8 @@ class ObjectStorage(FileLayer):
             raise StoreError(f"{path}: cannot be written: a store on object storage is only read; copy it to a disk")
         with _errors(path, "open"):
             storage, name = _storage(path)
-            return _ObjectFile(
-                path, storage.open(name, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead"), storage.size(name)
-            )
+            opened = storage.open(name, "rb", block_size=_READ_AHEAD_BYTES, cache_type="readahead")
+            return _ObjectFile(path, opened, opened.size)
 
     def list_directory(self, path: str) -> list[Entry]:
         """As `FileLayer.list_directory`; an object takes as many bytes as it has."""

@@ -32,6 +32,7 @@ from reput.log.selection import Selection
 from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split
 from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
+from reput.log.time_span import Span, time_span
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -202,6 +203,9 @@ class _Planner:
     def _walked(self, keep: npt.NDArray[np.bool_]) -> list[Split]:
         """Splits of the blocks that pruning by walks leaves, up to the log's end."""
         options = self.options
+        span = self._span()
+        if span is not None:
+            return self._span_splits(span, keep)
         unwalked = self._whole_files(keep)
         block_bytes = options.split_bytes or MIN_TASK_BYTES
         if options.statistics is not None:
@@ -231,6 +235,46 @@ class _Planner:
                 break
         if pruned:
             self.reasons.append(f"{pruned} bytes left out by the times and offsets of their blocks")
+        return splits
+
+    def _span(self) -> Span | None:
+        """The span of the wanted times where one task reads it; its parts are not cut, since nothing is walked."""
+        options = self.options
+        if options.clock_margin_ms is None or not self.wanted.store_ms.is_bounded or not self.started:
+            return None
+        if not options.prune or options.processors > 1 or (options.split_bytes, options.statistics) != (None, None):
+            return None
+        if options.flushed_ms is not None or self.end_offset is not None:
+            return None
+        try:
+            return time_span(
+                self.directory.queues(), self.log_files[: self.started], self.wanted.store_ms,
+                options.clock_margin_ms, self.directory.files,
+            )  # fmt: skip
+        except NotProven as reason:
+            self.reasons.append(f"no use of a consume queue for times: {reason}")
+            return None
+
+    def _span_splits(self, span: Span, keep: npt.NDArray[np.bool_]) -> list[Split]:
+        """Splits of a span in the kept files; the log's end is found by a walk from its last known record."""
+        begin = self.log_files[0].start_offset if span.begin is None else span.begin
+        known = span.last if span.end is not None else begin
+        splits = []
+        for file, kept in zip(self.log_files[: self.started], keep, strict=True):
+            low = max(begin, file.start_offset)
+            high = file.end_offset if span.end is None else min(span.end, file.end_offset)
+            if file is self.log_files[self.started - 1] and span.end is None:
+                break  # walked below
+            if kept and low < high:
+                splits.append(Split(file, low, high, True))
+        for file in self.log_files[self.started - 1 :]:
+            found = self._walk(file, block_bytes=MIN_TASK_BYTES, begin=max(known, file.start_offset))
+            self.log_end = found.end
+            if span.end is None:
+                splits += _joined_blocks(file, found.blocks, MIN_TASK_BYTES)
+            if not found.goes_on:
+                break
+        self.reasons.append(f"times: offsets {begin} to {self.log_end if span.end is None else span.end}")
         return splits
 
     def _whole_files(self, keep: npt.NDArray[np.bool_]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,11 +19,14 @@ import pytest
 import reput
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.message import Message
+from reput.formats.paths import offset_to_file_name
+from reput.formats.record_layout import STORE_TIMESTAMP
 from reput.log import bodies
 from reput.log.dataset import LogDataset
 from reput.log.polars_filters import arrow_filter
 from reput.log.scan import WINDOW_BYTES
 from tests.support.counted_reads import CountedReads
+from tests.support.damage import overwrite
 from tests.support.damaged_copy import damaged_copy
 from tests.support.fixtures import LogWriter
 
@@ -155,6 +159,52 @@ class TestReads:
         assert dataset.to_polars().head(5).collect().height == 5
         assert files.log_bytes() < WINDOW_BYTES + MIB
         assert len(duckdb.sql("select body from dataset where queue_id >= 1 limit 5").fetchall()) == 5
+
+
+class TestFirstReads:
+    """What a first scan reads of 32 MiB in eight files with a consume queue, by the promise that no clock went back."""
+
+    @pytest.fixture
+    def offsets(self, tmp_path: Path) -> list[int]:
+        with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=4 * MIB) as store:
+            store.put_messages([Message("orders", bytes(65_000))] * 500, queue_id=0)
+        offsets = reput.read_log(tmp_path / "store", ["commit_log_offset"]).read_all()[0].to_pylist()
+        for offset in offsets:  # its store timestamp is in no CRC
+            file = tmp_path / "store" / "commitlog" / offset_to_file_name(offset - offset % (4 * MIB))
+            overwrite(file, offset % (4 * MIB) + STORE_TIMESTAMP, offset.to_bytes(8, "big"))
+        return offsets
+
+    @pytest.mark.parametrize(
+        ("low", "high", "most"), [(9, 10, 10), (0, 3, 10), (13, 17, 14), (30.5, 40, 9), (50, 60, 7), (-5, -1, 7)]
+    )
+    def test_they_read_the_span_of_the_times(
+        self, offsets: list[int], tmp_path: Path, low: float, high: float, most: int
+    ) -> None:
+        files = CountedReads()
+        dataset = reput.log_dataset(tmp_path / "store", clock_margin_ms=1000, files=files)
+        begin, end = at(int(low * MIB)), at(int(high * MIB))
+        between = (pc.field("store_timestamp") >= begin) & (pc.field("store_timestamp") < end)
+        found = dataset.to_table(["commit_log_offset"], filter=between)[0].to_pylist()
+        assert found == [offset for offset in offsets if low * MIB <= offset < high * MIB]
+        assert files.log_bytes() < most * MIB  # with two MiB of a bisection, and the last file for the log's end
+
+    @pytest.mark.parametrize(
+        "spoil", [shutil.rmtree, lambda queues: zero_units(queues, 0, 1), lambda queues: zero_units(queues, 8, 4)]
+    )
+    def test_queues_that_prove_nothing_lose_nothing(
+        self, offsets: list[int], tmp_path: Path, spoil: Callable[[Path], None]
+    ) -> None:
+        spoil(tmp_path / "store" / "consumequeue")
+        late = pc.field("store_timestamp") >= at(20 * MIB)
+        dataset = reput.log_dataset(tmp_path / "store", clock_margin_ms=0)
+        assert dataset.count_rows(filter=late) == sum(offset >= 20 * MIB for offset in offsets)
+
+
+def zero_units(queues: Path, position: int, size: int) -> None:
+    """Bytes of each second unit become zeros."""
+    (file,) = (queues / "orders" / "0").iterdir()
+    for unit in range(0, 500, 2):
+        overwrite(file, unit * 20 + position, bytes(size))
 
 
 def test_a_column_that_is_not_asked_for_is_not_made(
