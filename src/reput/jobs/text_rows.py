@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, repeat
 from typing import IO, Any, Literal, Self
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from reput.formats.properties import KEY_SEPARATOR
 from reput.jobs.text_values import BASE64, bytes_fields, plain
 
 TextKind = Literal["csv", "jsonl"]
+_TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 TEXT_KINDS: tuple[TextKind, ...] = ("csv", "jsonl")
 
 
@@ -38,8 +40,7 @@ class TextWriter:
         if self._csv is not None:
             self._csv.write_batch(csv_rows(batch, self._schema))
         else:
-            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in json_rows(batch)]
-            self._file.write("".join(lines).encode())
+            self._file.write("".join([_TO_JSON(row) + "\n" for row in json_rows(batch)]).encode())
 
     def close(self) -> None:
         """End the text."""
@@ -58,17 +59,44 @@ class TextWriter:
 
 def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Rows as JSON."""
-    return [_json_row(row) for row in batch.to_pylist(maps_as_pydicts="strict")]
-
-
-def _json_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            shown |= bytes_fields(name, value)
+    names: list[Iterable[str]] = []
+    values: list[Sequence[Any]] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if _is_bytes(column.type):
+            fields = [bytes_fields(name, value) if value is not None else {name: None} for value in column.to_pylist()]
+            names.append([next(iter(one)) for one in fields])
+            values.append([next(iter(one.values())) for one in fields])
         else:
-            shown[name] = plain(value)
-    return shown
+            names.append(repeat(name))
+            values.append(_json_values(column))
+    of_rows = zip(zip(*names, strict=False), zip(*values, strict=True), strict=False)  # names may be without end
+    return [dict(zip(fields, row, strict=True)) for fields, row in of_rows]
+
+
+def _json_values(column: pa.Array) -> list[Any]:
+    """Values of a column as JSON. The types of messages are made a column at a time."""
+    kind, types = column.type, pa.types
+    if types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
+    elif types.is_map(kind) and types.is_string(kind.key_type) and types.is_string(kind.item_type):
+        lists = zip(_cut(column, column.keys), _cut(column, column.items), strict=True)
+        return [None if names is None else dict(zip(names, texts, strict=True)) for names, texts in lists]
+    elif types.is_list(kind) and types.is_string(kind.value_type):
+        return _cut(column, column.values)
+    elif not (types.is_integer(kind) or types.is_string(kind) or types.is_boolean(kind) or types.is_null(kind)):
+        return [plain(value) for value in column.to_pylist(maps_as_pydicts="strict")]
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _cut(column: pa.Array, values: pa.Array) -> list[Any]:
+    """Values of each list or map of a column; `values` are those of the array that the column is a part of."""
+    ends = column.offsets.to_pylist()
+    first = ends[0]
+    some = values.slice(first, ends[-1] - first).to_pylist()
+    cut = [some[begin - first : end - first] for begin, end in pairwise(ends)]
+    if not column.null_count:
+        return cut
+    return [one if is_valid else None for one, is_valid in zip(cut, column.is_valid().to_pylist(), strict=True)]
 
 
 # -- CSV
@@ -116,6 +144,4 @@ def _text_and_base64(array: pa.Array) -> list[pa.Array]:
 
 
 def _json_texts(array: pa.Array) -> pa.Array:
-    values = array.to_pylist(maps_as_pydicts="strict")
-    texts = [None if value is None else json.dumps(plain(value), ensure_ascii=False) for value in values]
-    return pa.array(texts, pa.string())
+    return pa.array([None if value is None else _TO_JSON(value) for value in _json_values(array)], pa.string())
