@@ -74,11 +74,18 @@ def test_no_number_or_name_of_a_bar_is_cut(tmp_path: Path, width: int) -> None:
     delays = [Series(airport, hours, list(range(19))) for airport in ("EWR", "JFK")]
     plots = [
         Plot("bar", "Rate of each step", "", "mean delay of a departure (minutes)", [rates]),
+        Plot(
+            "bar",
+            "Rate",
+            "",
+            "messages a second",
+            [Series("rate", ["consumed from the store by a group"], [1_486_684])],
+        ),
         Plot("heatmap", "Delay", "scheduled hour of departure (New York)", "airport", delays, "minutes"),
     ]
     Report("Flights", plots=plots).write_html(str(tmp_path / "bars.html"))
     drawn = draw(tmp_path / "bars.html", width)
-    assert len(drawn.marks) == 2
+    assert len(drawn.marks) == 3
     assert (drawn.cut, drawn.cut_texts) == (0, [])
 
 

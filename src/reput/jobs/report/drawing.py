@@ -69,7 +69,7 @@ class _Colours:
 def draw(plots: Sequence[Plot]) -> list[Drawing]:
     """Draw the plots of one page."""
     colours = _Colours()
-    return [_draw(_with_bars_for_one_x(plot), colours) for plot in plots]
+    return [_draw(_stacked(_with_bars_for_one_x(plot)), colours) for plot in plots]
 
 
 def _draw(plot: Plot, colours: _Colours) -> Drawing:
@@ -94,6 +94,22 @@ def _with_bars_for_one_x(plot: Plot) -> Plot:
     label = f"{plot.y_label}, {plot.x_label} {moment}"
     bars = Series(plot.y_label, list(values), list(values.values()), topics=topics)
     return replace(plot, kind="bar", x_label="", y_label=label, series=[bars])
+
+
+def _stacked(plot: Plot) -> Plot:
+    """Plot of areas with a y at each x of any of them, since ECharts stacks them by number; any other plot as it is."""
+    if plot.kind != "area":
+        return plot
+    all_x = sorted({x for series in plot.series for x in series.x if x is not None}, key=_order)
+    series = []
+    for one in plot.series:
+        heights = dict(zip(one.x, one.y, strict=True))
+        series.append(replace(one, x=all_x, y=[heights.get(x) or 0 for x in all_x]))
+    return replace(plot, series=series)
+
+
+def _order(x: Value) -> tuple[bool, float, str]:
+    return (False, x, "") if isinstance(x, int | float) else (True, 0, str(x))
 
 
 def _bars(plot: Plot, colours: _Colours) -> Drawing:
@@ -126,7 +142,7 @@ def _bars(plot: Plot, colours: _Colours) -> Drawing:
     option = {
         "grid": {
             "left": 4, "right": longest * _CHARACTER + 12, "top": 4, "bottom": bottom,
-            "outerBoundsContain": "axisLabel",
+            "outerBoundsContain": "axisLabel", "outerBoundsClampWidth": 20,
         },
         "xAxis": {
             "type": "value", "name": label, "nameLocation": "end", "axisLabel": {"show": False},
@@ -135,7 +151,7 @@ def _bars(plot: Plot, colours: _Colours) -> Drawing:
         },
         "yAxis": {
             "type": "category", "data": [str(x) for x in shown[0].x], "inverse": True,
-            "axisLine": {"onZero": False},
+            "axisLine": {"onZero": False}, "axisLabel": {"interval": 0},
         },
         "series": series,
     }  # fmt: skip

@@ -279,6 +279,15 @@ def test_axes_have_round_numbers_of_the_unit_that_reads_well() -> None:
     assert bars["series"][0]["data"][0]["text"] == "1\u202f200\u202fmsg/s"
 
 
+def test_areas_without_some_x_are_stacked_on_what_is_below_them() -> None:
+    series = [Series("a", ["2026-01-01", "2026-01-03"], [1, 3]), Series("b", ["2026-01-02", "2026-01-03"], [5, None])]
+    (drawing,) = drawings(Report("title", plots=[Plot("area", "t", "day", "messages", series)]))
+    first, second = (one["data"] for one in drawing["series"])
+    assert [x for x, _ in first] == [x for x, _ in second]
+    assert [y for _, y in first] == [1, 0, 3]
+    assert [y for _, y in second] == [0, 5, 0]
+
+
 def test_times_of_an_axis_are_utc() -> None:
     series = Series("a", ["2026-01-01T00:00:00Z", "2026-01-01T02:00:00+01:00", "2026-01-02"], [1, 2, 3])
     (drawing,) = drawings(Report("title", plots=[Plot("line", "t", "stored (UTC)", "messages", [series])]))

@@ -1,7 +1,7 @@
 // Draws the plots of a report in the page's colours, and tells which tables scroll.
 "use strict";
 
-const CHARACTER = 7.6; // about its width, in pixels
+const LEAST_BAR = 60; // pixels of the longest bar, where names are long
 
 addEventListener("DOMContentLoaded", () => {
   const options = JSON.parse(document.getElementById("plots")?.textContent ?? "[]");
@@ -18,6 +18,10 @@ addEventListener("DOMContentLoaded", () => {
   };
   const withUnit = unit => value => `${number(value)}${unit && value !== undefined ? "\u202f" + unit : ""}`;
   const time = ms => new Date(ms).toISOString().replace("T", " ").replace(/( 00:00)?(:00)?\.000Z$|Z$/, "");
+
+  const canvas = document.createElement("canvas").getContext("2d");
+  canvas.font = `13px ${getComputedStyle(document.body).fontFamily}`;
+  const widthOf = text => canvas.measureText(text).width;
 
   function theme() {
     const [text, muted, line] = ["text", "muted", "line"].map(colour);
@@ -47,11 +51,15 @@ addEventListener("DOMContentLoaded", () => {
   function complete(option, width) {
     for (const axis of [option.xAxis, option.yAxis].flat().filter(Boolean)) {
       axis.axisLabel ??= {};
-      if (axis.type === "category" && Math.max(...(axis.data ?? []).map(name => name.length)) * CHARACTER > width / 2)
-        Object.assign(axis.axisLabel, { width: width / 2, lineHeight: 14, overflow: "break" });
       if (axis.type === "value" || axis.type === undefined) axis.axisLabel.formatter = number;
       if (axis.type === "time") axis.axisLabel.formatter = { month: "{MMM} {yyyy}", day: "{d} {MMM}" };
       if (axis.type === "time") axis.axisPointer = { label: { formatter: ({ value }) => time(value) } };
+    }
+    const names = Array.isArray(option.yAxis) ? [] : option.yAxis.data, room = width - option.grid.right - LEAST_BAR;
+    if (names.some(name => widthOf(name) > room)) {
+      const fitting = name => name.slice(0, Math.floor(name.length * 1.8 * room / widthOf(name))); // on two lines
+      const formatter = name => fitting(name) === name ? name : `${fitting(name)}…`;
+      Object.assign(option.yAxis.axisLabel, { width: room, lineHeight: 14, overflow: "break", formatter });
     }
     for (const series of option.series) {
       series.animation = false;
