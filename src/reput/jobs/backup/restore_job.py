@@ -149,6 +149,10 @@ def restore(
             )  # fmt: skip
             try:
                 result = job.run(rules, known)
+            except ConfigError:
+                if job.is_point_too_early:  # another point may be chosen
+                    _remove(folder, files)
+                raise
             except CorruptBackupError as error:
                 if manifest.name in backup_names(opened):
                     raise
@@ -157,10 +161,14 @@ def restore(
             keep(kept, result, synced=True)
         if is_free:
             files.rename(staged, store)
-        with suppress(StoreError):
-            folder.finish()
-            files.remove_tree(folder.path)
+        _remove(folder, files)
     return replace(result, seconds=time.perf_counter() - started)
+
+
+def _remove(folder: JobFolder, files: FileLayer) -> None:
+    with suppress(StoreError):
+        folder.finish()
+        files.remove_tree(folder.path)
 
 
 def _not_empty(store: str) -> StoreFormatError:
@@ -222,6 +230,7 @@ class _RestoreJob:
         progress: Progress | None,
         files: FileLayer,
     ) -> None:
+        self.is_point_too_early = False
         self._target, self._manifest, self._until = target, manifest, until
         self._store, self._staged, self._partial_folder, self._cut_path = store, staged, partial_folder, cut_path
         self._runner, self._progress, self._files = runner, progress, files
@@ -271,7 +280,11 @@ class _RestoreJob:
                 self._manifest.begin_offset
             ):  # only queues of the whole log tell where those without older messages begin
                 rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
-            cut = find_cut(StoreDirectory(self._staged, files=self._files), until, self._manifest)
+            try:
+                cut = find_cut(StoreDirectory(self._staged, files=self._files), until, self._manifest)
+            except ConfigError:
+                self.is_point_too_early = True
+                raise
             keep(self._cut_path, cut, synced=True)
         if not cut.is_done:
             cut.run(StoreDirectory(self._staged, files=self._files))
