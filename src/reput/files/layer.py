@@ -48,6 +48,9 @@ class FileLayer:
     In `NeverWaiting` what changes names or syncs raises WouldWaitError.
     """
 
+    def __repr__(self) -> str:  # signatures show it
+        return f"{type(self).__name__}()"
+
     def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
         """Open a file; with `size`, extend a shorter file to that length by a hole.
 

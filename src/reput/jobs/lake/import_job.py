@@ -81,7 +81,7 @@ def import_messages(
     *,
     runner: Runner,
     progress: Progress | None = None,
-    on_batch: Callable[[int], None] = lambda messages: None,
+    on_batch: Callable[[int], None] | None = None,
 ) -> Import:
     """Import the batches that the sink does not have yet, in order. `on_batch` gets the count of messages of each.
 
@@ -126,10 +126,11 @@ def _stage(stage: Stage[S], item: tuple[str, SourcePart]) -> S:
     return stage(name, part.batches(), part.first_row, part.path)
 
 
-def _committed(commit: Future[int] | None, on_batch: Callable[[int], None]) -> int:
+def _committed(commit: Future[int] | None, on_batch: Callable[[int], None] | None) -> int:
     """Wait for a commit, and report it; returns its count of messages, 0 without a commit."""
     if commit is None:
         return 0
     messages = commit.result()
-    on_batch(messages)
+    if on_batch is not None:
+        on_batch(messages)
     return messages
