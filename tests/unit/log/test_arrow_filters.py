@@ -50,7 +50,7 @@ def at(ms: float) -> datetime:
         (pc.field("tags") == "topic > 5 store_timestamp", Wanted()),
         (pc.scalar(True), Wanted()),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, pc.Expression) else "",  # a set has no order
 )  # fmt: skip
 def test_a_filter_bounds_what_arrow_can_tell(expression: pc.Expression, wanted: Wanted) -> None:
     assert narrowed(Wanted(), expression, CLEAN) == wanted
