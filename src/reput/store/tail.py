@@ -162,10 +162,8 @@ class Tail:
         return self
 
     def __next__(self) -> MessageExt:
-        if not self._has_more():
-            with self._busy:
-                if not self._pull_messages(_ALL, self._timeout):
-                    raise StopIteration
+        if self._must_work() and not self._work(self._timeout):
+            raise StopIteration
         return self._give()
 
     def __aiter__(self) -> Self:
@@ -173,16 +171,26 @@ class Tail:
 
     async def __anext__(self) -> MessageExt:
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        while not self._has_more():
+        while self._must_work():
             left = _SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
-            if not await asyncio.to_thread(self._pull_if_none, min(left, _SLICE_S)) and not left:
+            if await asyncio.to_thread(self._work, min(left, _SLICE_S)):
+                break
+            if not left:
                 raise StopAsyncIteration
         return self._give()
 
-    def _pull_if_none(self, timeout: float) -> bool:
-        """Pull, if the thread of a cancelled task has not done so meanwhile."""
+    def _must_work(self) -> bool:
+        """Whether a loop has no message left, or a commit is due: then `_work` comes before `_give`."""
+        return not self._has_more() or time.monotonic() >= self._commit_at
+
+    def _work(self, timeout: float | None) -> bool:
+        """Commit what is handled, and pull if nothing is held; False where nothing comes in time."""
         with self._busy:
-            return self._has_more() or self._pull_messages(_ALL, timeout)
+            if not self._has_more():  # the thread of a cancelled task may have pulled meanwhile
+                return self._pull_messages(_ALL, timeout)
+            self._check_open()
+            self._commit()
+            return True
 
     def _has_more(self) -> bool:
         return self._given < len(self._pull.messages)

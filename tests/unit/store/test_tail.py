@@ -241,6 +241,22 @@ def test_what_is_handled_is_committed_once_a_second(
     assert offsets(path) == {"orders@billing": {0: 2}}
 
 
+@pytest.mark.parametrize("kind", ["for", "async for"])
+def test_a_loop_commits_once_a_second_in_the_middle_of_a_pull(
+    store: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Else a slow handler that is killed would get all messages of a pull again."""
+    monkeypatch.setattr("reput.store.tail._COMMIT_S", 0.0)
+    put(store, *(b"%d" % number for number in range(4)))
+    tail = store.tail("orders", group="billing")
+
+    async def main() -> list[bytes]:
+        return [(await anext(tail)).body for _ in range(3)]
+
+    assert (asyncio.run(main()) if kind == "async for" else [next(tail).body for _ in range(3)]) == [b"0", b"1", b"2"]
+    assert offsets(path) == {"orders@billing": {0: 2}}
+
+
 def test_groups_and_topics_share_the_file_with_those_of_a_broker(store: MessageStore, path: Path) -> None:
     (path / "config").mkdir(exist_ok=True)
     before = ConsumerOffsets({"orders@a": {0: 7}, "other@billing": {3: 9}}, others={"groupTopicMap": {"a": ["orders"]}})
