@@ -74,7 +74,7 @@ def test_an_asynchronous_loop_waits_without_blocking_its_event_loop(store: Messa
         other = asyncio.create_task(turn())
         asyncio.get_running_loop().call_later(0.1, put, store, b"late")
         found = []
-        async for message in store.tail("orders", timeout=1.0):
+        async for message in store.tail("orders", timeout=LONG):
             found.append(message.body)
             if message.body == b"late":
                 break
