@@ -36,6 +36,13 @@ def bodies(tail: Tail) -> list[bytes]:
     return [message.body for message in tail]
 
 
+def polled(tail: Tail, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    while len(found) < count:
+        found += [message.body for message in tail.poll(timeout=LONG)]
+    return found
+
+
 def offsets(path: Path) -> dict[str, dict[int, int]]:
     content = decode_metadata(ConsumerOffsets, (path / "config/consumerOffset.json").read_bytes())
     return {key: dict(queues) for key, queues in content.offset_table.items()}
@@ -306,14 +313,11 @@ def test_a_read_only_store_gives_what_is_put_later(open_store: OpenStore, path: 
         assert next(tail).body == b"0"
         first = threading.Timer(0.05, put, (store, b"1", b"2"))
         first.start()
-        assert [message.body for message in tail.poll(timeout=LONG)] == [b"1", b"2"]
+        assert polled(tail, 2) == [b"1", b"2"]
         first.join()
         for number in range(100):  # over many files of log and queue
             put(store, b"%d" % number * 40)
-        found = [message.body for message in tail.poll(timeout=LONG)]
-        while len(found) < 100:
-            found += [message.body for message in tail.poll(timeout=LONG)]
-        assert found == [b"%d" % number * 40 for number in range(100)]
+        assert polled(tail, 100) == [b"%d" % number * 40 for number in range(100)]
 
 
 def test_offsets_of_a_reader_are_kept_in_a_file_of_its_own(open_store: OpenStore, path: Path, tmp_path: Path) -> None:
