@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, reduce
 from operator import and_, or_
 from pathlib import Path
@@ -52,18 +53,19 @@ def conditions(draw: st.DrawFn, table: pa.Table) -> Condition:
     return draw(joined)
 
 
-def arrow(condition: Condition) -> pc.Expression:
+def built(condition: Condition, field_of: Callable[[str], Any], is_in: Callable[[Any, list[Any]], Any]) -> Any:
+    """The condition as an engine's expression, of its fields."""
     match condition:
         case "not", inner:
-            return ~arrow(inner)
+            return ~built(inner, field_of, is_in)
         case "and" | "or" as word, *sides:
-            return reduce({"and": and_, "or": or_}[word], map(arrow, sides))
+            return reduce({"and": and_, "or": or_}[word], [built(side, field_of, is_in) for side in sides])
         case column, "is null", _:
-            return pc.field(column).is_null()
+            return field_of(column).is_null()
         case column, "in", values:
-            return pc.field(column).isin(values)
+            return is_in(field_of(column), values)
     column, operation, value = condition
-    field = pc.field(column)
+    field = field_of(column)
     return {
         "<": field < value,
         "<=": field <= value,
@@ -72,28 +74,14 @@ def arrow(condition: Condition) -> pc.Expression:
         ">": field > value,
         "!=": field != value,
     }[operation]
+
+
+def arrow(condition: Condition) -> pc.Expression:
+    return built(condition, pc.field, pc.Expression.isin)
 
 
 def polars(condition: Condition) -> pl.Expr:
-    match condition:
-        case "not", inner:
-            return ~polars(inner)
-        case "and" | "or" as word, *sides:
-            return reduce({"and": and_, "or": or_}[word], map(polars, sides))
-        case column, "is null", _:
-            return pl.col(column).is_null()
-        case column, "in", values:
-            return pl.col(column).is_in(values)
-    column, operation, value = condition
-    field = pl.col(column)
-    return {
-        "<": field < value,
-        "<=": field <= value,
-        "==": field == value,
-        ">=": field >= value,
-        ">": field > value,
-        "!=": field != value,
-    }[operation]
+    return built(condition, pl.col, pl.Expr.is_in)
 
 
 def sql(condition: Condition, values: list[Any]) -> str:
