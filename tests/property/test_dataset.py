@@ -109,7 +109,7 @@ def seeks_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-@settings(max_examples=5)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_every_engine_has_the_rows_of_the_log_that_pass(store: str, data: st.DataObject) -> None:
     table = rows_of(store)
