@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 STATUS = 130
@@ -71,8 +71,7 @@ def end() -> NoReturn:
         with suppress(Exception):
             restore()
     stderr, sys.stderr = sys.stderr, io.StringIO()  # other threads fail now, as the JVM ends
-    jvm = sys.modules.get("reput.spark.jvm")
-    if jvm is not None:
+    if jvm := _imported("reput.spark.jvm"):
         jvm.kill()
     text = "reput: interrupted"
     for path in _unfinished():
@@ -94,13 +93,20 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         for stop in _stops:
             stop()
         return
-    jvm = sys.modules.get("reput.spark.jvm")
-    if not _is_interrupted and (job_folder := sys.modules.get("reput.jobs.job_folder")) is not None:
+    if not _is_interrupted and (job_folder := _imported("reput.jobs.job_folder")):
         _job_folders.extend(job_folder.held_paths())
-    if _is_interrupted or (jvm is not None and jvm.is_running()):
+    jvm = _imported("reput.spark.jvm")
+    if _is_interrupted or (jvm and jvm.is_running()):
         end()
     _is_interrupted = True
     raise KeyboardInterrupt
+
+
+def _imported(name: str) -> ModuleType | None:
+    """The module, if all of it has run. SIGINT may come in the middle of an import: nobody has called it then."""
+    module = sys.modules.get(name)
+    is_partial = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if is_partial else module
 
 
 def _unfinished() -> list[str]:

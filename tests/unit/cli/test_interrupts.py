@@ -121,6 +121,29 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "reput: interrupted\n")
 
 
+@pytest.mark.parametrize("module", ["reput.jobs.job_folder", "reput.spark.jvm"])
+def test_an_interrupt_in_the_middle_of_an_import_ends_the_command(shop: Path, module: str) -> None:
+    """Python knows the module then, and the module has no functions yet."""
+    program = f"""
+import os, signal, sys
+from importlib.machinery import SourceFileLoader
+
+execute = SourceFileLoader.exec_module
+
+def interrupted(loader, module):
+    if module.__name__ == {module!r}:
+        os.kill(os.getpid(), signal.SIGINT)
+    execute(loader, module)
+
+SourceFileLoader.exec_module = interrupted
+from reput.__main__ import main
+main()
+"""
+    command = [sys.executable, "-c", program, "stats", str(shop), "--runner", "spark"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "reput: interrupted\n")
+
+
 def test_a_command_that_is_started_with_interrupts_ignored_goes_on(shop: Path) -> None:
     program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + AT_A_CALL
     command = [sys.executable, "-c", program, "reput.jobs.statistics.job", "count", "1", "stats", str(shop)]
