@@ -149,9 +149,10 @@ class TestSession:
         [
             ("pyspark.daemon", "ReputDataSource({}); stream.write(b'x')", -signal.SIGPIPE),
             (STREAM_READER, "ReputDataSource({}); stream.write(b'x')", 1),
+            (STREAM_READER, "DispatchTrigger({}); stream.write(b'x')", 1),
             ("reput.spark.daemon", "sys.exit(_quiet(lambda *_: stream.write(b'x'))(None, True))", 1),
         ],
-        ids=["planner", "reader of a stream", "our daemon's worker"],
+        ids=["planner", "reader of a stream", "reader of a dispatcher's ticks", "our daemon's worker"],
     )
     def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(
         self, module: str, call: str, code: int
@@ -159,6 +160,7 @@ class TestSession:
         program = f"""
 import importlib.util, socket, sys
 from reput.spark.daemon import _quiet
+from reput.spark.dispatch_trigger import DispatchTrigger
 from reput.spark.source import ReputDataSource
 sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader("{module}", None)
 ours, spark = socket.socketpair()

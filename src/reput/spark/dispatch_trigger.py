@@ -18,6 +18,7 @@ from reput.files import DISK
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, read_marks
 from reput.log.tail import LogTail
+from reput.spark.short_errors import end_quietly
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -58,6 +59,7 @@ class DispatchTrigger(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_available_now = False
         self._ticked_for = -1
         self._quiet_until = 0.0
+        end_quietly()
 
     def initialOffset(self) -> Tick:
         """No ticks yet."""
