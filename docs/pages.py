@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,21 @@ def api(title: str, *names: str, made_by_users: bool = True) -> str:
     return f"# {title}\n\n" + "\n".join(f"::: {name}\n{options}" for name in names)
 
 
+def notebook_page(notebook: Path, name: str) -> str:
+    """The cells of a notebook with their stored outputs; its figures become files beside the page."""
+    parts = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            if picture := "".join(output.get("data", {}).get("image/svg+xml", "")):
+                write(f"{name}-{cell['id']}.svg", picture)
+                parts.append(f"![What the cell above draws]({name}-{cell['id']}.svg)")
+            else:
+                parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def repository_page(source: str) -> str:
     """A page of the repository's root, whose links lead to the site's pages."""
     text = (ROOT / source).read_text()
@@ -101,6 +117,7 @@ def _cell(text: str) -> str:
 PAGES = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 for source_name, page_name in PAGES.items():
     write(page_name, repository_page(source_name))
+write("tutorial.md", notebook_page(ROOT / "examples/tutorial/tutorial.ipynb", "tutorial"))
 write("reference/commands.md", commands())
 write("reference/configuration.md", configuration())
 write("reference/columns.md", columns())

@@ -86,6 +86,11 @@ def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
     _run(page, f"--screenshot={picture}", f"--window-size={width},{height}")
 
 
+def dom(page: Path) -> str:
+    """The page as HTML, after its scripts."""
+    return _run(page, "--dump-dom")
+
+
 def draw(page: Path, width: int, *, is_dark: bool = False) -> Drawn:
     """Open the page in a window so wide, let its scripts run, and look."""
     scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"

@@ -86,7 +86,8 @@ log = spark.read.format("reput").load(STORE)
 log.printSchema()
 
 # %%
-log.where("topic = 'departures'").select("queue_offset", "born_timestamp", "tags", "keys", "body").show(5, 60)
+body = F.col("body").cast("string")
+log.where("topic = 'departures'").select("queue_offset", "born_timestamp", "tags", "keys", body).show(5, 80)
 
 # %% [markdown]
 # ## Count
@@ -129,7 +130,7 @@ late = by_hour.where("n >= 20").orderBy("hour").toArrow()
 figure = go.Figure(go.Bar(x=late["hour"].to_pylist(), y=late["delay"].to_pylist()))
 figure.update_layout(title="Mean delay of what left in an hour", xaxis_title="hour, New York", yaxis_title="minutes")
 figure.write_html(FOLDER / "delays.html")
-print(f"the plot is in {FOLDER / 'delays.html'}")
+print("the plot is in build/tutorial/delays.html")
 figure
 
 # %% [markdown]
