@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from reput.cli.job_run import end_job, job_run
+from reput.cli.limited import limited
 from reput.cli.options import (
+    MAX_FINDINGS,
     CommitLogPath,
     Json,
     Master,
+    MaxFindings,
     ReportFile,
     RunnerName,
     Store,
@@ -91,6 +94,7 @@ def export(
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
+    max_findings: MaxFindings = MAX_FINDINGS,
     as_json: Json = False,
 ) -> int:
     """Export messages to Parquet, Delta, CSV or JSON lines.
@@ -146,7 +150,7 @@ def export(
         status |= bool(result.findings)
         if result.commits or result.lost or as_json or (report is not None and not follow):
             fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
-            end_job(_report(store, output, result), report, fields)
+            end_job(_report(store, output, result, max_findings), report, fields)
         elif not follow:
             write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
     return status
@@ -172,7 +176,7 @@ def _pauses(seconds: float) -> Iterator[bool]:
         yield True
 
 
-def _report(store: str, output: str, result: Export) -> Report:
+def _report(store: str, output: str, result: Export, max_findings: int) -> Report:
     """Report: rows, bytes and files of each topic."""
     from reput.jobs.report.plot import bars_by_size
     from reput.jobs.report.report import Report
@@ -198,6 +202,6 @@ def _report(store: str, output: str, result: Export) -> Report:
         facts=facts,
         tables=tables,
         plots=[bars_by_size("Bytes by topic", "topic", sizes)] if sizes else [],
-        findings=result.findings,
+        findings=limited(result.findings, len(result.findings), max_findings),
         paths={"store": store, "written to": output},
     )

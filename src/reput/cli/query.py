@@ -11,10 +11,12 @@ from reput.cli.messages import body_damage, write_messages
 from reput.cli.nothing_found import no_key, no_record
 from reput.cli.open_store import open_store
 from reput.cli.options import (
+    MAX_FINDINGS,
     CommitLogPath,
     Json,
     Keys,
     Master,
+    MaxFindings,
     ReportFile,
     Store,
     StoredFrom,
@@ -89,6 +91,7 @@ def query(
         Literal["refuse", "skip"],
         typer.Option("--damaged", help="With --sql: refuse a damaged log, or read its whole records."),
     ] = "refuse",
+    max_findings: MaxFindings = MAX_FINDINGS,
     commit_log_path: CommitLogPath = None,
     settings: IndexNumbers,
     as_json: Json = False,
@@ -132,7 +135,8 @@ def query(
             Question(
                 store=store, topics=listed, keys=keys, begin=begin, end=end, sql=sql,
                 schemas=parse_pairs(schema, "--schema"), commit_log_path=commit_log_path, output=output, report=report,
-                work_dir=work_dir, runner=runner, master=master, damaged=damaged, as_json=as_json,
+                work_dir=work_dir, runner=runner, master=master, damaged=damaged, max_findings=max_findings,
+                as_json=as_json,
             )
         )  # fmt: skip
     return _query_store(

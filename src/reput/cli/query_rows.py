@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from reput.cli.job_run import job_run, write_page
+from reput.cli.limited import limited
 from reput.cli.output import iso_time, write_error, write_fields, write_json
 from reput.cli.rows import SeenRows, write_lines, write_rows_table
 from reput.errors import ConfigError
@@ -53,6 +54,7 @@ class Question:
     runner: Literal["local", "spark"]
     master: str | None
     damaged: Literal["refuse", "skip"]
+    max_findings: int
     as_json: bool
 
     @property
@@ -89,7 +91,6 @@ def answer(asked: Question) -> int:
     started = time.monotonic()
     stored = None if asked.report is None else StoredOverTime()
     most = 0 if asked.prints_lines or asked.output is not None else _SHOWN_ROWS
-    findings: list[str] = []
     lines_hide_bar = asked.prints_lines and sys.stdout.isatty()
     with (
         job_run(
@@ -109,14 +110,15 @@ def answer(asked: Question) -> int:
             for _ in rows:
                 pass
         findings = findings_of()
+    shown = findings if asked.as_json else limited(findings, len(findings), asked.max_findings)
     if asked.output is not None:
         written = {"rows": rows.rows, "output": asked.output}
         write_json(written) if asked.as_json else write_fields(written)
     elif not asked.as_json:
         write_rows_table(rows)
     if asked.report is not None:
-        write_page(_report(asked, rows, stored, findings, time.monotonic() - started), asked.report)
-    for finding in findings:
+        write_page(_report(asked, rows, stored, shown, time.monotonic() - started), asked.report)
+    for finding in shown:
         write_error(finding)
     return int(bool(findings))
 

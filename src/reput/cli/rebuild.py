@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from reput.cli.job_run import end_job, job_run
+from reput.cli.limited import limited
 from reput.cli.options import (
+    MAX_FINDINGS,
     CommitLogPath,
     Json,
     Master,
+    MaxFindings,
     ReportFile,
     RunnerName,
     Settings,
@@ -61,6 +64,7 @@ def rebuild(
     report: ReportFile = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
+    max_findings: MaxFindings = MAX_FINDINGS,
     as_json: Json = False,
 ) -> int:
     """Build consume queues and index from the log.
@@ -102,11 +106,11 @@ def rebuild(
             progress=progress,
         )
     fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
-    end_job(_report(store, output, result), report, fields)
+    end_job(_report(store, output, result, max_findings), report, fields)
     return 1 if result.findings else 0
 
 
-def _report(store: str, output: str | None, result: RebuildResult) -> Report:
+def _report(store: str, output: str | None, result: RebuildResult, max_findings: int) -> Report:
     """Report: what was built, the time of each phase, and findings."""
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
@@ -134,6 +138,6 @@ def _report(store: str, output: str | None, result: RebuildResult) -> Report:
         facts=facts,
         tables=tables,
         plots=[Plot("bar", "Time by phase", "phase", "seconds", [Series("seconds", phases, seconds)])],
-        findings=result.findings,
+        findings=limited(result.findings, len(result.findings), max_findings),
         paths={"store": store} | ({} if output is None else {"written to": output}),
     )

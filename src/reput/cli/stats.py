@@ -9,10 +9,12 @@ import typer
 
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
+    MAX_FINDINGS,
     BrokerConf,
     CommitLogPath,
     Json,
     Master,
+    MaxFindings,
     ReportFile,
     RunnerName,
     Settings,
@@ -65,6 +67,7 @@ def stats(
     commit_log_path: CommitLogPath = None,
     runner_name: RunnerName = "auto",
     master: Master = None,
+    max_findings: MaxFindings = MAX_FINDINGS,
     as_json: Json = False,
 ) -> int:
     """Count messages and bytes by topic, queue, tag, key, producer host and time.
@@ -113,7 +116,7 @@ def stats(
             work_dir=work_dir,
             progress=progress,
         )
-    end_job(report_of(store, result), report, _json(result) if as_json else None)
+    end_job(report_of(store, result, max_findings), report, _json(result) if as_json else None)
     for finding in result.findings if as_json else ():
         write_error(finding)
     return int(bool(result.findings))

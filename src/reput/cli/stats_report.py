@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from reput.cli.limited import limited
+from reput.cli.options import MAX_FINDINGS
 from reput.jobs.report.over_time import join_times, stacked_over_time
 from reput.jobs.report.plot import Plot, Series, bars_by_size
 from reput.jobs.report.report import Report
@@ -25,7 +27,7 @@ _NOT_NAMES = frozenset((*SUMS, *QUANTILES))
 _SHOWN_QUANTILES = {"latency_p50_ms": "50 % within", "latency_p99_ms": "99 % within", "latency_max_ms": "slowest"}
 
 
-def report_of(store: str, result: Statistics) -> Report:
+def report_of(store: str, result: Statistics, max_findings: int = MAX_FINDINGS) -> Report:
     """Make the report of a store's statistics."""
     groups = _rows(result.table)
     largest = sorted(groups, key=lambda group: -group["messages"])[:_SHOWN_GROUPS]
@@ -51,7 +53,7 @@ def report_of(store: str, result: Statistics) -> Report:
         },
         tables=tables,
         plots=_plots(groups, topics),
-        findings=result.findings,
+        findings=limited(result.findings, len(result.findings), max_findings),
         paths={"store": store},
     )
 

@@ -64,3 +64,33 @@ def test_a_diff_shows_as_many_as_are_asked_for(damaged: Path, run_reput: Run) ->
     answer = run_reput("diff", store, damaged, "--max-rows", 1)
     assert MORE not in answer.out
     assert ", 1 of 3" in answer.out
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        ("stats", "--crc"),
+        ("rebuild", "--damaged", "skip", "--output", "rebuilt"),
+        ("export", "--damaged", "skip", "lake"),
+        ("query", "--damaged", "skip", "--sql", "select topic from messages"),
+    ],
+    ids=["stats", "rebuild", "export", "query"],
+)
+def test_a_job_shows_as_many_damages_as_are_asked_for(
+    golden: Callable[[str], Path], run_reput: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: tuple[str, ...]
+) -> None:
+    store = golden("clean")
+    for position in (4, 6000):
+        flip(min((store / "commitlog").iterdir()), position)
+
+    def told(limit: int) -> str:
+        monkeypatch.chdir(tmp_path / str(limit))  # the output is written there
+        answer = run_reput(job[0], store, *job[1:], "--max-findings", limit)
+        assert answer.status == 1
+        return answer.out + answer.err
+
+    for limit in (0, 1, 2):
+        (tmp_path / str(limit)).mkdir()
+    assert f"and 1 more: {MORE}" in told(1)
+    assert MORE not in told(2)
+    assert told(0).count("so this is not the log's end") == 2
