@@ -36,6 +36,7 @@ from reput.errors import (
     StoreSyncError,
     SubscriptionError,
 )
+from reput.extras import has_store, require_store
 from reput.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -107,15 +108,19 @@ _MODULE_OF = {
     "log_dataset": "reput.log",
     "read_log": "reput.log",
 }
+#: Names that an installation without the extra `store` does not have.
+_OF_STORE = {"Broker", "MessageStore", "log_dataset", "read_log"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the module of a public name at the name's first use (PEP 562), and keep the name here."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'reput' has no attribute {name!r}")
+    if name in _OF_STORE:
+        require_store(f"reput.{name}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *__all__})
+    return sorted({"__version__", *__all__} - (set() if has_store() else _OF_STORE))

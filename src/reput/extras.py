@@ -6,17 +6,19 @@ from importlib.util import find_spec
 
 from reput.errors import ConfigError
 
+_STORE = ("numpy", "numba", "pyarrow")
 _EXTRAS = {
-    "deltalake": "delta",
-    "duckdb": "sql",
-    "fastavro": "avro",
-    "fsspec": "backup",
-    "google.protobuf": "protobuf",
-    "lark": "filter",
-    "polars": "polars",
-    "prometheus_client": "metrics",
+    **dict.fromkeys(_STORE, "store"),
+    "deltalake": "lake",
+    "duckdb": "lake",
+    "fastavro": "lake",
+    "fsspec": "lake",
+    "google.protobuf": "lake",
+    "lark": "broker",
+    "polars": "lake",
+    "prometheus_client": "broker",
     "pyspark": "spark",
-    "yaml": "acl",
+    "yaml": "broker",
 }
 
 
@@ -31,7 +33,36 @@ def require(package: str, what: str) -> None:
         ConfigError: It is not installed.
     """
     if not _is_there(package):
-        raise ConfigError(f"{what} needs {package}: pip install 'reput[{_EXTRAS[package]}]'")
+        raise ConfigError(_line(package, what))
+
+
+def require_store(what: str) -> None:
+    """Refuse a piece of work that needs the store's packages, as `require` does.
+
+    Raises:
+        ConfigError: One of them is not installed.
+    """
+    for package in _STORE:
+        require(package, what)
+
+
+def has_store() -> bool:
+    """Whether all packages of the store are installed."""
+    return all(map(_is_there, _STORE))
+
+
+def what_to_install(error: ModuleNotFoundError, what: str) -> str | None:
+    """Line about an import that failed, as `require` says it; None where no extra brings the module.
+
+    The modules of a store import their packages as they are imported; the command tells a user here, for all of them.
+    """
+    name = error.name or ""
+    package = next((one for one in _EXTRAS if f"{name}.".startswith(f"{one}.")), None)
+    return None if package is None else _line(package, what)
+
+
+def _line(package: str, what: str) -> str:
+    return f"{what} needs {package}: pip install 'reput[{_EXTRAS[package]}]'"
 
 
 def _is_there(package: str) -> bool:

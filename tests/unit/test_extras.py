@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
+import reput
 from reput.errors import ConfigError
-from reput.extras import require
+from reput.extras import _EXTRAS, require, what_to_install
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+OF_THE_STORE = ["numpy", "numba", "pyarrow"]
+#: Packages whose name differs from that of the import.
+NAMES = {"google.protobuf": "protobuf", "prometheus_client": "prometheus-client", "yaml": "PyYAML"}
 
 
 def test_what_is_installed_is_required_in_silence() -> None:
@@ -22,3 +31,28 @@ def test_a_session_without_pyspark_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ConfigError, match=r"a Spark session needs pyspark: pip install 'reput\[spark\]'"):
         session()
+
+
+def test_each_extra_that_an_error_names_brings_the_package() -> None:
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    for package, extra in _EXTRAS.items():
+        brought = {re.split("[^A-Za-z0-9_-]", text)[0] for text in extras[extra]}
+        assert NAMES.get(package, package) in brought
+
+
+@pytest.mark.parametrize("package", OF_THE_STORE)
+@pytest.mark.parametrize("name", ["Broker", "MessageStore", "log_dataset", "read_log"])
+def test_a_name_of_the_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str, name: str) -> None:
+    monkeypatch.delitem(vars(reput), name, raising=False)  # it is kept after its first use
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=rf"reput.{name} needs {package}: pip install 'reput\[store\]'"):
+        getattr(reput, name)
+    assert name not in dir(reput)
+    assert "Message" in dir(reput)
+
+
+def test_an_import_that_no_extra_brings_has_no_line() -> None:
+    assert what_to_install(ModuleNotFoundError("no numpyro", name="numpyro"), "it") is None
+    assert what_to_install(ModuleNotFoundError("no google", name="google"), "it") is None
+    found = what_to_install(ModuleNotFoundError("no pyarrow.compute", name="pyarrow.compute"), "reput info")
+    assert found == "reput info needs pyarrow: pip install 'reput[store]'"

@@ -53,7 +53,8 @@ from reput.cli import start as process
 from reput.cli.command import Command, help_of
 from reput.cli.defaults import read_defaults
 from reput.cli.output import write_error, write_text
-from reput.errors import ReputError
+from reput.errors import ConfigError, ReputError
+from reput.extras import what_to_install
 
 _STATUSES = (
     "Exit status: 0 fine; 1 findings beside the result: damage, differences, rejected bodies or rows, lost messages; 2 "
@@ -84,6 +85,15 @@ class Application(TyperGroup):
         if name is not None and not ctx.resilient_parsing:
             ctx.default_map = read_defaults(name, command, NAMES)
         return name, command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; where a package of an extra is missing, its error says what to install."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if (line := what_to_install(error, f"{ctx.command_path} {ctx.invoked_subcommand}")) is None:
+                raise
+            raise ConfigError(line) from error
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run one command and end the process with its status."""

@@ -18,6 +18,7 @@ from reput.cli.message_rows import Format, RowFormat, read_messages, with_defaul
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import ConfigError, MessageIllegalError, ReputError
+from reput.extras import require_store
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -64,6 +65,8 @@ def produce(
     added = parse_pairs(properties, "--property")
     if format == "parquet" and (added or tags or keys or rate):
         raise ConfigError("--tags, --key, --property and --rate are not for Parquet, whose rows say all of it")
+    if format == "parquet":
+        require_store("--format parquet")
 
     def messages(format: RowFormat) -> Iterator[Message]:
         for number, one in read_messages(sys.stdin.buffer, format, topic):

@@ -79,6 +79,7 @@ class MessageClientExt(MessageExt):
                 return self._pulled
             value = super().__getattr__(name)
             if name == "body" and self._head[7] & SysFlag.COMPRESSED:
+                del self.body  # a second use, after an error, would find it as it is stored
                 value = self.body = self._decompressed(value)
             elif name == "topic":
                 if value.startswith(RETRY_TOPIC_PREFIX):
@@ -91,7 +92,6 @@ class MessageClientExt(MessageExt):
 
         plain = decompress(body, self.sys_flag)
         if plain is None:
-            del self.body
             raise CorruptRecordError("", self.commit_log_offset, "the body is compressed, and cannot be decompressed")
         return plain
 

@@ -26,6 +26,7 @@ from reput.client.send_request import (
 )
 from reput.client.send_result import SendResult
 from reput.errors import MessageIllegalError, MQClientError, ReputError
+from reput.extras import require_store
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
@@ -247,12 +248,14 @@ class Producer:
             A row for each row: `message_id`, `broker_name`, `queue_id`, `queue_offset` (int64) and `status`.
 
         Raises:
+            ConfigError: `reput[client]` is not installed.
             MessageIllegalError: A column or a row that brokers would refuse, by its number.
             MQClientError: There is no such queue, or no attempt succeeded. `stored_messages` says how many of the
                 first rows are stored; of the 65 536 rows after them some may be, too.
             MQBrokerError: As of `send`.
         """
         client = self._open_client()
+        require_store("send_arrow")
         # Here: NumPy, Numba and Arrow take a second.
         sender = await asyncio.to_thread(import_module, "reput.client.row_sender")
         return await sender.send_rows(

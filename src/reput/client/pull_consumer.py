@@ -17,6 +17,7 @@ from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.client.tail import Tail
 from reput.errors import MQClientError
+from reput.extras import require_store
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
@@ -288,9 +289,10 @@ class PullConsumer:
             columns: Of `reput.read_log`, all of them else. What is not asked for is not decoded.
 
         Raises:
-            ConfigError: There is no such column.
+            ConfigError: There is no such column, or `reput[client]` is not installed.
             MQBrokerError: As `poll`.
         """
+        require_store("poll_arrow")
         module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
         parts = await self._poll(self._take_many_bodies, timeout) or self._take_bodies()
         return module.table_of(parts, columns, self._namespace)

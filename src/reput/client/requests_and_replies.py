@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Mapping
 
-from reput.errors import MQClientError, RemotingTimeoutError
+from reput.errors import ConfigError, MQClientError, RemotingTimeoutError
 from reput.events import Event
 from reput.formats.message import Message
 from reput.formats.properties import KEYS, TAGS, UNIQ_KEY, WAIT, decode_properties, split_keys
@@ -57,7 +57,10 @@ class RequestsAndReplies:
         if waiting is None or waiting.done():
             logger.warning(Event("a reply came too late", topic=header.topic))
         else:
-            waiting.set_result(_message(header, command.body, properties))
+            try:
+                waiting.set_result(_message(header, command.body, properties))
+            except ConfigError as error:  # its compression needs a package that is not there
+                waiting.set_exception(error)
         return command.response()
 
 

@@ -1,6 +1,6 @@
 """Parser of SQL92 expressions (`SelectorParser`): `a > 3 AND region IN ('east', 'west')` becomes a condition.
 
-Needs lark, which comes with `reput[filter]`; it is imported by the first `compile_expression`.
+Needs lark, which comes with `reput[broker]`; it is imported by the first `compile_expression`.
 """
 
 from __future__ import annotations

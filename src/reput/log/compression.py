@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+from reput.extras import require
 from reput.formats.record_layout import SysFlag
 
 #: A body larger than this when decompressed stays as stored, so that a small record cannot fill the memory.
@@ -14,7 +15,10 @@ _ZLIB_TYPES = (0, SysFlag.COMPRESSION_ZLIB)  # clients before 4.9.3 wrote no typ
 
 
 def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -> bytes | None:
-    """The plain body; None if the body is broken, of an unknown compression, or larger than `max_bytes` when plain."""
+    """The plain body; None if the body is broken, of an unknown compression, or larger than `max_bytes` when plain.
+
+    Raises ConfigError for LZ4 and Zstandard where Arrow is not installed.
+    """
     if not body:
         return body
     kind = sys_flag & SysFlag.COMPRESSION_MASK
@@ -33,6 +37,7 @@ def _inflate(body: bytes, max_bytes: int) -> bytes | None:
 
 
 def _decompress_by_arrow(body: bytes, codec: str, max_bytes: int) -> bytes | None:
+    require("pyarrow", f"a body compressed by {codec}")
     import pyarrow as pa  # here: most bodies need none of it, and a client is imported without
 
     blocks, left = [], max_bytes + 1

@@ -541,7 +541,7 @@ def test_what_no_backup_has_is_named(store: Path, tmp_path: Path) -> None:
 
 def test_object_storage_without_fsspec_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(ConfigError, match=r"pip install 'reput\[backup\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'reput\[lake\]'"):
         take(store, "memory://bucket/target")
 
 

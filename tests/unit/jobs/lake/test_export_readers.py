@@ -161,6 +161,6 @@ def test_delta_readers_leave_out_files_by_their_statistics(lake: Path) -> None:
 def test_without_deltalake_delta_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "store", 0, 2)
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(ConfigError, match=r"pip install 'reput\[delta\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'reput\[lake\]'"):
         run(tmp_path / "store", tmp_path / "out")
     assert not (tmp_path / "out").exists()
