@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from reput.filter.columns import Columns
-from reput.filter.expressions import ExpressionError
-from reput.filter.selector_parser import compile_expression
+from reput.filter.compiled_expressions import compile_expression
+from reput.filter.expression_error import ExpressionError
 
 MESSAGES: tuple[Mapping[str, str], ...] = (
     {},

@@ -10,8 +10,8 @@ from reput.broker.first_message import asked_of_disk, begins_in_memory
 from reput.broker.message_filters import compile_beside, unsupported
 from reput.broker.state import BrokerState
 from reput.errors import MissingFieldError
-from reput.filter.expressions import ExpressionError
-from reput.filter.selector_parser import compile_expression, take_short
+from reput.filter.compiled_expressions import compile_expression, take_short
+from reput.filter.expression_error import ExpressionError
 from reput.remoting.body import decode_body, decode_json, encode_body
 from reput.remoting.client_bodies import (
     ConsumerData,

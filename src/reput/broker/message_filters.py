@@ -10,9 +10,9 @@ from reput.config.broker import BrokerConfig
 from reput.extras import require
 from reput.files import FileLayer
 from reput.filter.bloom_filter import BloomFilter
+from reput.filter.compiled_expressions import compile_all, take_short
+from reput.filter.expression_error import ExpressionError
 from reput.filter.expression_filter import ExpressionFilter
-from reput.filter.expressions import ExpressionError
-from reput.filter.selector_parser import compile_all, take_short
 from reput.remoting.codes import ResponseCode
 from reput.service.consumer_filter_manager import ConsumerFilterManager
 from reput.service.subscription_data import SQL92, SubscriptionData

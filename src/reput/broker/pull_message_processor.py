@@ -10,7 +10,7 @@ from reput.broker.message_filters import Refusal, compile_beside, filter_of, reg
 from reput.broker.pull_request_hold_service import PullRequestHoldService
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import SubscriptionError
-from reput.filter.selector_parser import take_short
+from reput.filter.compiled_expressions import take_short
 from reput.formats.consumers import MessageModel
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.remoting.codes import PermName, PullSysFlag, RequestCode, ResponseCode

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from reput.filter.compiled_expressions import compile_expression
 
-from reput.filter.columns import Columns
-from reput.filter.expressions import TRUE
-from reput.filter.selector_parser import compile_expression
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
 
 #: Comparisons up to which an event loop may wait: a call of the filter takes some 10 us for each of them.
 _SHORT = 32
@@ -40,5 +40,4 @@ class ExpressionFilter:
 
     def matches(self, texts: Mapping[str, pa.StringArray], rows: int) -> npt.NDArray[np.bool_]:
         """bool[rows]: which messages are wanted."""
-        codes = self._condition.evaluate(Columns(texts, rows))
-        return np.broadcast_to(codes == TRUE, rows)
+        return self._condition.is_true(texts, rows)

@@ -7,7 +7,7 @@ with a column of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt
 from typing import Any, TypeAlias
@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reput.errors import SubscriptionError
 from reput.filter.columns import Columns, flags
+from reput.filter.expression_error import ExpressionError
 from reput.filter.java_numbers import Kind, parse_number, sort_key
 
 FALSE, TRUE, NULL, ERROR = range(4)
@@ -48,10 +48,6 @@ _EQUAL = np.array(
     np.uint8,
 )
 _ORDERS = {">": gt, ">=": ge, "<": lt, "<=": le}
-
-
-class ExpressionError(SubscriptionError):
-    """Raised when an expression does not compile; consumers get RocketMQ's SUBSCRIPTION_PARSE_FAILED."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +106,10 @@ class Condition:
     def evaluate(self, columns: Columns) -> Codes:
         """The codes of messages: uint8[rows], or one for all."""
         raise NotImplementedError
+
+    def is_true(self, texts: Mapping[str, pa.StringArray], rows: int) -> npt.NDArray[np.bool_]:
+        """bool[rows]: for which messages its code is TRUE, by the properties that it looks at; see `Columns`."""
+        return np.broadcast_to(self.evaluate(Columns(texts, rows)) == TRUE, rows)
 
 
 Operand: TypeAlias = Property | Text | Number | Nothing | Condition

@@ -1,25 +1,24 @@
 """Parser of SQL92 expressions (`SelectorParser`): `a > 3 AND region IN ('east', 'west')` becomes a condition.
 
-Needs lark, which comes with `reput[broker]`; it is imported by the first `compile_expression`.
+Needs lark, which comes with `reput[broker]`; it is imported by the first `parse`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from reput.filter.expression_error import ExpressionError
 from reput.filter.expressions import (
     FALSE,
     NULL,
     TRUE,
     Condition,
     Constant,
-    ExpressionError,
     Number,
     Operand,
     Property,
@@ -43,8 +42,8 @@ from reput.formats.java import INT32_MAX, INT64_MAX
 if TYPE_CHECKING:
     from lark import Lark
 
-#: Bounds of one expression, so that compiling takes the broker's loop a few ms at most. A list of IN is one token.
-MAX_LENGTH, MAX_TOKENS = 32_768, 1024
+#: Bound of one expression, so that compiling takes the broker's loop a few ms at most. A list of IN is one token.
+MAX_TOKENS = 1024
 
 _BLANK = r"(?:[ \t\n\r\f]|--[^\n\r]*[\n\r]|\/\*[^*]*\*(?:\*|[^*\/][^*]*\*)*\/)"
 _TEXT = r"'[^']*(?:''[^']*)*'"
@@ -97,50 +96,11 @@ BLANK.4: /{_BLANK}+/
 """
 
 
-#: Conditions and errors of the last expressions, as they are asked for again and again (`PARSE_CACHE`).
-_compiled: dict[str, Condition | ExpressionError] = {}
-_MOST_COMPILED = 1024
-#: Characters that are compiled in 4 ms, whatever they are.
-_SHORT = 128
-
 _LISTED = re.compile(f"{_BLANK}|(?P<text>{_TEXT})")
 
 
-def compile_expression(text: str) -> Condition:
-    """The condition that an expression means (`SqlFilter.compile`).
-
-    As in RocketMQ's parser, what comes after a whole condition is ignored, if its first token is one.
-
-    Raises:
-        ExpressionError: It is no condition, or exceeds `MAX_LENGTH`, `MAX_TOKENS` or `MAX_DEPTH`.
-        ImportError: lark is not installed.
-    """
-    if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"the expression has {len(text)} characters; {MAX_LENGTH} are the most")
-    compiled = _compiled.get(text)
-    if compiled is None:
-        compiled = _compile(text)
-        while len(_compiled) >= _MOST_COMPILED:
-            _compiled.pop(next(iter(_compiled)), None)
-        _compiled[text] = compiled
-    if isinstance(compiled, ExpressionError):
-        raise compiled
-    return compiled
-
-
-def take_short(texts: Iterable[str]) -> bool:
-    """Whether all these expressions are compiled in a few ms: they have been compiled before, or are short."""
-    return sum(len(text) for text in texts if text not in _compiled) <= _SHORT
-
-
-def compile_all(texts: Iterable[str]) -> None:
-    """Compile expressions, good or bad, for `compile_expression` to find; for a thread beside an event loop."""
-    for text in texts:
-        with suppress(ExpressionError):
-            compile_expression(text)
-
-
-def _compile(text: str) -> Condition | ExpressionError:
+def parse(text: str) -> Condition | ExpressionError:
+    """The condition that an expression means, or what is wrong with it; use `compile_expression`."""
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     parser = _parser().parse_interactive(text)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from reput.files import DISK, FileLayer
 from reput.filter.bloom_filter import BloomFilter
+from reput.filter.expression_error import ExpressionError
 from reput.filter.expression_filter import ExpressionFilter
-from reput.filter.expressions import ExpressionError
 from reput.formats.metadata import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
 from reput.service.config_manager import ConfigManager
 from reput.service.subscription_data import SQL92, SubscriptionData, is_tag_type

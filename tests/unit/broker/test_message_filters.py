@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reput.filter.selector_parser import compile_all, take_short
+from reput.filter.compiled_expressions import compile_all, take_short
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import LONG_MS, Client, consumer, messages_of, serving_broker, with_topic

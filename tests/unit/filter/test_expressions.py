@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from reput.filter.columns import Columns
-from reput.filter.selector_parser import compile_expression
+from reput.filter.compiled_expressions import compile_expression
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
-from reput.filter.expressions import MAX_DEPTH, ExpressionError
-from reput.filter.selector_parser import MAX_LENGTH, MAX_TOKENS, compile_expression
+from reput.filter.compiled_expressions import MAX_LENGTH, compile_expression
+from reput.filter.expression_error import ExpressionError
+from reput.filter.expressions import MAX_DEPTH
+from reput.filter.selector_parser import MAX_TOKENS
 from tests.support.expressions import outcome
 
 
@@ -62,9 +64,11 @@ def test_a_text_with_a_lone_surrogate_equals_nothing() -> None:
     assert outcome("a = '\ud800' OR a IN ('\ud800') OR a CONTAINS '\ud800'", [{"a": "x"}]) == "F"
 
 
-def test_lark_is_imported_by_the_first_expression() -> None:
+def test_lark_and_arrow_are_imported_by_the_first_expression() -> None:
     code = (
-        "import sys, reput.filter.selector_parser as parser; assert 'lark' not in sys.modules;"
-        "parser.compile_expression('a = 5'); assert 'lark' in sys.modules"
+        "import sys; from reput.filter.compiled_expressions import compile_expression, take_short\n"
+        "assert take_short(['a = 5']) and sys.modules.keys().isdisjoint({'lark', 'numpy', 'pyarrow'})\n"
+        "compile_expression('a = 5')\n"
+        "assert {'lark', 'pyarrow'} <= sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
