@@ -1,0 +1,241 @@
+"""The examples of the documentation run as they stand, and print what the pages say that they print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import page_worlds
+from tests.support.commands import run_reput
+from tests.support.page_worlds import World
+from tests.support.pages import FENCED, ROOT, Block, Reader, blocks, is_what_the_page_shows, needs_spark
+from tests.support.shop import make_shop
+
+DOCS = ROOT / "docs"
+#: Pages whose blocks are bytes and JSON of files, which tests/unit/formats and tests/unit/remoting compare.
+BYTES = "formats/"
+#: Where to cut a page whose examples do not go on with the results of those before; any other page is one part.
+CUTS = {"jobs.md": "\n## "} | dict.fromkeys(
+    [f"client/{name}.md" for name in ("README", "consumers", "producer", "testing")], "```python\n"
+)
+#: What a page, or a part of it, finds before its first example.
+WORLDS: dict[str, Callable[[World], None]] = {
+    "access.md": page_worlds.users,
+    "admin.md": page_worlds.broker_with_a_lag,
+    "index.md": page_worlds.store_of_a_reader,
+    "lazy-scans.md": page_worlds.two_stores_one_in_memory,
+    "spark.md": page_worlds.two_stores,
+    "spark-sink.md": page_worlds.other_store,
+    "spark-streaming.md": page_worlds.shop,
+    "spark-wire.md": page_worlds.broker_with_orders,
+    "jobs.md": page_worlds.shop,
+    "jobs.md-diff": page_worlds.copies,
+    "jobs.md-import": page_worlds.files,
+    "client/README.md": page_worlds.broker_with_topics,
+    "client/consumers.md": page_worlds.broker,
+    "client/producer.md": page_worlds.broker,
+    "client/tasks.md": page_worlds.broker,
+}
+#: These start several processes.
+SLOW = ("access.md", "broker.md", "client/README.md-2")
+#: Kinds of blocks that no page runs, and why.
+OTHER = {
+    "java": "tests/interop and test_readme.py run clients in Java",
+    "go": "tests/interop runs clients in Go",
+    "js": "tests/interop runs clients in Node",
+    "ini": "a unit of systemd",
+    "dockerfile": "no containers here",
+    "json": "an offset of Spark's, which tests/spark look at",
+}
+#: Examples that do not run here, by their first words, and why.
+NOT_RUN: dict[str, dict[str, str]] = {
+    "*": {
+        "pip install": "changes the environment",
+        "mqadmin ": "Apache's own; tests/interop and tests/unit/broker/admin run its commands",
+        "python -m bench": "measures for minutes",
+    },
+    "access.md": {"openssl ": "the tests make certificates of their own"},
+    "admin.md": {"reput: there is no topic": "lines of stderr, which tests/unit/cli/test_admin.py compares"},
+    "broker.md": {
+        "curl ": "tests/unit/broker/metrics ask it",
+        "echo ": "for Apache's proxy",
+        "bin/mqproxy": "Apache's own; tests/interop starts it",
+        "time=2026": "lines of stderr, which tests/unit/cli/test_logs.py compares",
+    },
+    "client/README.md": {
+        "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C"
+    },
+    "design/reliability.md": {"make campaign": "takes hours", "python -m campaign": "takes hours"},
+    "index.md": {
+        "reput tail STORE": "goes on until Ctrl-C",
+        "reput export STORE lake --decode json --follow": "goes on until Ctrl-C",
+    },
+    "jobs.md": {
+        "[audit]": "test_the_defaults_of_the_page_are_taken has it",
+        "reput dispatch /data/store --output /data/replica  ": "goes on until Ctrl-C",
+        "reput backup /data/store s3://": "needs a bucket",
+        "reput export /data/store /data/orders --decode protobuf": "tests/unit/jobs/lake has bodies of Protobuf",
+        "reput export /data/store /data/tables --format delta --follow": "goes on until Ctrl-C",
+        "reput replay /data/store /data/replayed --topics": "takes minutes",
+        "DIR/messages": "names of files, which tests/unit/jobs/lake compares",
+    },
+    "several-brokers.md": {
+        "sh examples/": "tests/end_to_end/test_several_brokers.py runs it",
+        "pkill ": "ends what others started",
+    },
+    "spark-cluster.md": {
+        "from reput.spark import session": "needs a cluster: tests/cluster",
+        "from pyspark.sql import SparkSession": "needs a server: tests/spark/connect",
+    },
+    "tail.md": {"reput tail build/tail --topic orders ": "goes on until Ctrl-C"},
+    "tour.md": {
+        "mvn ": "test_readme.py runs it",
+    },
+}
+
+
+def parts() -> Iterator[tuple[str, str, list[Block]]]:
+    """Each page or part of a page: page, name of the part, blocks."""
+    for path in sorted(DOCS.rglob("*.md")):
+        page = path.relative_to(DOCS).as_posix()
+        if page.startswith(BYTES):
+            continue
+        text = path.read_text(encoding="utf-8")
+        cut = CUTS.get(page)
+        if cut is None:
+            yield page, page, blocks(text)
+            continue
+        for number, part in enumerate(text.split(cut)):
+            is_code = cut.startswith("```")
+            name = str(number) if is_code else part.partition("\n")[0].strip("# ")
+            yield page, f"{page}-{name}", blocks(cut + part if is_code and number else part)
+
+
+PARTS = {name: (page, found) for page, name, found in parts() if found}
+
+
+def reason(page: str, example: str) -> str | None:
+    """Why a block or a command does not run here."""
+    listed = NOT_RUN["*"] | NOT_RUN.get(page, {})
+    return next((why for words, why in listed.items() if f"{example}  ".startswith(words)), None)
+
+
+def runs(page: str, block: Block) -> Block | None:
+    """A block, or what runs of it."""
+    if block.language == "sh":
+        commands = [command for command in block.commands if reason(page, command) is None]
+        output = block.output if commands == block.commands else None
+        return block._replace(text="\n".join(commands), output=output) if commands else None
+    return None if block.language in OTHER or reason(page, block.text) else block
+
+
+def without_spark(block: Block, before: list[Block]) -> Block | None:
+    """A block, or what of it needs no Spark. What follows a program on Spark goes on with it."""
+    if block.language == "python":
+        return None if any(one.language == "python" and one.needs_spark for one in [*before, block]) else block
+    if block.language != "sh":
+        return block
+    commands = [command for command in block.commands if not needs_spark(command)]
+    output = block.output if commands == block.commands else None
+    return block._replace(text="\n".join(commands), output=output) if commands else None
+
+
+RUN = {name: [one for block in found if (one := runs(page, block))] for name, (page, found) in PARTS.items()}
+PLAIN = {
+    name: [plain for number, block in enumerate(found) if (plain := without_spark(block, found[:number]))]
+    for name, found in RUN.items()
+}
+
+
+def run_part(name: str, found: list[Block], folder: Path, patch: pytest.MonkeyPatch) -> None:
+    page, _ = PARTS[name]
+    with ExitStack() as left:
+        world = World(folder, left)
+        for root in ("/data", "/mnt", "/brokers", "/etc/reput"):
+            world.names[root] = str(folder / root[1:])
+        world.names["10.0.0.5"] = "127.0.0.1"
+        WORLDS.get(name, WORLDS.get(page, lambda world: None))(world)
+        for key, value in world.environment.items():
+            patch.setenv(key, value)
+        patch.chdir(folder)
+        reader = Reader(world)
+        for block in found:
+            printed = reader.run(block)
+            if block.output is not None:
+                assert is_what_the_page_shows(block.output, printed), f"{block.text}prints\n{printed}"
+
+
+def in_order(examples: dict[str, list[Block]]) -> list[Any]:
+    """Names of parts, those that take long with their marker."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in examples]
+
+
+@pytest.mark.parametrize("name", in_order({name: found for name, found in PLAIN.items() if found}))
+def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_part(name, PLAIN[name], tmp_path, monkeypatch)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", in_order({name: found for name, found in RUN.items() if found != PLAIN[name]}))
+def test_the_examples_of_a_page_run_with_spark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_part(name, RUN[name], tmp_path, monkeypatch)
+
+
+def test_every_block_runs_or_is_listed() -> None:
+    """A block without a label, or of a kind that nobody runs, has to say why it does not run."""
+    strange = [
+        (name, block.language, block.text)
+        for name, found in RUN.items()
+        for block in found
+        if block.language not in ("python", "sh") and block.file is None
+    ]
+    assert strange == []
+
+
+def test_every_reason_is_one_of_a_block_that_is_there() -> None:
+    examples = [
+        (page, f"{example}  ")
+        for page, found in PARTS.values()
+        for block in found
+        for example in (block.commands if block.language == "sh" else [block.text])
+    ]
+    unused = [
+        (page, words)
+        for page, listed in NOT_RUN.items()
+        for words in listed
+        if not any(page in ("*", of) and example.startswith(words) for of, example in examples)
+    ]
+    assert unused == []
+    assert set(OTHER) == {block.language for _, found in PARTS.values() for block in found} & set(OTHER)
+
+
+def test_no_example_is_hidden_in_an_indented_block() -> None:
+    """But those of docs/spark-cluster.md, which tests/cluster types, and of docs/design, which take minutes."""
+    for page, _, _ in parts():
+        if page != "spark-cluster.md" and not page.startswith("design/"):
+            prose = FENCED.sub("", (DOCS / page).read_text(encoding="utf-8"))
+            assert re.findall(r"\n\n    (?:reput|python|pip|import|from|mqadmin) .*", prose) == [], page
+
+
+def test_a_page_that_shows_something_else_is_noticed() -> None:
+    (block,) = blocks("```python\nprint(1)\n```\n\nIt prints:\n\n```text\n1 at 2026-11-26T11:00:00Z\n...\n```\n")
+    assert block == Block("python", "print(1)\n", "1 at 2026-11-26T11:00:00Z\n...\n")
+    assert block.output is not None
+    assert is_what_the_page_shows(block.output, "1   at 2027-01-01T00:00:00.123Z\nmore\n")
+    assert not is_what_the_page_shows(block.output, "2 at 2027-01-01T00:00:00.123Z\nmore\n")
+    assert not is_what_the_page_shows("1\n", "1\n2\n")
+
+
+def test_the_defaults_of_the_page_on_jobs_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for block in PARTS["jobs.md-Jobs"][1] if block.language == "toml"]
+    (tmp_path / "config.toml").write_text(block.text)
+    monkeypatch.setenv("REPUT_CONFIG", str(tmp_path / "config.toml"))
+    store = make_shop(tmp_path / "store")
+    assert run_reput("audit", store).status == 0
+    (tmp_path / "config.toml").write_text(block.text.replace("runner", "rumner"))
+    assert "rumner" in run_reput("audit", store).err
