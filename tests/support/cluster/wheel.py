@@ -12,16 +12,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel of this source tree; nothing is fetched."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+def build_wheel(folder: Path, source: Path = ROOT) -> Path:
+    """Build the wheel of a source tree; nothing is fetched."""
+    return _build("wheel", folder, source)
+
+
+def build_sdist(folder: Path) -> Path:
+    """Build the source distribution of this source tree."""
+    return _build("sdist", folder, ROOT)
+
+
+def _build(target: str, folder: Path, source: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
 
 
 def make_environment(folder: Path, wheel: Path | None = None) -> Path:
