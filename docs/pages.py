@@ -55,7 +55,8 @@ def configuration() -> str:
             if name in seen:
                 continue
             unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
-            default = "" if key.default in (None, "") else f"`{key.default}`{unit}"
+            value = str(key.default).lower() if isinstance(key.default, bool) else key.default
+            default = "" if value in (None, "") else f"`{value}`{unit}"
             rows.append(f"| `{camel_case(name)}` | {default} | {_cell(key.metadata['doc'])} |")
         seen |= set(keys_of(MessageStoreConfig))
         parts.append(f"## {heading}\n\n| key | default | what it says |\n|---|---|---|\n" + "\n".join(rows) + "\n")
@@ -111,7 +112,7 @@ def _text_of_code(match: re.Match[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 PAGES = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
