@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from reput.extras import require_store
+
 if TYPE_CHECKING:
     from reput.testing import LocalBroker
 
@@ -17,6 +19,7 @@ def reput_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBrok
 
     Clients of every language may use it. Topics are made by the first message. What else it can: `reput.testing`.
     """
+    require_store("the fixture reput_broker")
     from reput.testing import broker  # here: pytest loads plugins at each start, and this takes a second
 
     with broker(str(tmp_path_factory.mktemp("reput-broker"))) as one:

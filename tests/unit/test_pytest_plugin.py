@@ -53,6 +53,16 @@ def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path, processes: int) 
     assert "2 passed" in done.stdout
 
 
+def test_where_there_is_no_store_the_fixture_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "test_orders.py").write_text(TEST)
+    (tmp_path / "conftest.py").write_text("import sys; sys.modules['numpy'] = None")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "reput.pytest_plugin", "."]
+    env = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "2 errors" in done.stdout
+    assert "ConfigError: the fixture reput_broker needs numpy: pip install 'reput[store]'" in done.stdout
+
+
 def test_pytest_finds_the_plugin_and_it_loads_nothing_heavy() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"reput": "reput.pytest_plugin"}

@@ -117,7 +117,7 @@ class LocalFileOffsetStore:
 
 
 def _read(path: str) -> bytes | None:
-    from reput.files import DISK  # here: the file layer loads NumPy and Numba, which other consumers do without
+    from reput.files import DISK  # here: other consumers do without the file layer
 
     return DISK.read_bytes(path) if DISK.exists(path) else None
 
