@@ -78,6 +78,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "jobs.md": {
         "[audit]": "test_the_defaults_of_the_page_are_taken has it",
         "reput dispatch /data/store --output /data/replica  ": "goes on until Ctrl-C",
+        "reput dispatch /data/store  ": "the same",
         "reput backup /data/store s3://": "needs a bucket",
         "reput export /data/store /data/orders --decode protobuf": "tests/unit/jobs/lake has bodies of Protobuf",
         "reput export /data/store /data/tables --format delta --follow": "goes on until Ctrl-C",

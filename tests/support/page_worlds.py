@@ -58,6 +58,7 @@ def broker_with_orders(world: World) -> None:
     """A broker with one message in each of the topics orders and refunds."""
     with MessageStore.open(world.folder / "broker", **SMALL) as store:
         for topic in ("orders", "refunds"):
+            store.update_topic(TopicConfig(topic, 1, 1))
             store.put_message(Message(topic, b"one", tags="paid"), queue_id=0)
     broker(world)
 
@@ -86,14 +87,16 @@ def users(world: World) -> None:
 
 
 def two_stores(world: World) -> None:
-    """`/brokers/a/store` and `/brokers/b/store`."""
+    """`/brokers/a/store` and `/brokers/b/store`, with pictures besides, so that it pays to read less than all."""
     for name in "ab":
-        make_shop(world.folder / f"brokers/{name}/store")
+        with MessageStore.open(make_shop(world.folder / f"brokers/{name}/store")) as store:
+            store.put_messages([Message("pictures", bytes(100_000)) for _ in range(20)])
 
 
 def two_stores_one_in_memory(world: World) -> None:
     """The same, and an object storage, which is a folder here."""
-    two_stores(world)
+    for name in "ab":
+        make_shop(world.folder / f"brokers/{name}/store")
     world.names["memory://backups"] = f"file://{world.folder / 'brokers/a'}"
 
 
