@@ -90,7 +90,7 @@ def two_stores(world: World) -> None:
     """`/brokers/a/store` and `/brokers/b/store`, with pictures besides, so that it pays to read less than all."""
     for name in "ab":
         with MessageStore.open(make_shop(world.folder / f"brokers/{name}/store")) as store:
-            store.put_messages([Message("pictures", bytes(100_000)) for _ in range(20)])
+            store.put_messages([Message("pictures", bytes(100_000), keys=[f"p-{n}"]) for n in range(20)])
 
 
 def two_stores_one_in_memory(world: World) -> None:
