@@ -110,6 +110,10 @@ class WouldWaitError(ReputError):
         self.room = room
 
 
+class ReplicationError(StoreError):
+    """Raised when a store cannot follow its master: it has more, or other bytes, or the next bytes are gone there."""
+
+
 class DataLossError(StoreError):
     """Raised when a stream cannot go on: unread records were deleted, or records that it has read are gone."""
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from reput.store.loop_writer import LoopWriter
     from reput.store.put_future import PutFuture
     from reput.store.reader import Reader
+    from reput.store.replica_writer import ReplicaWriter
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention import RetentionReport
     from reput.store.runtime_info import RuntimeInfo
@@ -311,6 +312,16 @@ class MessageStore(MessageReader):
         """The content of `config/topics.json`: topics and data version of one moment; raises as `topics`."""
         self._check_open()
         return self._reader.topics if self._writer is None else self._writer.parts.topics.topics
+
+    def replica_writer(self) -> ReplicaWriter:
+        """What appends the bytes of a master's log to this one; a store that follows takes no puts of its own.
+
+        Raises:
+            StoreStateError: The store is closed or read-only.
+        """
+        from reput.store.replica_writer import ReplicaWriter
+
+        return ReplicaWriter(self._writable())
 
     # -- dispatch
 

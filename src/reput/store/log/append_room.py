@@ -100,6 +100,16 @@ class AppendRoom(AppendGate):
     def _go_on_in(self, file: MappedFile) -> None:
         self._last, self._last_map, self._low_at = file, None, 0
 
+    def _file_for_copies(self) -> MappedFile:
+        """The last file, or the next one where that is full to its last byte; errors as of `_room`."""
+        files = self.queue.mapped_files
+        if not files or files[-1].wrote_position == files[-1].size:
+            self.queue.append_file(self._next_file())
+        file = self.queue.mapped_files[-1]
+        if file is not self._last:
+            self._go_on_in(file)
+        return file
+
     # -- ahead
 
     def make_room(self, size: int) -> None:

@@ -357,6 +357,30 @@ class CommitLog(AppendRoom):
         self.last_store_timestamp = now
         return AppendedRows(end, offset + data.size, now, commit_log_offsets, queue_offsets)
 
+    def append_copies(self, data: memoryview, last_store_timestamp: int) -> int:
+        """Append records of another log as they are, blank records too (`CommitLog.appendData`).
+
+        Args:
+            data: Records that prove themselves at this log's end, of one file; a blank record may end anywhere.
+            last_store_timestamp: Of the last record (ms).
+
+        Returns:
+            Commit log offset after them.
+
+        Raises:
+            StoreBusyError, StoreFullError, StorePoisonedError: As `append_rows`; nothing has changed.
+        """
+        self._wait()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            file = self._file_for_copies()
+            position = file.wrote_position
+            file.write(position, data)
+            file.wrote_position = position + len(data)
+            self.last_store_timestamp = max(self.last_store_timestamp, last_store_timestamp)
+            return file.start_offset + file.wrote_position
+
     def view(self, offset: int, size: int) -> memoryview | None:
         """The bytes of a record, as they lie; None outside what may be read."""
         file = self.queue.find(offset)

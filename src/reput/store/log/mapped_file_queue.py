@@ -75,6 +75,8 @@ class MappedFileQueue:
         self._ahead: MappedFile | None = None  # the file made ahead last; `made_ahead` says whether it still is
         self._is_closed = False
         self.file_size = file_size
+        #: Start of the first file, where there is none yet: a master's log may begin later than at 0.
+        self.first_offset = 0
         #: Replaced by a new list, never changed in place: readers take it without a lock, and keep to it.
         self.mapped_files: list[MappedFile] = []
 
@@ -101,16 +103,16 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """The log's first offset; 0 where there is no file."""
+        """The log's first offset."""
         files = self.mapped_files
-        return files[0].start_offset if files else 0
+        return files[0].start_offset if files else self.first_offset
 
     @property
     def max_offset(self) -> int:
-        """Offset after the last written byte; 0 where there is no file."""
+        """Offset after the last written byte."""
         files = self.mapped_files
         if not files:
-            return 0
+            return self.first_offset
         last = files[-1]
         return last.start_offset + last.wrote_position
 
@@ -225,7 +227,7 @@ class MappedFileQueue:
     @property
     def _end(self) -> int:
         """Offset at which the file after the last file starts."""
-        return self.mapped_files[-1].start_offset + self.file_size if self.mapped_files else 0
+        return self.mapped_files[-1].start_offset + self.file_size if self.mapped_files else self.first_offset
 
     def remove_empty_file(self) -> None:
         """Remove the file without a length that a kill left after the last file, as RocketMQ does at its start."""
