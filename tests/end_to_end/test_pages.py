@@ -27,6 +27,7 @@ CUTS = {"jobs.md": "\n## "} | dict.fromkeys(
 WORLDS: dict[str, Callable[[World], None]] = {
     "access.md": page_worlds.users,
     "admin.md": page_worlds.broker_with_a_lag,
+    "follow.md": page_worlds.master,
     "index.md": page_worlds.store_of_a_reader,
     "lazy-scans.md": page_worlds.two_stores_one_in_memory,
     "spark.md": page_worlds.two_stores,
@@ -71,6 +72,13 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C"
     },
     "design/reliability.md": {"make campaign": "takes hours", "python -m campaign": "takes hours"},
+    "follow.md": dict.fromkeys(
+        (
+            "reput follow /data/copy --master broker:10911  ",
+            "reput follow /data/copy --master broker:10911 --from newest",
+        ),
+        "goes on until Ctrl-C",
+    ),
     "index.md": {
         "reput tail STORE": "goes on until Ctrl-C",
         "reput export STORE lake --decode json --follow": "goes on until Ctrl-C",

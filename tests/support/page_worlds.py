@@ -16,6 +16,7 @@ from reput.formats.metadata import ConsumerOffsets, TopicConfig, encode_metadata
 from tests.support.broker import SMALL
 from tests.support.certificates import write_certificate
 from tests.support.commands import run_reput
+from tests.support.fake_master import fake_master, log_of
 from tests.support.shop import make_shop
 
 LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -75,6 +76,16 @@ def broker_with_a_lag(world: World) -> None:
     with PullConsumer(started.namesrv, group="shop", topics={"orders": "*"}):
         pass  # makes the group
     world.names["10.0.0.5:9876"] = started.namesrv
+
+
+def master(world: World) -> None:
+    """A master at broker:10911 with a hundred messages in the first queue of orders."""
+    size = 1 << 20
+    with MessageStore.open(world.folder / "master", mapped_file_size_commit_log=size) as store:
+        store.put_messages([Message("orders", b"%d" % number) for number in range(100)])
+        end = store.max_commit_log_offset
+    served = world.left.enter_context(fake_master(log_of(world.folder / "master", end), size))
+    world.names["broker:10911"] = served.address
 
 
 def users(world: World) -> None:

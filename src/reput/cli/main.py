@@ -30,6 +30,7 @@ from reput.cli import (
     dispatch,
     dump,
     export,
+    follow,
     get,
     import_,
     info,
@@ -183,6 +184,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Backups": (backup.backup, backup.backups, restore.restore, prune.prune),
     _SERVING: (broker.broker, namesrv.namesrv),
     "Send and consume": (produce.produce, consume.consume),
+    "Replicate": (follow.follow,),
     "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
     "Help": (man.man,),
 }

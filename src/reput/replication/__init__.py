@@ -1,0 +1,1 @@
+"""Replication: the log of a master, byte by byte, into a store of this machine."""

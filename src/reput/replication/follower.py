@@ -1,0 +1,237 @@
+"""Follower: keeps the log of a store equal to a master's, from where it ends, over breaks of the connection.
+
+The protocol tells neither what a log is called nor whether two logs are the same. So the follower asks for some bytes
+that it has already, and compares them before it appends anything; and at each sign of life without bytes it asks the
+broker where its log begins and ends. What RocketMQ's own slave passes over in silence ends it with an error:
+a log that is ahead of its master's, other bytes at the same offsets, a gap, files of another size, bytes that are no
+records.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from reput.errors import RemotingError, ReplicationError
+from reput.formats.replication import HEARTBEAT_S, SILENCE_S
+from reput.replication.ha_stream import HAStream
+from reput.replication.master import Master, MasterLog, ha_address
+from reput.store.message_store import MessageStore
+
+logger = logging.getLogger("reput.replication")
+
+#: Bytes that are compared before anything is appended.
+_OVERLAP_BYTES = 64 << 10
+#: Log bytes that are kept until they are whole records.
+_ROOM_BYTES = 16 << 20
+_WAIT_S, _RETRY_S = 0.2, 1.0
+
+
+class FollowState(NamedTuple):
+    """How far a follower is.
+
+    Attributes:
+        end_offset: Commit log offset after the last record that it has.
+        master: Where the master's log began and ended when it was last asked; None before.
+        is_connected: Whether the connection stands.
+        lag_ms: Age of the newest record, where bytes are missing; 0 where none are known to be missing.
+    """
+
+    end_offset: int
+    master: MasterLog | None
+    is_connected: bool
+    lag_ms: int
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes of the master's log that are missing."""
+        return 0 if self.master is None else max(0, self.master.max_offset - self.end_offset)
+
+
+class Follower:
+    """Follows one master into one store, which must be open for writing and takes no puts meanwhile.
+
+    Args:
+        store: The store.
+        address: The master's address, "host:port"; or a slave's, which serves its log the same way.
+        begin: Where an empty store begins: with the oldest file that the master has, or with its newest one.
+        acknowledges: Tell the master what has come, as a slave does. A master that waits for a slave counts it.
+        on_state: Called after each step, in the thread of `run`.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        address: str,
+        *,
+        begin: Literal["oldest", "newest"] = "oldest",
+        acknowledges: bool = False,
+        on_state: Callable[[FollowState], None] = lambda state: None,
+    ) -> None:
+        self._store, self._begin, self._acknowledges, self._on_state = store, begin, acknowledges, on_state
+        self._writer = store.replica_writer()
+        self._master = Master(address)
+        self._log: MasterLog | None = None
+        self._is_connected = False
+        self._room = np.empty(_ROOM_BYTES, np.uint8)
+        self._kept = 0
+
+    @property
+    def state(self) -> FollowState:
+        """How far it is."""
+        end, log = self._writer.end_offset, self._log
+        is_behind = log is not None and log.max_offset > end
+        newest = self._writer.last_store_timestamp
+        lag = int(time.time() * 1000) - newest if is_behind and newest else 0
+        return FollowState(end, log, self._is_connected, max(lag, 0))
+
+    def run(self, stop: Event, *, once: bool = False) -> None:
+        """Follow until `stop` is set, or with `once` until all is there that the master had at the last look.
+
+        Raises:
+            ReplicationError, CorruptRecordError: See the module; all before is appended, and nothing after.
+            StoreFullError, StorePoisonedError, StoreStateError: As of `MessageStore.put_messages`.
+        """
+        try:
+            while not stop.is_set():
+                try:
+                    self._follow(stop, once)
+                    return
+                except RemotingError as error:
+                    logger.warning("%s; tried again in %g s", error, _RETRY_S)
+                self._is_connected = False
+                self._on_state(self.state)
+                stop.wait(_RETRY_S)
+        finally:
+            self._is_connected = False
+            self._master.close()
+
+    def _follow(self, stop: Event, once: bool) -> None:
+        """Follow over one connection."""
+        self._kept = 0
+        config = self._master.config()
+        self._log = self._master.log()
+        self._check_file_size(config)
+        first, known = self._first_report(self._log)
+        stream = HAStream(ha_address(self._master.address, config))
+        try:
+            stream.report(first)
+            self._is_connected = True
+            self._receive(stream, first, known, stop, once)
+        finally:
+            stream.close()
+
+    def _check_file_size(self, config: dict[str, str]) -> None:
+        ours, theirs = self._store.config.mapped_file_size_commit_log, config.get("mappedFileSizeCommitLog")
+        if theirs is not None and theirs != str(ours):
+            raise ReplicationError(
+                f"{self._store.path}: log files of {ours} bytes, and {self._master.address} has log files of {theirs}; "
+                f"follow into a new store with --set mappedFileSizeCommitLog={theirs}"
+            )
+
+    def _first_report(self, log: MasterLog) -> tuple[int, bytes]:
+        """The offset to ask for, and the bytes that must come first.
+
+        Report 0 would mean the newest file. A log that begins at 0 is asked for from 1 on: the first byte of a record
+        is 0, as records are shorter than 16 MiB.
+        """
+        end = self._writer.end_offset
+        if self._writer.is_empty:
+            size = self._store.config.mapped_file_size_commit_log
+            newest = max(log.max_offset - 1, log.min_offset)
+            start = log.min_offset if self._begin == "oldest" else newest - newest % size
+            self._writer.begin_at(start)
+            if start == 0:
+                self._keep(np.zeros(1, np.uint8))
+            return max(start, 1), b""
+        where = f"{self._store.path} ends at {end}, and the log of {self._master.address}"
+        if end > log.max_offset:
+            raise ReplicationError(
+                f"{where} at {log.max_offset}: the master has lost its last records, or is another one; "
+                "nothing was changed; compare both with `reput diff`"
+            )
+        if end < log.min_offset:
+            raise ReplicationError(
+                f"{where} begins at {log.min_offset}: the bytes between were deleted there; nothing was changed; "
+                "follow into a new store, and keep this one for what it has"
+            )
+        start = max(end - _OVERLAP_BYTES, self._store.min_commit_log_offset, log.min_offset, 1)
+        return start, self._writer.last_bytes(end - start)
+
+    def _receive(self, stream: HAStream, first: int, known: bytes, stop: Event, once: bool) -> None:
+        following, heard = first, time.monotonic()
+        told, due = first, heard + HEARTBEAT_S
+        while not stop.is_set():
+            frames = stream.frames(_WAIT_S)
+            now = time.monotonic()
+            if frames:
+                heard = now
+            elif now - heard > SILENCE_S:
+                raise RemotingError(f"{stream.address}: the master was silent for {SILENCE_S:g} s")
+            for offset, body in frames:
+                self._check_offset(offset, following)
+                following += len(body)
+                known = self._compare(known, body, offset)
+            if frames:
+                self._append()
+                stream.release()
+                if not all(len(body) for _, body in frames):
+                    self._look(following)
+            if self._acknowledges and not known and self._writer.end_offset > told:
+                told = self._writer.end_offset
+                stream.report(told)
+                due = now + HEARTBEAT_S
+            elif now >= due:
+                stream.report(told)
+                due = now + HEARTBEAT_S
+            self._on_state(self.state)
+            if once and self._log is not None and self._writer.end_offset >= self._log.max_offset:
+                return
+
+    def _check_offset(self, offset: int, expected: int) -> None:
+        if offset != expected:
+            raise ReplicationError(
+                f"{self._store.path}: {self._master.address} goes on at {offset}, expected {expected}; nothing of it "
+                "was appended"
+            )
+
+    def _compare(self, known: bytes, body: memoryview, offset: int) -> bytes:
+        """Keep what is new of a frame; returns what must still come before anything is new."""
+        if known:
+            size = min(len(known), len(body))
+            if known[:size] != body[:size]:
+                raise ReplicationError(
+                    f"{self._store.path}: the bytes from {offset} on differ from those of {self._master.address}: it "
+                    "is another log, or was cut and written again; nothing was changed; compare both with `reput diff`"
+                )
+            known, body = known[size:], body[size:]
+        if len(body):
+            self._keep(np.frombuffer(body, np.uint8))
+        return known
+
+    def _keep(self, data: np.ndarray) -> None:
+        end = self._kept + data.size
+        if end > self._room.size:
+            self._room = np.concatenate([self._room, np.empty(max(self._room.size, data.size), np.uint8)])
+        self._room[self._kept : end] = data
+        self._kept = end
+
+    def _append(self) -> None:
+        """Append what is whole; what is not stays for the next frame."""
+        taken = self._writer.append(self._room[: self._kept])
+        self._room[: self._kept - taken] = self._room[taken : self._kept].copy()
+        self._kept -= taken
+
+    def _look(self, following: int) -> None:
+        """Check after a sign of life without bytes that the master still has the log that is followed."""
+        log = self._log = self._master.log()
+        if not log.min_offset <= following <= log.max_offset:
+            raise ReplicationError(
+                f"{self._store.path}: the next byte is {following}, and the log of {self._master.address} has "
+                f"{log.min_offset} to {log.max_offset}; nothing was changed"
+            )

@@ -1,0 +1,80 @@
+"""HAStream: the connection of a slave to its master's HA port, without a thought about what the bytes mean."""
+
+from __future__ import annotations
+
+import socket
+
+from reput.errors import RemotingError
+from reput.formats.replication import FRAME_HEADER, MAX_FRAME_SIZE, REPORT
+from reput.transport.client import connect_error, host_and_port
+
+_CONNECT_S = 5.0
+#: Bytes of one read at the most: many frames of RocketMQ's 32 KiB.
+_BUFFER_BYTES = MAX_FRAME_SIZE + (4 << 20)
+
+
+class HAStream:
+    """One TCP connection to a master. Raises RemotingError where there can be none."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        host, port = host_and_port(address)
+        try:
+            self._socket = socket.create_connection((host, port), _CONNECT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except (OSError, OverflowError, ValueError) as error:
+            raise connect_error(address, error, _CONNECT_S) from None
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._filled = 0
+
+    def report(self, offset: int) -> None:
+        """Tell the master an offset: the first one asks for the bytes from there on, each later one acknowledges."""
+        try:
+            self._socket.settimeout(_CONNECT_S)
+            self._socket.sendall(REPORT.pack(offset))
+        except OSError as error:
+            raise self._ended(error.strerror or str(error)) from None
+
+    def frames(self, timeout_s: float) -> list[tuple[int, memoryview]]:
+        """Offset and bytes of the whole frames that the next read completes; none after `timeout_s`.
+
+        The bytes are valid until `release`. Raises RemotingError where the connection ends, or no master speaks.
+        """
+        try:
+            self._socket.settimeout(timeout_s)
+            size = self._socket.recv_into(self._view[self._filled :])
+        except TimeoutError:
+            return []
+        except OSError as error:
+            raise self._ended(error.strerror or str(error)) from None
+        if not size:
+            raise self._ended("it was closed")
+        self._filled += size
+        found, at = [], 0
+        while self._filled - at >= FRAME_HEADER.size:
+            offset, length = FRAME_HEADER.unpack_from(self._buffer, at)
+            if not 0 <= length <= MAX_FRAME_SIZE - FRAME_HEADER.size or offset < 0:
+                raise self._ended(f"a frame of {length} bytes at offset {offset}; is this the HA port of a broker?")
+            end = at + FRAME_HEADER.size + length
+            if end > self._filled:
+                break
+            found.append((offset, self._view[at + FRAME_HEADER.size : end]))
+            at = end
+        self._taken = at
+        return found
+
+    def release(self) -> None:
+        """Give the bytes of the last `frames` back."""
+        left = self._filled - self._taken
+        self._buffer[:left] = self._view[self._taken : self._filled]
+        self._filled, self._taken = left, 0
+
+    _taken = 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _ended(self, reason: str) -> RemotingError:
+        return RemotingError(f"{self.address}: the connection to the master's HA port ended: {reason}")

@@ -1,0 +1,72 @@
+"""What a master says of its log over the remoting protocol, before and while it is followed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from reput.client.mq_client_api import checked
+from reput.config.properties import parse_properties
+from reput.errors import RemotingError
+from reput.remoting.body import decode_json
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.blocking_client import BlockingConnection
+from reput.transport.client import host_and_port
+
+_ANSWER_S = 3.0
+
+
+class MasterLog(NamedTuple):
+    """A master's log at one moment: commit log offsets of its first byte, and after its last one."""
+
+    min_offset: int
+    max_offset: int
+
+
+class Master:
+    """A broker by its address; asks by a connection of its own, made again after an error. For one thread.
+
+    Every method raises RemotingError where the broker cannot be asked, MQBrokerError where it refuses.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._connection: BlockingConnection | None = None
+
+    def log(self) -> MasterLog:
+        """Where its log begins and ends."""
+        table = decode_json(self._ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
+        try:
+            values = table["table"]
+            return MasterLog(int(values["commitLogMinOffset"]), int(values["commitLogMaxOffset"]))
+        except (KeyError, TypeError, ValueError):
+            raise RemotingError(
+                f"{self.address}: its runtime info does not tell where its log begins and ends"
+            ) from None
+
+    def config(self) -> dict[str, str]:
+        """Its configuration, by RocketMQ's keys."""
+        return parse_properties(self._ask(RequestCode.GET_BROKER_CONFIG).body.decode(errors="replace"), self.address)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(self, code: int) -> RemotingCommand:
+        try:
+            if self._connection is None:
+                self._connection = BlockingConnection(self.address)
+            [opaque] = self._connection.send(RemotingCommand(code), timeout_s=_ANSWER_S)
+            return checked(self.address, self._connection.answer(opaque, _ANSWER_S))
+        except RemotingError:
+            self.close()
+            raise
+
+
+def ha_address(address: str, config: dict[str, str]) -> str:
+    """Where a broker of this configuration serves its log: `haListenPort`, or the port after its own."""
+    host, port = host_and_port(address)
+    given = int(config.get("haListenPort", "0") or 0)
+    return f"{host}:{given if given > 0 else port + 1}"

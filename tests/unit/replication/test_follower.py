@@ -1,0 +1,219 @@
+"""A follower's store is its master's, byte for byte; what does not go together is an error, and nothing is appended."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+import reput
+from reput import CorruptRecordError, Message, MessageStore, ReplicationError
+from reput.replication.follower import Follower, FollowState
+from tests.support.fake_master import FakeMaster, fake_master, log_of
+
+FILE_SIZE = 1 << 16
+SIZES = {
+    "mapped_file_size_commit_log": FILE_SIZE,
+    "mapped_file_size_consume_queue": 2000,
+    "max_hash_slot_num": 100,
+    "max_index_num": 400,
+}
+
+
+def open_store(path: Path) -> MessageStore:
+    return MessageStore.open(path, flush_disk_type="ASYNC_FLUSH", **SIZES)
+
+
+def put(path: Path, count: int, seed: int = 1) -> int:
+    """Put messages of many sizes; the log's end."""
+    chance = random.Random(seed)
+    with open_store(path) as store:
+        bodies = [chance.randbytes(chance.randrange(900)) for _ in range(count)]
+        messages = [Message("orders", body, tags="paid", keys=[f"o-{n}"]) for n, body in enumerate(bodies)]
+        store.put_messages(messages, [chance.randrange(4) for _ in messages])
+        store.wait_dispatched()
+        return store.max_commit_log_offset
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A master's store of five files, and the end of its log."""
+    path = tmp_path_factory.mktemp("replication") / "master"
+    return path, put(path, 450)
+
+
+@pytest.fixture
+def master(source: tuple[Path, int]) -> Iterator[FakeMaster]:
+    with fake_master(log_of(*source), FILE_SIZE) as served:
+        yield served
+
+
+def record_ends(path: Path, data: bytes) -> list[int]:
+    """Commit log offsets after each record of a store."""
+    table = reput.read_log(path, columns=["commit_log_offset", "store_size"]).read_all()
+    return [row["commit_log_offset"] + row["store_size"] for row in table.to_pylist()]
+
+
+def follow(path: Path, master: FakeMaster, **options: object) -> FollowState:
+    """Follow until all is there."""
+    with open_store(path) as store:
+        follower = Follower(store, master.address, **options)  # type: ignore[arg-type]
+        follower.run(Event(), once=True)
+        store.wait_dispatched()
+        return follower.state
+
+
+def files(path: Path, folder: str) -> dict[str, bytes]:
+    return {str(one.relative_to(path)): one.read_bytes() for one in sorted((path / folder).rglob("*")) if one.is_file()}
+
+
+def same(path: Path, source: Path, begin: int = 0) -> bool:
+    log = {name: data for name, data in files(source, "commitlog").items() if int(Path(name).name) >= begin}
+    return files(path, "commitlog") == log
+
+
+@pytest.mark.parametrize("piece", [7, 100, 4096, 32_768, 1 << 20])
+def test_log_and_queues_are_those_of_the_master_whatever_frames_it_sends(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, piece: int
+) -> None:
+    master.piece = piece
+    state = follow(tmp_path / "copy", master)
+    assert (state.end_offset, state.lag_bytes) == (source[1], 0)
+    assert same(tmp_path / "copy", source[0])
+    assert files(tmp_path / "copy", "consumequeue") == files(source[0], "consumequeue")
+
+
+def test_it_goes_on_after_each_cut_of_the_connection(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.0)
+    master.piece, master.cut_after = 5000, 20
+    follow(tmp_path / "copy", master)
+    assert len(master.reports) > 3
+    assert same(tmp_path / "copy", source[0])
+
+
+def test_a_store_that_is_closed_and_opened_again_goes_on_at_any_place(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+) -> None:
+    begin, data = master.log
+    ends = record_ends(source[0], data)
+    for end in (*ends[::40], ends[-1]):
+        master.log = begin, data[:end]
+        assert follow(tmp_path / "copy", master).end_offset == end
+    assert same(tmp_path / "copy", source[0])
+    assert files(tmp_path / "copy", "consumequeue") == files(source[0], "consumequeue")
+
+
+def test_an_empty_store_begins_with_the_oldest_file_or_with_the_newest(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+) -> None:
+    newest = source[1] // FILE_SIZE * FILE_SIZE
+    follow(tmp_path / "newest", master, begin="newest")
+    assert same(tmp_path / "newest", source[0], newest)
+    master.log = log_of(*source, begin=FILE_SIZE)
+    follow(tmp_path / "oldest", master)
+    assert same(tmp_path / "oldest", source[0], FILE_SIZE)
+    for path in (tmp_path / "newest", tmp_path / "oldest"):
+        with MessageStore.open(path, read_only=True) as copy, MessageStore.open(source[0], read_only=True) as whole:
+            for queue_id in range(4):
+                first, end = copy.min_offset("orders", queue_id), whole.max_offset("orders", queue_id)
+                assert 0 < first < copy.max_offset("orders", queue_id) == end
+                ours, theirs = (one.get_message("orders", queue_id, first, 1000) for one in (copy, whole))
+                assert ours.messages() == theirs.messages()
+
+
+def test_by_default_nothing_is_acknowledged_and_as_a_slave_all_is(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.replication.follower.HEARTBEAT_S", 0.0)
+    follow(tmp_path / "copy", master)
+    assert set(master.reports[0]) == {1}
+    assert len(master.reports[0]) > 1
+    follow(tmp_path / "slave", master, acknowledges=True)
+    assert master.reports[1][0] == 1
+    assert max(master.reports[1]) > FILE_SIZE
+    assert master.reports[1] == sorted(master.reports[1])
+
+
+class TestRefusals:
+    """Each names the reason; the store keeps what it had."""
+
+    @pytest.fixture
+    def copy(self, master: FakeMaster, source: tuple[Path, int], tmp_path: Path) -> Path:
+        """A store that has the first half of the log, which the master then has whole."""
+        begin, data = master.log
+        ends = record_ends(source[0], data)
+        master.log = begin, data[: ends[len(ends) // 2]]
+        follow(tmp_path / "copy", master)
+        master.log = begin, data
+        return tmp_path / "copy"
+
+    def check(self, copy: Path, master: FakeMaster, error: type[Exception], reason: str) -> None:
+        before = files(copy, "commitlog"), files(copy, "consumequeue")
+        with pytest.raises(error, match=reason):
+            follow(copy, master)
+        assert (files(copy, "commitlog"), files(copy, "consumequeue")) == before
+
+    def test_a_store_that_is_ahead(self, copy: Path, master: FakeMaster) -> None:
+        begin, data = master.log
+        master.log = begin, data[:5000]
+        self.check(copy, master, ReplicationError, "the master has lost its last records")
+
+    def test_a_master_that_loses_its_records_while_it_is_followed(self, copy: Path, master: FakeMaster) -> None:
+        begin, data = master.log
+        with MessageStore.open(copy, read_only=True) as store:
+            end = store.max_commit_log_offset
+        master.log, master.told = (begin, data[:end]), (0, end - 1)
+        master.told = begin, end + 1  # as long as it is asked before the connection
+        told = iter([(begin, end + 1), (begin, end - 100)])
+        type(master).told = property(lambda self: next(told), lambda self, value: None)  # type: ignore[assignment]
+        try:
+            self.check(copy, master, ReplicationError, "the next byte is")
+        finally:
+            del type(master).told  # type: ignore[misc]
+
+    def test_other_bytes_at_the_same_length(self, copy: Path, master: FakeMaster) -> None:
+        begin, data = master.log
+        with MessageStore.open(copy, read_only=True) as store:
+            end = store.max_commit_log_offset
+        for at in (end - 1, end - 300, end - 5000):
+            changed = bytearray(data)
+            changed[at] ^= 1
+            master.log = begin, bytes(changed)
+            self.check(copy, master, ReplicationError, "another log, or was cut and written again")
+
+    def test_a_gap_that_retention_has_left(self, copy: Path, source: tuple[Path, int], master: FakeMaster) -> None:
+        master.log = log_of(*source, begin=source[1] // FILE_SIZE * FILE_SIZE)
+        self.check(copy, master, ReplicationError, "the bytes between were deleted there")
+
+    def test_files_of_another_size(self, copy: Path, master: FakeMaster) -> None:
+        master.file_size = 1 << 20
+        self.check(copy, master, ReplicationError, "has log files of 1048576")
+
+    def test_a_frame_of_another_place(self, copy: Path, master: FakeMaster) -> None:
+        master.change = lambda offset, body: (offset + 4, body)
+        self.check(copy, master, ReplicationError, "goes on at")
+
+    def test_a_body_that_does_not_fit_its_crc(self, copy: Path, master: FakeMaster) -> None:
+        self.change_the_first_new_byte(copy, master, 150)
+        self.check(copy, master, CorruptRecordError, "does not fit its CRC")
+
+    @pytest.mark.parametrize(
+        ("position", "reason"),
+        [(4, "neither a message nor a blank"), (0, "does not fit into its file"), (30, "another offset")],
+    )
+    def test_bytes_that_are_no_record(self, copy: Path, master: FakeMaster, position: int, reason: str) -> None:
+        self.change_the_first_new_byte(copy, master, position)
+        self.check(copy, master, CorruptRecordError, reason)
+
+    def change_the_first_new_byte(self, copy: Path, master: FakeMaster, position: int) -> None:
+        begin, data = master.log
+        with MessageStore.open(copy, read_only=True) as store:
+            end = store.max_commit_log_offset
+        changed = bytearray(data)
+        changed[end + position] ^= 16
+        master.log = begin, bytes(changed)
