@@ -49,7 +49,6 @@ OTHER = {
     "java": "tests/interop and test_readme.py run clients in Java",
     "go": "tests/interop runs clients in Go",
     "js": "tests/interop runs clients in Node",
-    "ini": "a unit of systemd",
     "dockerfile": "no containers here",
     "json": "an offset of Spark's, which tests/spark look at",
 }
@@ -65,12 +64,17 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "broker.md": {
         "curl ": "tests/unit/broker/metrics ask it",
         "echo ": "for Apache's proxy",
+        "python3 -m venv /opt/reput": "changes the machine",
+        "/opt/reput/bin/pip ": "changes the machine",
+        "install ": "changes the machine",
+        "systemctl ": "changes the machine; test_deploy.py starts the commands of the units",
         "bin/mqproxy": "Apache's own; tests/interop starts it",
         "time=2026": "lines of stderr, which tests/unit/cli/test_logs.py compares",
     },
     "client/README.md": {
         "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C"
     },
+    "containers.md": {"podman ": "no containers here; test_deploy.py starts the image's command"},
     "design/reliability.md": {"make campaign": "takes hours", "python -m campaign": "takes hours"},
     "follow.md": dict.fromkeys(
         (
