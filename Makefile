@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test test-rest test-all interop lint docs bench campaign soak clean
+.PHONY: help setup run test test-rest test-oldest test-all interop lint docs bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -82,6 +82,18 @@ test-rest: setup ## only the tests that make test leaves out; they need a JDK, M
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
 
+# Users' packages as old as pyproject.toml allows, without Spark. Its Python is the oldest one, too.
+OLDEST := .venv-oldest
+OLDEST_PYTHON ?= python3.11
+QUICK := $(addprefix tests/unit/,kernels formats store log jobs remoting client cli)
+
+test-oldest: ## the quick tests with the oldest Python and packages that pyproject.toml allows, in .venv-oldest
+	@test -x $(OLDEST)/bin/pip || $(OLDEST_PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/packaging/oldest.txt \
+		-e '.[broker,client,lake,test]' hypothesis pytest-xdist trustme tzdata
+	@$(OLDEST)/bin/reput warm
+	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(subst $(BIN),$(OLDEST)/bin,$(PYTEST)) -m "not ($(LEFT_OUT))" $(QUICK)
+
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop
 
@@ -101,5 +113,5 @@ soak: setup ## an hour of puts, gets, queries, brokers with Java clients, Spark 
 	@$(BIN)/python -m campaign.soak.main
 
 clean: ## remove the environment, caches and outputs
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out
+	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

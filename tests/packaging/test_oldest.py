@@ -1,0 +1,33 @@
+"""`make test-oldest` installs the oldest packages that pyproject.toml allows."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+
+from tests.support.cluster.wheel import ROOT
+
+
+def of_users() -> Iterator[Requirement]:
+    """Every package that some extra, or the core, brings to a user."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    for name, texts in {"core": project["dependencies"], **extras}.items():
+        if name != "dev":
+            yield from (each for each in map(Requirement, texts) if each.name != project["name"])
+
+
+def bounds(requirement: Requirement, operator: str) -> list[str]:
+    return [each.version for each in requirement.specifier if each.operator == operator]
+
+
+def test_the_oldest_packages_are_the_lower_bounds() -> None:
+    lines = (ROOT / "tests/packaging/oldest.txt").read_text().splitlines()
+    oldest = {each.name: bounds(each, "==") for each in map(Requirement, (x for x in lines if not x.startswith("#")))}
+    assert oldest == {each.name: bounds(each, ">=") for each in of_users()}
+
+
+def test_every_package_has_an_upper_bound() -> None:
+    assert [each.name for each in of_users() if len(bounds(each, "<")) != 1] == []
