@@ -1,11 +1,16 @@
+import os
 import random
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from reput.kernels.crc32 import crc32_slices
 
+ROOT = Path(__file__).parents[3]
 BYTES = random.Random(1).randbytes(1 << 20)
 
 
@@ -25,3 +30,15 @@ def test_sums_of_large_bodies_are_zlibs(size, by_tables):
     sums, buffer = np.empty(1, np.uint32), np.frombuffer(BYTES, np.uint8)
     crc32_slices(buffer.ctypes.data, np.zeros(1, np.int64), np.array([size]), sums, by_tables)
     assert sums.tolist() == [zlib.crc32(BYTES[:size])]
+
+
+@pytest.mark.slow
+def test_a_processor_without_carryless_multiplication_gives_the_same_sums_and_scans() -> None:
+    plain = os.environ | {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": ""}
+    code = "from reput.kernels.crc32 import _HAS_CARRYLESS; assert not _HAS_CARRYLESS"
+    subprocess.run([sys.executable, "-c", code], env=plain, check=True)
+    twins = ["tests/unit/kernels/test_crc32.py", "tests/property/test_kernels.py", "-k", "sums_of or walk_over_records"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *twins]
+    done = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
