@@ -18,6 +18,7 @@ from reput.formats import (
     paths,
     record,
     record_layout,
+    replication,
     timer_checkpoint,
     timer_log,
     timer_wheel,
@@ -275,6 +276,20 @@ def test_the_page_of_the_metadata_names_the_files_and_the_members_of_a_topic():
 def test_the_worked_metadata_are_encoded_from_their_values():
     (example,) = re.findall(r"```json\n(.*?)\n```", page("metadata.md"), re.DOTALL)
     assert example.encode() == metadata.encode_metadata(metadata.ConsumerOffsets({"t@g": {0: 12, 1: 7}}))
+
+
+def test_the_heads_of_replication_are_as_the_page_says():
+    text = page("replication.md")
+    report, frame = tables(text, FIELD_TABLE)
+    for rows, structure in ((report, replication.REPORT), (frame, replication.FRAME_HEADER)):
+        assert [int(width) for _, width, *_ in rows] == [struct.calcsize(f">{code}") for code in structure.format[1:]]
+        assert [kind for _, _, kind, *_ in rows] == [TYPES[code] for code in structure.format[1:]]
+        assert sum(int(width) for _, width, *_ in rows) == structure.size
+    reports, sign_of_life = examples(text)
+    assert reports == replication.REPORT.pack(1) + replication.REPORT.pack(690)
+    assert sign_of_life == replication.FRAME_HEADER.pack(690, 0)
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    assert [int(value) for *_, value in rows] == list(replication.FRAME_HEADER.unpack(sign_of_life))
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
