@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reput.formats.metadata import TopicConfig, Topics, encode_metadata
 from reput.formats.replication import FRAME_HEADER, REPORT
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
@@ -20,6 +21,7 @@ class FakeMaster:
     Attributes:
         log: Commit log offset of its first byte, and the bytes from there on; may be replaced at any time.
         file_size: `mappedFileSizeCommitLog`.
+        topics: By name.
         told: What it says of its log's begin and end; None: the truth.
         piece: Bytes of a frame at the most.
         change: Changes each frame before it is sent.
@@ -29,6 +31,7 @@ class FakeMaster:
 
     def __init__(self, log: tuple[int, bytes], file_size: int) -> None:
         self.log, self.file_size = log, file_size
+        self.topics: dict[str, TopicConfig] = {}
         self.told: tuple[int, int] | None = None
         self.piece, self.cut_after = 32_768, None
         self.cut_after: int | None = None
@@ -75,6 +78,8 @@ class FakeMaster:
         if code == RequestCode.GET_BROKER_CONFIG:
             port = self._ha.getsockname()[1]
             return f"haListenPort={port}\nmappedFileSizeCommitLog={self.file_size}\n".encode()
+        if code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            return encode_metadata(Topics(self.topics))
         first, last = self.told or (begin, begin + len(data))
         return json.dumps({"table": {"commitLogMinOffset": str(first), "commitLogMaxOffset": str(last)}}).encode()
 

@@ -51,7 +51,7 @@ def follow(
     Where the broker's log and the store's do not go together, the command ends with an error, and nothing was appended:
     the store has more than the broker, or other bytes; what is next was deleted there; its files have another size.
 
-    A line on stderr shows once a second how far it is. Topics and offsets of groups are not copied.
+    Topics are copied, too, offsets of groups are not. A line on stderr shows once a second how far it is.
 
     Examples:
       reput follow /tmp/copy --master localhost:10911

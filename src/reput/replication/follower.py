@@ -30,6 +30,8 @@ _OVERLAP_BYTES = 64 << 10
 #: Log bytes that are kept until they are whole records.
 _ROOM_BYTES = 16 << 20
 _WAIT_S, _RETRY_S = 0.2, 1.0
+#: Seconds between two looks for changes of topics.
+_TOPICS_S = 10.0
 
 
 class FollowState(NamedTuple):
@@ -74,10 +76,11 @@ class Follower:
         on_state: Callable[[FollowState], None] = lambda state: None,
     ) -> None:
         self._store, self._begin, self._acknowledges, self._on_state = store, begin, acknowledges, on_state
-        self._writer = store.replica_writer()
+        self._writer = store.replica_writer(self._copy_topics)
         self._master = Master(address)
         self._log: MasterLog | None = None
         self._is_connected = False
+        self._topics_at = 0.0
         self._room = np.empty(_ROOM_BYTES, np.uint8)
         self._kept = 0
 
@@ -117,6 +120,12 @@ class Follower:
         config = self._master.config()
         self._log = self._master.log()
         self._check_file_size(config)
+        self._copy_topics()
+        while self._writer.is_empty and self._log.max_offset == self._log.min_offset:  # there is nothing to ask for
+            self._on_state(self.state)
+            if once or stop.wait(_RETRY_S):
+                return
+            self._log = self._master.log()
         first, known = self._first_report(self._log)
         stream = HAStream(ha_address(self._master.address, config))
         try:
@@ -189,6 +198,8 @@ class Follower:
             elif now >= due:
                 stream.report(told)
                 due = now + HEARTBEAT_S
+            if now - self._topics_at > _TOPICS_S:
+                self._copy_topics()
             self._on_state(self.state)
             if once and self._log is not None and self._writer.end_offset >= self._log.max_offset:
                 return
@@ -226,6 +237,14 @@ class Follower:
         taken = self._writer.append(self._room[: self._kept])
         self._room[: self._kept - taken] = self._room[taken : self._kept].copy()
         self._kept -= taken
+
+    def _copy_topics(self) -> None:
+        """Take over the master's topics, and take out those that it has no more (`SlaveSynchronize`)."""
+        self._topics_at = time.monotonic()
+        ours, theirs = self._store.topics, self._master.topics().topic_config_table
+        if changed := [config for name, config in theirs.items() if ours.get(name) != config]:
+            self._store.update_topics(changed)
+        self._store.delete_topic_config(ours.keys() - theirs.keys())
 
     def _look(self, following: int) -> None:
         """Check after a sign of life without bytes that the master still has the log that is followed."""

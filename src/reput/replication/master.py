@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from reput.client.mq_client_api import checked
 from reput.config.properties import parse_properties
-from reput.errors import RemotingError
+from reput.errors import CorruptMetadataError, RemotingError
+from reput.formats.metadata import Topics, decode_metadata
 from reput.remoting.body import decode_json
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
@@ -47,6 +48,14 @@ class Master:
     def config(self) -> dict[str, str]:
         """Its configuration, by RocketMQ's keys."""
         return parse_properties(self._ask(RequestCode.GET_BROKER_CONFIG).body.decode(errors="replace"), self.address)
+
+    def topics(self) -> Topics:
+        """Its topics, with their settings."""
+        body = self._ask(RequestCode.GET_ALL_TOPIC_CONFIG).body
+        try:
+            return decode_metadata(Topics, body)
+        except CorruptMetadataError as error:
+            raise RemotingError(f"{self.address}: its topics cannot be read: {error.reason}") from None
 
     def close(self) -> None:
         """Close the connection."""

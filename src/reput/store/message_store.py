@@ -313,15 +313,19 @@ class MessageStore(MessageReader):
         self._check_open()
         return self._reader.topics if self._writer is None else self._writer.parts.topics.topics
 
-    def replica_writer(self) -> ReplicaWriter:
+    def replica_writer(self, on_unknown_topic: Callable[[], None] = lambda: None) -> ReplicaWriter:
         """What appends the bytes of a master's log to this one; a store that follows takes no puts of its own.
+
+        Args:
+            on_unknown_topic: Called before an inner batch of a topic without settings (`update_topics`): without them
+                its records are dispatched as single messages.
 
         Raises:
             StoreStateError: The store is closed or read-only.
         """
         from reput.store.replica_writer import ReplicaWriter
 
-        return ReplicaWriter(self._writable())
+        return ReplicaWriter(self._writable(), on_unknown_topic)
 
     # -- dispatch
 

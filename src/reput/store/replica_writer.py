@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError, StoreStateError
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel
@@ -27,10 +30,16 @@ class ReplicaWriter:
     A record becomes readable, and is dispatched, when all of it has come and has proven itself: lengths, own offset,
     CRC of the body. Counters of queues do not move: a store that follows takes no puts, and the start of a promoted one
     finds the counters in its log.
+
+    Args:
+        writer: Of the store.
+        on_unknown_topic: Called before an inner batch of a topic that the store's `config/topics.json` does not have:
+            the topic's settings say which kind of queues its records are dispatched to.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, on_unknown_topic: Callable[[], None]) -> None:
         self._writer = writer
+        self._on_unknown_topic = on_unknown_topic
         self._log = writer.parts.log
         self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
         #: Bytes of a blank record that are still to come.
@@ -116,6 +125,8 @@ class ReplicaWriter:
         end = columns.next_offset - begin
         if good < columns.rows:
             end = int(columns["position"][good])
+        if (columns["sys_flag"] & INNER_BATCH == INNER_BATCH).any():
+            self._learn_topics(data[:end], begin)
         if end:
             self._log.append_copies(data[:end].data, int(columns["store_timestamp"][good - 1]))
         if good < columns.rows:
@@ -130,6 +141,12 @@ class ReplicaWriter:
         check_queue_offsets(columns, columns.rows, self._path(columns.base_offset))
         bad = np.flatnonzero(columns["status"] & _BAD)
         return int(bad[0]) if bad.size else columns.rows
+
+    def _learn_topics(self, data: npt.NDArray[np.uint8], offset: int) -> None:
+        """Let the owner make the topics of inner batches, if one of them has no settings yet."""
+        scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.QUEUES)
+        if self._writer.parts.queues.types.undeclared(scanner.scan(data, offset)):
+            self._on_unknown_topic()
 
     def _begin_blank(self, data: npt.NDArray[np.uint8], offset: int) -> int:
         """Append the header of a blank record, which must end where this store's file ends."""

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 import reput
-from reput import CorruptRecordError, Message, MessageStore, ReplicationError
+from reput import CorruptRecordError, Message, MessageExtBatch, MessageStore, ReplicationError, TopicConfig
 from reput.replication.follower import Follower, FollowState
 from tests.support.fake_master import FakeMaster, fake_master, log_of
 
@@ -86,6 +86,24 @@ def test_log_and_queues_are_those_of_the_master_whatever_frames_it_sends(
     assert files(tmp_path / "copy", "consumequeue") == files(source[0], "consumequeue")
 
 
+def test_an_empty_master_is_waited_for_or_with_once_is_the_end(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, master.log = master.log, (0, b"")
+    assert follow(tmp_path / "copy", master).end_offset == 0
+    monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.0)
+    stop = Event()
+
+    def look(state: FollowState) -> None:
+        master.log = log
+        if state.end_offset == source[1]:
+            stop.set()
+
+    with open_store(tmp_path / "copy") as store:
+        Follower(store, master.address, on_state=look).run(stop)
+    assert same(tmp_path / "copy", source[0])
+
+
 def test_it_goes_on_after_each_cut_of_the_connection(
     source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +157,45 @@ def test_by_default_nothing_is_acknowledged_and_as_a_slave_all_is(
     assert master.reports[1] == sorted(master.reports[1])
 
 
+def test_topics_are_those_of_the_master(master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    master.topics = {name: TopicConfig(name, 3, 5) for name in ("orders", "refunds")}
+    follow(tmp_path / "copy", master)
+    with MessageStore.open(tmp_path / "copy", read_only=True) as store:
+        assert store.topics == master.topics
+    written = (tmp_path / "copy/config/topics.json").read_bytes()
+    follow(tmp_path / "copy", master)
+    assert (tmp_path / "copy/config/topics.json").read_bytes() == written
+    del master.topics["refunds"]
+    master.topics["orders"] = TopicConfig("orders", 8, 8)
+    follow(tmp_path / "copy", master)
+    with MessageStore.open(tmp_path / "copy", read_only=True) as store:
+        assert store.topics == master.topics
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the connection", "just before its first batch"])
+def test_inner_batches_go_to_the_queues_of_their_topic(tmp_path: Path, is_late: bool) -> None:
+    topic = TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"})
+    with open_store(tmp_path / "master") as store:
+        store.put_messages([Message("orders", b"%d" % number) for number in range(50)])
+        store.update_topic(topic)
+        for number in range(20):
+            batch = MessageExtBatch.of([Message("batches", b"%d" % number)] * 3, unique_key=f"{number:032X}")
+            store.put_batch(batch)
+        store.wait_dispatched()
+        end = store.max_commit_log_offset
+
+    def make_topic(offset: int, body: bytes) -> tuple[int, bytes]:
+        served.topics = {"batches": topic}
+        return offset, body
+
+    with fake_master(log_of(tmp_path / "master", end), FILE_SIZE) as served:
+        served.topics = {} if is_late else {"batches": topic}
+        served.change = make_topic
+        follow(tmp_path / "copy", served)
+    assert files(tmp_path / "copy", "batchconsumequeue") == files(tmp_path / "master", "batchconsumequeue") != {}
+    assert files(tmp_path / "copy", "consumequeue") == files(tmp_path / "master", "consumequeue")
+
+
 class TestRefusals:
     """Each names the reason; the store keeps what it had."""
 
@@ -167,9 +224,8 @@ class TestRefusals:
         begin, data = master.log
         with MessageStore.open(copy, read_only=True) as store:
             end = store.max_commit_log_offset
-        master.log, master.told = (begin, data[:end]), (0, end - 1)
-        master.told = begin, end + 1  # as long as it is asked before the connection
-        told = iter([(begin, end + 1), (begin, end - 100)])
+        master.log = begin, data[:end]
+        told = iter([(begin, end + 1), (begin, end - 100)])  # before the connection, and at the first sign of life
         type(master).told = property(lambda self: next(told), lambda self, value: None)  # type: ignore[assignment]
         try:
             self.check(copy, master, ReplicationError, "the next byte is")
