@@ -27,6 +27,7 @@ CUTS = {"jobs.md": "\n## "} | dict.fromkeys(
 WORLDS: dict[str, Callable[[World], None]] = {
     "access.md": page_worlds.users,
     "admin.md": page_worlds.broker_with_a_lag,
+    "broker.md": page_worlds.free_ha_port,
     "follow.md": page_worlds.master,
     "index.md": page_worlds.store_of_a_reader,
     "lazy-scans.md": page_worlds.two_stores_one_in_memory,

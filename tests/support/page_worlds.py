@@ -18,6 +18,7 @@ from tests.support.certificates import write_certificate
 from tests.support.commands import run_reput
 from tests.support.fake_master import fake_master, log_of
 from tests.support.shop import make_shop
+from tests.support.sockets import free_ports
 
 LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
 
@@ -76,6 +77,11 @@ def broker_with_a_lag(world: World) -> None:
     with PullConsumer(started.namesrv, group="shop", topics={"orders": "*"}):
         pass  # makes the group
     world.names["10.0.0.5:9876"] = started.namesrv
+
+
+def free_ha_port(world: World) -> None:
+    """Another port than 10912 for slaves."""
+    world.names["10912"] = str(free_ports(1)[0])
 
 
 def master(world: World) -> None:

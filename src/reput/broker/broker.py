@@ -27,6 +27,7 @@ from reput.formats.metadata import (
 )
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
+from reput.replication.ha_service import HAService
 from reput.service.filter_bit_maps import FilterBitMaps
 from reput.store.message_store import MessageStore
 from reput.transport.client import RemotingClient
@@ -71,6 +72,7 @@ class BrokerController:
         self._files = files
         self._name_server: NameServer | None = None
         self._pages = HttpServer()
+        self._ha: HAService | None = None
         self._server = RemotingServer(
             self, max_idle_s=config.server_channel_max_idle_time_seconds, tls=ServerTls.of(config)
         )
@@ -133,6 +135,11 @@ class BrokerController:
                     config, store, self.address, servers, self._name_server_client(servers), topics, filters,
                     self._files,
                 )  # fmt: skip
+                if config.ha_listen_port:
+                    served = HAService(store, config.bind_address, config.ha_listen_port)
+                    served.start()
+                    self._ha = state.ha = served
+                    state.dispatch.on_growth = served.wake
                 self._services = services = BrokerServices(state, access, self._config_path)
                 await state.writes.run(access.create_first)
                 await state.writes.run(state.topics.create, topics)
@@ -143,6 +150,7 @@ class BrokerController:
                         {"/metrics": metrics.metrics, "/health": metrics.healthy, "/ready": metrics.ready}
                     )
             except BaseException:
+                self._close_ha()
                 store.close()
                 raise
         except BaseException:
@@ -169,6 +177,7 @@ class BrokerController:
         await services.stop()
         await self._close_ports()
         await state.room.drain()
+        await state.writes.run(self._close_ha)
         await state.dispatch.stop()  # the close of the store dispatches the rest
         try:
             await services.persist()
@@ -177,6 +186,10 @@ class BrokerController:
                 await state.writes.run(work.stop)
             await state.writes.run(state.store.close)
             state.writes.stop()
+
+    def _close_ha(self) -> None:
+        if self._ha is not None:
+            self._ha.close()
 
     async def _close_ports(self) -> None:
         await self._pages.stop()

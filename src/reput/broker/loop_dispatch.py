@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from reput.broker.disk_work import DiskWork
@@ -22,6 +22,10 @@ _DISPATCH_BYTES = 1 << 20
 _DISPATCH_WITHIN_S = 0.005
 #: After a dispatch that failed.
 _RETRY_S = 1.0
+
+
+def _nobody() -> None:
+    """There are no slaves."""
 
 
 class MessageArrivingListener(Protocol):
@@ -45,6 +49,7 @@ class LoopDispatch:
 
     Attributes:
         listeners: Who waits for messages.
+        on_growth: Called when more of the log may be served: slaves wait for it.
         turns: Reads of connections so far: while requests come, the loop is not idle.
     """
 
@@ -53,6 +58,7 @@ class LoopDispatch:
         self._writer = writer
         self._log_work = log_work
         self.listeners: list[MessageArrivingListener] = []
+        self.on_growth: Callable[[], None] = _nobody
         self._loop = asyncio.get_running_loop()
         self._due_at = 0.0
         self._next: asyncio.Handle | None = None
@@ -71,6 +77,7 @@ class LoopDispatch:
 
     def soon(self) -> None:
         """Dispatch when the loop is idle, if somebody waits for messages; else 5 ms later, many at once."""
+        self.on_growth()
         if self._next is None and self._beside is None and not self._is_stopped:
             self._due_at = self._loop.time() + _DISPATCH_WITHIN_S
             if any(listener.any_wait for listener in self.listeners):

@@ -28,7 +28,6 @@ from reput.transport.client import RemotingClient
 
 logger = logging.getLogger("reput.broker")
 
-_HA_PORT_DISTANCE = 1
 _UNREGISTER_S = 1.0
 
 
@@ -93,7 +92,7 @@ class Registration:
         topics = self._store.topic_metadata
         body = encode_register_body(RegisterBrokerBody(_wrapper(topics, config.broker_permission)))
         header = RegisterBrokerRequestHeader(
-            config.broker_name, address, config.broker_cluster_name, f"{host}:{int(port) + _HA_PORT_DISTANCE}",
+            config.broker_name, address, config.broker_cluster_name, f"{host}:{config.ha_listen_port or int(port) + 1}",
             config.broker_id, body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )  # fmt: skip
         return encode_header(header), body

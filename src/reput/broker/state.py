@@ -19,6 +19,7 @@ from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
+from reput.replication.ha_service import HAService
 from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.consumer_filter_manager import ConsumerFilterManager
 from reput.service.consumer_manager import ConsumerManager
@@ -69,6 +70,7 @@ class BrokerState:
         timers: Which messages wait for which time; None with timerWheelEnable=false.
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
+        ha: Serves the log to slaves; None without `haListenPort`.
         creation: Topics that clients make.
         stats: What is counted of requests.
         transactions: How many have not ended.
@@ -130,6 +132,7 @@ class BrokerState:
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
         self.appends = Appends(writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync)
         self.registration = Registration(config, store, address, name_servers, name_server_client)
+        self.ha: HAService | None = None
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
     def change_config(self, config: BrokerConfig) -> None:

@@ -50,6 +50,9 @@ class BrokerConfig(TlsConfig):
     # where name servers are, and where it listens
     namesrv_addr: str | None = config_key(None, "Name servers: HOST:PORT;HOST:PORT. Without them it has its own.")
     bind_address: str = config_key("0.0.0.0", "The address on which it listens.")
+    ha_listen_port: int = config_key(
+        0, "The port at which slaves and followers get the log; 0: none. RocketMQ listens at 10912.", maximum=65_535
+    )
     register_name_server_period: int = config_key(
         30_000, "Time between two registrations.", unit="ms", minimum=10_000, maximum=60_000
     )

@@ -316,6 +316,19 @@ class MessageReader:
         return self._log.max_offset
 
     @property
+    def confirm_offset(self) -> int:
+        """Commit log offset up to which records may be served: with SYNC_FLUSH what is on the disk, else the end."""
+        return self._log.confirm_offset
+
+    def commit_log_data(self, offset: int, max_size: int) -> memoryview:
+        """Bytes of the log as they lie, from an offset on; of one file, and at most up to `confirm_offset`.
+
+        Empty where there are none (`DefaultMessageStore.getCommitLogData`). The bytes stay mapped while they are held.
+        """
+        self._check_open()
+        return self._log.window(offset, max_size).data
+
+    @property
     def flushed_offset(self) -> int:
         """Commit log offset up to which everything is known to be on the disk."""
         return self._log.flushed_offset

@@ -313,7 +313,7 @@ class MessageStore(MessageReader):
         self._check_open()
         return self._reader.topics if self._writer is None else self._writer.parts.topics.topics
 
-    def replica_writer(self, on_unknown_topic: Callable[[], None] = lambda: None) -> ReplicaWriter:
+    def replica_writer(self, on_unknown_topic: Callable[[], None] | None = None) -> ReplicaWriter:
         """What appends the bytes of a master's log to this one; a store that follows takes no puts of its own.
 
         Args:

@@ -37,7 +37,7 @@ class ReplicaWriter:
             the topic's settings say which kind of queues its records are dispatched to.
     """
 
-    def __init__(self, writer: Writer, on_unknown_topic: Callable[[], None]) -> None:
+    def __init__(self, writer: Writer, on_unknown_topic: Callable[[], None] | None) -> None:
         self._writer = writer
         self._on_unknown_topic = on_unknown_topic
         self._log = writer.parts.log
@@ -125,8 +125,8 @@ class ReplicaWriter:
         end = columns.next_offset - begin
         if good < columns.rows:
             end = int(columns["position"][good])
-        if (columns["sys_flag"] & INNER_BATCH == INNER_BATCH).any():
-            self._learn_topics(data[:end], begin)
+        if self._on_unknown_topic is not None and (columns["sys_flag"] & INNER_BATCH == INNER_BATCH).any():
+            self._learn_topics(data[:end], begin, self._on_unknown_topic)
         if end:
             self._log.append_copies(data[:end].data, int(columns["store_timestamp"][good - 1]))
         if good < columns.rows:
@@ -142,11 +142,11 @@ class ReplicaWriter:
         bad = np.flatnonzero(columns["status"] & _BAD)
         return int(bad[0]) if bad.size else columns.rows
 
-    def _learn_topics(self, data: npt.NDArray[np.uint8], offset: int) -> None:
+    def _learn_topics(self, data: npt.NDArray[np.uint8], offset: int, on_unknown_topic: Callable[[], None]) -> None:
         """Let the owner make the topics of inner batches, if one of them has no settings yet."""
         scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.QUEUES)
         if self._writer.parts.queues.types.undeclared(scanner.scan(data, offset)):
-            self._on_unknown_topic()
+            on_unknown_topic()
 
     def _begin_blank(self, data: npt.NDArray[np.uint8], offset: int) -> int:
         """Append the header of a blank record, which must end where this store's file ends."""

@@ -29,6 +29,15 @@ _NOTHING = {
 _OTHERS = ("putMessageDistributeTime", "remainHowManyDataToFlush", "putBytesPerSecond", "diskFreeBytes")
 
 
+#: RocketMQ's `haMaxGapNotInSync`, bytes.
+_MAX_GAP_IN_SYNC = 256 << 20
+#: The half of a slave in `HARuntimeInfo`.
+_NO_MASTER = {
+    "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
+    "transferredByteInSecond": 0,
+}  # fmt: skip
+
+
 class RuntimeProcessor:
     """Takes requests for the broker's state."""
 
@@ -39,7 +48,29 @@ class RuntimeProcessor:
         """The requests that it takes."""
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+            RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
         }
+
+    def ha_status(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The slaves of the broker, and how much of the log each lacks (`HARuntimeInfo`)."""
+        ha, end = self._state.ha, self._state.store.max_commit_log_offset
+        slaves = [
+            {
+                "addr": slave.address,
+                "diff": end - slave.acknowledged_offset,
+                "inSync": end - slave.acknowledged_offset < _MAX_GAP_IN_SYNC,
+                "slaveAckOffset": slave.acknowledged_offset,
+                "transferFromWhere": slave.sent_offset,
+                "transferredByteInSecond": 0,
+            }
+            for slave in (() if ha is None else ha.slaves)
+        ]
+        in_sync = sum(bool(slave["inSync"]) for slave in slaves)
+        status = {
+            "haClientRuntimeInfo": _NO_MASTER, "haConnectionInfo": slaves, "inSyncSlaveNums": in_sync, "master": True,
+            "masterCommitLogMaxOffset": end,
+        }  # fmt: skip
+        return command.response(body=encode_body(status))
 
     async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
         """State of the store and of the broker, all as text; totals of messages count from its start."""

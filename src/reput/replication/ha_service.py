@@ -1,0 +1,228 @@
+"""HAService: serves the log of a store to slaves and followers, RocketMQ's and ours (`DefaultHAService`).
+
+A thread accepts, and each connection has a thread, so a slow slave stops nobody. A connection sleeps until a record is
+appended (`wake`), where RocketMQ's looks every 100 ms.
+
+Bytes are sent as they lie in the map, up to the confirm offset: under SYNC_FLUSH what is on the disk, so that no slave
+ever has what its master loses by a power cut.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from reput.errors import RemotingError
+from reput.events import Event
+from reput.formats.replication import FRAME_HEADER, HEARTBEAT_S, MAX_FRAME_SIZE, REPORT, SILENCE_S
+from reput.store.message_store import MessageStore
+
+logger = logging.getLogger("reput.replication")
+
+#: Bytes of a frame at the most: larger than RocketMQ's 32 KiB, since a slave reports once a frame.
+_FRAME_BYTES = 256 << 10
+assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
+
+
+class Slave(NamedTuple):
+    """A connection of a slave or a follower.
+
+    Attributes:
+        address: Its address, "host:port".
+        requested_offset: Where it has begun; None before its first report.
+        sent_offset: Commit log offset after the last byte that was sent.
+        acknowledged_offset: Up to where it has told that it has the log.
+    """
+
+    address: str
+    requested_offset: int | None
+    sent_offset: int
+    acknowledged_offset: int
+
+
+class HAService:
+    """The HA port of a store.
+
+    Args:
+        store: Of the master; its log is only read.
+        host: The address to listen at.
+        port: 0 takes a free one.
+
+    Attributes:
+        port: Where it listens, after `start`.
+    """
+
+    def __init__(self, store: MessageStore, host: str, port: int) -> None:
+        self._store, self._host, self.port = store, host, port
+        self._connections: set[_Connection] = set()
+        self._changing = threading.Lock()
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Listen; raises RemotingError where the port is taken."""
+        try:
+            self._server = socket.create_server((self._host, self.port))
+        except (OSError, OverflowError) as error:
+            raise RemotingError(f"{self._host}:{self.port}: the HA port cannot be taken: {error}") from None
+        self.port = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, name="reput-ha-accept", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tell the connections that the log has grown; cheap enough for every turn of a loop."""
+        for connection in self._connections:
+            connection.wake()
+
+    @property
+    def slaves(self) -> list[Slave]:
+        """All connections."""
+        with self._changing:
+            return [connection.slave for connection in self._connections]
+
+    def close(self) -> None:
+        """Close the port and all connections, and wait for their threads."""
+        self._is_closed = True
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join()
+        with self._changing:
+            connections = list(self._connections)
+        for connection in connections:
+            connection.close()
+
+    def _accept(self) -> None:
+        while not self._is_closed:
+            try:
+                accepted, (host, port, *_) = self._server.accept()
+            except OSError:
+                return
+            connection = _Connection(self, self._store, accepted, f"{host}:{port}")
+            with self._changing:
+                self._connections = {*self._connections, connection}  # replaced, as `wake` takes no lock
+            connection.thread.start()
+
+    def ended(self, connection: _Connection) -> None:
+        """Forget a connection."""
+        with self._changing:
+            self._connections = self._connections - {connection}
+
+
+class _Connection:
+    """The thread of one slave."""
+
+    def __init__(self, service: HAService, store: MessageStore, accepted: socket.socket, address: str) -> None:
+        self._service, self._store, self._socket, self._address = service, store, accepted, address
+        self._woken, self._waker = socket.socketpair()
+        for one in (self._woken, self._waker):
+            one.setblocking(False)
+        self._sleeps = False
+        self._reports = b""
+        self._requested: int | None = None
+        self._sent = self._acknowledged = 0
+        self.thread = threading.Thread(target=self._run, name=f"reput-ha-{address}", daemon=True)
+
+    @property
+    def slave(self) -> Slave:
+        return Slave(self._address, self._requested, self._sent, self._acknowledged)
+
+    def wake(self) -> None:
+        """Let the thread look again, if it sleeps."""
+        if self._sleeps:
+            with suppress(OSError):  # it is full, so it wakes already; or the thread has ended
+                self._waker.send(b"\0")
+
+    def close(self) -> None:
+        """End the connection, and wait for its thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(SILENCE_S)
+            logger.info(Event("a slave has connected", slave=self._address))
+            reason: object = self._serve()
+        except OSError as error:
+            reason = error.strerror or error
+        finally:
+            self._service.ended(self)
+            for one in (self._socket, self._woken, self._waker):
+                one.close()
+        logger.info(Event("a slave has gone", slave=self._address, acknowledged=self._acknowledged, reason=reason))
+
+    def _serve(self) -> str:
+        """Send what there is, and hear what comes; returns why it ended."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        heard = sent = time.monotonic()
+        while True:
+            self._sleeps = True  # before the look: an append after it wakes
+            has_more = self._requested is not None and self._sent < self._store.confirm_offset
+            now = time.monotonic()
+            wait_s = 0.0 if has_more else min(sent + HEARTBEAT_S, heard + SILENCE_S) - now
+            events = dict(poll.poll(max(wait_s, 0) * 1000))
+            self._sleeps = False
+            if self._woken.fileno() in events:
+                self._woken.recv(4096)
+            now = time.monotonic()
+            if self._socket.fileno() in events:
+                if refusal := self._hear():
+                    return refusal
+                heard = now
+            elif now - heard > SILENCE_S:
+                return f"silent for {SILENCE_S:g} s"
+            if self._requested is None:
+                continue
+            if self._send():
+                sent = time.monotonic()
+            elif now - sent >= HEARTBEAT_S:
+                self._socket.sendall(FRAME_HEADER.pack(self._sent, 0))
+                sent = now
+
+    def _hear(self) -> str:
+        """Take the last whole report of what has come; returns why the slave must go, or an empty text."""
+        received = self._socket.recv(4096)
+        if not received:
+            return "it has closed the connection"
+        self._reports += received
+        whole = len(self._reports) // REPORT.size * REPORT.size
+        if not whole:
+            return ""
+        (offset,) = REPORT.unpack_from(self._reports, whole - REPORT.size)
+        self._reports = self._reports[whole:]
+        if self._requested is None:
+            return self._begin(offset)
+        if offset > self._sent:
+            return f"it acknowledges {offset}, and was sent {self._sent}"
+        self._acknowledged = max(self._acknowledged, offset)
+        return ""
+
+    def _begin(self, offset: int) -> str:
+        """Go to where the first report asks to begin; an empty slave gets the whole log, and not the newest file."""
+        if offset < 0:  # an acknowledgement, and no request
+            return ""
+        first, end = self._store.min_commit_log_offset, self._store.confirm_offset
+        if offset > end:
+            return f"it has {offset} bytes of a log that ends at {end}: it is ahead, or of another master"
+        if 0 < offset < first:
+            return f"it asks for {offset}, and the log begins at {first}"
+        self._requested = self._sent = offset or first
+        return ""
+
+    def _send(self) -> bool:
+        """Send a frame, if there is something to send."""
+        data = self._store.commit_log_data(self._sent, _FRAME_BYTES)
+        if not len(data):
+            return False
+        self._socket.sendall(FRAME_HEADER.pack(self._sent, len(data)), socket.MSG_MORE)
+        self._socket.sendall(data)
+        self._sent += len(data)
+        return True

@@ -1,0 +1,154 @@
+"""A store's log on an HA port: what slaves get, and who is sent away."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from reput import Message, MessageStore
+from reput.formats.replication import FRAME_HEADER, REPORT
+from reput.replication.ha_service import HAService
+from reput.replication.ha_stream import HAStream
+from tests.support.fake_master import log_of
+
+FILE_SIZE = 1 << 16
+
+
+def put(store: MessageStore, count: int) -> None:
+    store.put_messages([Message("orders", bytes([number % 251]) * 700) for number in range(count)])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE) as opened:
+        put(opened, 300)
+        yield opened
+
+
+@pytest.fixture
+def service(store: MessageStore) -> Iterator[HAService]:
+    served = HAService(store, "127.0.0.1", 0)
+    served.start()
+    yield served
+    served.close()
+
+
+def connect(service: HAService) -> HAStream:
+    return HAStream(f"127.0.0.1:{service.port}")
+
+
+def receive(stream: HAStream, offset: int, end: int) -> bytes:
+    """The bytes from an offset up to another; each frame must be the next one, of one file."""
+    parts = []
+    while offset < end:
+        for at, body in stream.frames(60):
+            assert at == offset
+            assert at // FILE_SIZE == (at + len(body) - 1) // FILE_SIZE
+            parts.append(bytes(body))
+            offset += len(body)
+        stream.release()
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("first", [0, 1, 5000, FILE_SIZE])
+def test_a_slave_gets_the_log_from_where_it_asks_an_empty_one_from_its_begin(
+    store: MessageStore, service: HAService, first: int
+) -> None:
+    end, stream = store.max_commit_log_offset, connect(service)
+    stream.report(first)
+    assert receive(stream, first, end) == log_of(Path(store.path), end)[1][first:]
+    stream.close()
+
+
+def test_an_append_wakes_it(store: MessageStore, service: HAService) -> None:
+    stream, end = connect(service), store.max_commit_log_offset
+    stream.report(end)
+    for _ in range(20):
+        put(store, 1)
+        service.wake()
+        following = store.max_commit_log_offset
+        assert receive(stream, end, following) == log_of(Path(store.path), following)[1][end:]
+        end = following
+    stream.close()
+
+
+def test_reports_acknowledge_and_the_last_one_of_several_counts(store: MessageStore, service: HAService) -> None:
+    stream, end = connect(service), store.max_commit_log_offset
+    stream.report(0)
+    receive(stream, 0, end)
+    while service.slaves[0].sent_offset < end:  # it notes what it has sent
+        pass
+    [slave] = service.slaves
+    assert (slave.requested_offset, slave.sent_offset, slave.acknowledged_offset) == (0, end, 0)
+    stream._socket.sendall(REPORT.pack(100) + REPORT.pack(end) + REPORT.pack(7)[:3])
+    while service.slaves[0].acknowledged_offset != end:
+        pass
+    stream._socket.sendall(REPORT.pack(7)[3:])  # a smaller one takes nothing back
+    stream.close()
+    while service.slaves:
+        pass
+
+
+def test_a_negative_report_is_no_request(store: MessageStore, service: HAService) -> None:
+    stream, end = connect(service), store.max_commit_log_offset
+    stream.report(-1)
+    stream.report(end - 10)
+    assert len(receive(stream, end - 10, end)) == 10
+    stream.close()
+
+
+def test_a_slow_slave_stops_nobody(store: MessageStore, service: HAService) -> None:
+    put(store, 20_000)
+    end = store.max_commit_log_offset
+    slow, quick = connect(service), connect(service)
+    slow.report(0)  # and reads nothing
+    quick.report(0)
+    assert len(receive(quick, 0, end)) == end
+    while max(slave.sent_offset for slave in service.slaves) < end:  # it notes what it has sent
+        pass
+    assert min(slave.sent_offset for slave in service.slaves) < end
+    slow.close()
+    quick.close()
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [lambda end: [end + 1], lambda end: [end, end + 1], lambda end: [1, 1 << 40]],
+    ids=["ahead", "acknowledges what it was not sent", "a stranger"],
+)
+def test_a_slave_that_cannot_be_one_is_sent_away(store: MessageStore, service: HAService, reports) -> None:  # type: ignore[no-untyped-def]
+    with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
+        first, *later = reports(store.max_commit_log_offset)
+        connection.sendall(REPORT.pack(first))
+        if later and first == 1:
+            assert connection.recv(FRAME_HEADER.size)
+        while later and not (service.slaves and service.slaves[0].requested_offset is not None):
+            pass
+        for offset in later:
+            connection.sendall(REPORT.pack(offset))
+        with suppress(ConnectionError):  # or a reset, where bytes of ours were not read
+            while connection.recv(1 << 20):
+                pass
+    while service.slaves:
+        pass
+
+
+def test_a_slave_whose_next_byte_is_gone_is_sent_away(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE) as store:
+        writer = store.replica_writer()
+        writer.begin_at(FILE_SIZE)
+        put(store, 3)
+        service = HAService(store, "127.0.0.1", 0)
+        service.start()
+        with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
+            connection.sendall(REPORT.pack(5))
+            assert connection.recv(1) == b""
+        stream = connect(service)
+        stream.report(0)
+        assert receive(stream, FILE_SIZE, store.max_commit_log_offset)
+        stream.close()
+        service.close()
