@@ -33,7 +33,7 @@ class FakeMaster:
         self.log, self.file_size = log, file_size
         self.topics: dict[str, TopicConfig] = {}
         self.told: tuple[int, int] | None = None
-        self.piece, self.cut_after = 32_768, None
+        self.piece = 32_768
         self.cut_after: int | None = None
         self.change: Callable[[int, bytes], tuple[int, bytes]] = lambda offset, body: (offset, body)
         self.reports: list[list[int]] = []
