@@ -29,6 +29,14 @@ class MetricsExporterType(StrEnum):
     PROM = "PROM"
 
 
+class BrokerRole(StrEnum):
+    """What a broker is to the others of its name: the master answers sends, alone or with its slaves; slaves copy it."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(TlsConfig):
     """Configuration of a broker; immutable. Each field also accepts text ("4096", "true").
@@ -50,9 +58,6 @@ class BrokerConfig(TlsConfig):
     # where name servers are, and where it listens
     namesrv_addr: str | None = config_key(None, "Name servers: HOST:PORT;HOST:PORT. Without them it has its own.")
     bind_address: str = config_key("0.0.0.0", "The address on which it listens.")
-    ha_listen_port: int = config_key(
-        0, "The port at which slaves and followers get the log; 0: none. RocketMQ listens at 10912.", maximum=65_535
-    )
     register_name_server_period: int = config_key(
         30_000, "Time between two registrations.", unit="ms", minimum=10_000, maximum=60_000
     )
@@ -60,6 +65,24 @@ class BrokerConfig(TlsConfig):
     server_channel_max_idle_time_seconds: int = config_key(
         120, "A connection that is silent for so long is closed.", unit="s", minimum=1
     )
+
+    # replication
+    broker_role: BrokerRole = config_key(
+        BrokerRole.ASYNC_MASTER, "SYNC_MASTER: a send is answered once slaves have the message; SLAVE: copy a master."
+    )
+    ha_listen_port: int = config_key(
+        0, "The port at which slaves and followers get the log; 0: none. RocketMQ listens at 10912.", maximum=65_535
+    )
+    ha_master_address: str | None = config_key(
+        None, "Where a slave gets the log, HOST:PORT; without it, where name servers say that its master serves it."
+    )
+    slave_read_enable: bool = config_key(
+        True, "A slave answers pulls, and a master sends consumers there that read old messages."
+    )
+    in_sync_replicas: int = config_key(
+        1, "Copies of a message before a SYNC_MASTER answers, its own included; one slave at least.", minimum=1
+    )
+    slave_timeout: int = config_key(3_000, "... for which it waits so long.", unit="ms", minimum=1)
 
     # topics and groups
     auto_create_topic_enable: bool = config_key(True, "A send to an unknown topic makes it, after the topic TBW102.")

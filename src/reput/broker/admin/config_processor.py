@@ -51,8 +51,8 @@ _OF_RETENTION = frozenset(
     """.split()
 )
 
-#: Keys that have one value here; `mqadmin exportConfigs` of 4.9 fails without them.
-_FIXED = {"brokerRole": "ASYNC_MASTER", "filterServerNums": "0", "slaveReadEnable": "false"}
+#: A key that has one value here; `mqadmin exportConfigs` of 4.9 fails without it.
+_FIXED = {"filterServerNums": "0"}
 
 
 class ConfigProcessor:

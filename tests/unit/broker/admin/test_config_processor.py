@@ -35,7 +35,7 @@ def test_the_keys_of_a_broker_are_a_properties_text(tmp_path: Path) -> None:
             assert found["listenPort"] == served.controller.address.rpartition(":")[2]
             assert "namesrvAddr" not in found
             fixed = ("brokerRole", "filterServerNums", "slaveReadEnable", "useTLS")
-            assert [found[name] for name in fixed] == ["ASYNC_MASTER", "0", "false", "false"]
+            assert [found[name] for name in fixed] == ["ASYNC_MASTER", "0", "true", "false"]
 
     run(scenario())
 
