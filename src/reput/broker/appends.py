@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.put_hooks import PutHooks
+from reput.broker.replica_acks import ReplicaAcks
 from reput.errors import ReputError, StorePoisonedError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.remoting.command import RemotingCommand
@@ -17,6 +18,8 @@ from reput.store.loop_writer import LoopWriter
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 from reput.transport.requests import Answer
+
+_T = TypeVar("_T")
 
 
 class Appends:
@@ -27,6 +30,7 @@ class Appends:
         room: Room in the log.
         dispatch: Told once messages are safe.
         is_sync: Whether a message is safe only after a sync.
+        replicas: Says when slaves have what is safe; None: nobody waits for slaves.
         hooks: Lets messages wait for their delay or their time.
         now_ms: The time, for these.
     """
@@ -40,23 +44,25 @@ class Appends:
         now_ms: Callable[[], int],
         *,
         is_sync: bool,
+        replicas: ReplicaAcks | None,
     ) -> None:
         self._writer = writer
         self._room = room
         self._dispatch = dispatch
         self._is_sync = is_sync
+        self._replicas = replicas
         self._hooks = hooks
         self._now_ms = now_ms
 
     async def put(self, message: MessageExtBrokerInner) -> PutRowResult:
-        """Put a message, or let it wait for its delay, and return where it went once it is safe.
+        """Put a message, or let it wait for its delay, and return where it went once it is safe, on slaves, too.
 
         Raises:
             ReputError: It is not in the log, as of `MessageStore.put_message` and `PutHooks`.
             StorePoisonedError: A sync has failed: nobody knows whether it is in the log.
         """
         result = await self.append(message)
-        await self.safe(result.end_offset)
+        await self.safe(result.end_offset, on_slaves=True)
         return result
 
     async def append(self, message: MessageExtBrokerInner) -> PutRowResult:
@@ -144,18 +150,27 @@ class Appends:
             raise result
         return result
 
-    async def safe(self, end_offset: int) -> None:
+    async def safe(self, end_offset: int, *, on_slaves: bool = False) -> None:
         """Return once the log is safe up to an offset, and let that be dispatched.
+
+        With `on_slaves`, for what a client is told, it returns once slaves have it, too, or are late. The broker's own
+        services do not wait for slaves: one that stands still would stop them.
 
         Raises StorePoisonedError where a sync has failed.
         """
-        if not self._is_sync:
-            return
+        if self._is_sync:
+            await self._synced(end_offset)
+        if on_slaves and self._replicas is not None:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._replicas.when_acknowledged(end_offset, lambda _: _tell(done, None))
+            await done
+
+    async def _synced(self, end_offset: int) -> None:
         loop = asyncio.get_running_loop()
         safe: asyncio.Future[StorePoisonedError | None] = loop.create_future()
 
         def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
-            loop.call_soon_threadsafe(_tell, safe, status)
+            loop.call_soon_threadsafe(_tell, safe, status if isinstance(status, StorePoisonedError) else None)
 
         self._writer.when_safe(end_offset, done)
         failure = await safe
@@ -164,6 +179,7 @@ class Appends:
             raise failure
 
 
-def _tell(safe: asyncio.Future[StorePoisonedError | None], status: PutMessageStatus | StorePoisonedError) -> None:
-    if not safe.done():
-        safe.set_result(status if isinstance(status, StorePoisonedError) else None)
+def _tell(waiting: asyncio.Future[_T], result: _T) -> None:
+    """Give a future its result, if who waited for it has not gone."""
+    if not waiting.done():
+        waiting.set_result(result)

@@ -131,15 +131,16 @@ class BrokerController:
                 bit_maps=FilterBitMaps(filters) if maps_filters else None,
             )  # fmt: skip
             try:
+                ha_port = config.ha_listen_port
+                ha = HAService(store, config.bind_address, ha_port) if ha_port else None
                 self._state = state = BrokerState(
                     config, store, self.address, servers, self._name_server_client(servers), topics, filters,
-                    self._files,
+                    self._files, ha,
                 )  # fmt: skip
-                if config.ha_listen_port:
-                    served = HAService(store, config.bind_address, config.ha_listen_port)
-                    served.start()
-                    self._ha = state.ha = served
-                    state.dispatch.on_growth = served.wake
+                if ha is not None:
+                    ha.start()
+                    self._ha = ha
+                    state.dispatch.on_growth = ha.wake
                 self._services = services = BrokerServices(state, access, self._config_path)
                 await state.writes.run(access.create_first)
                 await state.writes.run(state.topics.create, topics)

@@ -1,4 +1,4 @@
-"""DurableAnswers: answers that wait until what they acknowledge is safe; one call of the store for a turn."""
+"""DurableAnswers: answers that wait until what they acknowledge is safe, here and on slaves; one wait for a turn."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
+from reput.broker.replica_acks import ReplicaAcks
 from reput.broker.rpc_latency import RpcLatency
 from reput.errors import StorePoisonedError
 from reput.events import Event
@@ -20,6 +20,13 @@ from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 
 logger = logging.getLogger("reput.broker")
+
+_CODES = {
+    PutMessageStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutMessageStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+}
 
 
 class _Answer(NamedTuple):
@@ -35,16 +42,18 @@ class _Answer(NamedTuple):
 
 
 class DurableAnswers:
-    """Answers to sends under SYNC_FLUSH: those of one turn wait for one sync, and are sent by one write a connection.
+    """Answers to sends of SYNC_FLUSH and of a SYNC_MASTER: those of one turn wait together, with a write a connection.
 
-    A send is in the `queue` until it is synced, though it may have been answered FLUSH_DISK_TIMEOUT: so a disk that
-    stands still is not given more and more.
+    First they wait for the sync, since slaves are sent only what is synced, then for slaves. A send is in the `queue`
+    until both are done, though it may have been answered FLUSH_DISK_TIMEOUT: so a disk that stands still is not given
+    more and more.
 
     Args:
         writer: Of the store; its flush thread calls back.
         queue: Where sends are counted.
-        timeout_ms: After so long a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
+        timeout_ms: After so long without a sync a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
         on_safe: Called in the loop after each sync: more may be dispatched.
+        replicas: Says when slaves have what is synced; None: nobody waits for slaves.
         latency: Is told how long sends take.
     """
 
@@ -54,6 +63,7 @@ class DurableAnswers:
         queue: RequestQueue,
         timeout_ms: int,
         on_safe: Callable[[], None] | None = None,
+        replicas: ReplicaAcks | None = None,
         latency: RpcLatency | None = None,
     ) -> None:
         self._writer = writer
@@ -65,6 +75,7 @@ class DurableAnswers:
         self._waiting: dict[int, list[_Answer]] = {}
         self._number = 0
         self._on_safe = on_safe
+        self._replicas = replicas
         self._latency = latency
 
     def add_frames(self, connection: Connection, frames: bytes, sends: dict[int, int], end_offset: int) -> None:
@@ -81,34 +92,40 @@ class DurableAnswers:
 
     def _submit(self) -> None:
         self._number += 1
-        number = self._number
+        number, end_offset = self._number, self._end_offset
         self._waiting[number], self._turn = self._turn, []
         held = [(one.connection, sum(one.sends.values()), len(one.frames)) for one in self._waiting[number]]
-        timer = self._loop.call_later(self._timeout_s, self._answer, number, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        timer = self._loop.call_later(self._timeout_s, self._late, number)
 
-        def done(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
-            self._loop.call_soon_threadsafe(partial(self._done, number, status, timer, held))
+        def safe(status: PutMessageStatus | StorePoisonedError) -> None:  # in the store's flush thread
+            self._loop.call_soon_threadsafe(synced, status)
 
-        self._writer.when_safe(self._end_offset, done)
+        def synced(status: PutMessageStatus | StorePoisonedError) -> None:
+            timer.cancel()
+            if self._on_safe is not None:
+                self._on_safe()
+            if self._replicas is None or isinstance(status, StorePoisonedError):
+                done(status)
+            else:
+                self._replicas.when_acknowledged(end_offset, done)
 
-    def _done(
-        self,
-        number: int,
-        status: PutMessageStatus | StorePoisonedError,
-        timer: asyncio.TimerHandle,
-        held: list[tuple[Connection, int, int]],
-    ) -> None:
-        timer.cancel()
-        self._answer(number, status)
-        for connection, sends, size in held:
-            self._queue.leave(connection, sends, size)
-        if self._on_safe is not None:
-            self._on_safe()
+        def done(status: PutMessageStatus | StorePoisonedError) -> None:
+            self._answer(number, status)
+            for connection, sends, size in held:
+                self._queue.leave(connection, sends, size)
+
+        self._writer.when_safe(end_offset, safe)
+
+    def _late(self, number: int) -> None:
+        """Answer a turn whose sync is late; RocketMQ tells first of the slaves, which cannot have it either."""
+        logger.warning(Event("a sync is late", sends=len(self._queue), timeout_ms=int(self._timeout_s * 1000)))
+        late = PutMessageStatus.FLUSH_DISK_TIMEOUT if self._replicas is None else self._replicas.status_of_unsent
+        self._answer(number, late)
 
     def _answer(self, number: int, status: PutMessageStatus | StorePoisonedError) -> None:
         """Send the answers of one turn, unless that has been done."""
-        if status is not PutMessageStatus.PUT_OK and number in self._waiting:
-            self._log(status)
+        if isinstance(status, StorePoisonedError) and number in self._waiting:
+            logger.error(Event("a sync has failed, nothing more is taken", error=status))
         frames: dict[Connection, list[bytes]] = {}
         for connection, answers, sends, since_s in self._waiting.pop(number, ()):
             if answers:
@@ -119,12 +136,6 @@ class DurableAnswers:
         for connection, parts in frames.items():
             connection.write(b"".join(parts))
 
-    def _log(self, status: PutMessageStatus | StorePoisonedError) -> None:
-        if isinstance(status, StorePoisonedError):
-            logger.error(Event("a sync has failed, nothing more is taken", error=status))
-        else:
-            logger.warning(Event("a sync is late", sends=len(self._queue), timeout_ms=int(self._timeout_s * 1000)))
-
     @property
     def is_empty(self) -> bool:
         """Whether no answer waits."""
@@ -134,11 +145,11 @@ class DurableAnswers:
 def _code(status: PutMessageStatus | StorePoisonedError) -> ResponseCode:
     if isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
         return ResponseCode.SERVICE_NOT_AVAILABLE
-    return ResponseCode.SUCCESS if status is PutMessageStatus.PUT_OK else ResponseCode.FLUSH_DISK_TIMEOUT
+    return _CODES[status]
 
 
 def _with_status(frames: bytes, status: PutMessageStatus | StorePoisonedError) -> bytes:
-    """Answers that say that a sync is late, or has failed, in place of those that say that all is well."""
+    """Answers that say what is late or missing, or that a sync has failed, in place of those that all is well."""
     told = []
     rest = memoryview(frames)
     while rest:

@@ -57,6 +57,7 @@ class SendFrameProcessor:
         self._on_append = state.on_append
         store_config, config = state.store.config, state.config
         self._is_sync = store_config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._waits = state.waits
         host = encode_store_host(store_config)
         self._unique_ids = UniqueIds(host)
         trace_on = "true" if config.trace_on else "false"
@@ -73,13 +74,13 @@ class SendFrameProcessor:
             answer_end=f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'.encode(),
             unique_prefix=self._unique_ids.prefix.encode(),
             max_body_size=store_config.max_message_size,
-            is_sync=self._is_sync,
+            is_sync=self._waits,
             takes_batch_properties=store_config.dispatch_rules.items_take_batch_properties,
         )
         self._configs: dict[str, TopicConfig] = {}
         self._topics: object = None
         self._end_offset = 0
-        self._has_appended = False
+        self._has_appended = self._has_answers = False
         self._latency = state.rpc_latency
         self._since_s = 0.0
         self._sends: dict[int, int] = dict.fromkeys(SEND_CODES, 0)
@@ -101,7 +102,7 @@ class SendFrameProcessor:
         self._look_at_topics()
         kernel, frames = self._kernel, connection.frames
         kernel.begin(host, self._unique_ids.month_begin_ms(now_ms))
-        self._has_appended = False
+        self._has_appended = self._has_answers = False
         if self._latency is not None:
             self._since_s = time.perf_counter()
         try:
@@ -142,7 +143,7 @@ class SendFrameProcessor:
         except ReputError:  # the plain way answers what it is, or says that a send is to wait
             return Stop.ODD, 0
         if kernel.records:
-            self._has_appended = True
+            self._has_appended = self._has_answers = True
             for code, count in kernel.sends.items():
                 self._sends[code] += count
             self._end_offset = end_offset
@@ -183,15 +184,15 @@ class SendFrameProcessor:
         return True
 
     def _tell_appended(self) -> None:
-        if self._has_appended and not self._is_sync:
+        if self._has_appended:
             self._has_appended = False
             self._on_append()
 
     def _send_answers(self, connection: Connection) -> None:
-        if self._is_sync:
-            if self._has_appended:
+        if self._waits:
+            if self._has_answers:
                 self._answers.add_frames(connection, self._kernel.take_answers(), self._sends, self._end_offset)
-                self._has_appended = False
+                self._has_answers = False
                 self._sends = dict.fromkeys(SEND_CODES, 0)
         elif self._kernel.answered:
             self._keep(self._kernel.take_answers())

@@ -246,9 +246,9 @@ class SendMessageProcessor:
             None if header.batch else self._recall_handle(message),
         )  # fmt: skip
         answer = command.response(ResponseCode.SUCCESS, None, {**encode_header(stored), **self.ext})
-        if not self._is_sync:
-            return answer
         waits = properties.get(_WAIT, "true").lower() != "false"
+        if not (self._is_sync or (self._state.waits and waits)):
+            return answer
         told = answer if waits and not command.is_one_way else None
         self._state.answers.add(connection, command.code, told, result.end_offset)
         return None if waits else answer

@@ -12,10 +12,11 @@ from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.put_hooks import PutHooks
 from reput.broker.registration import Registration
+from reput.broker.replica_acks import ReplicaAcks
 from reput.broker.rpc_latency import RpcLatency
 from reput.broker.state_files import StateFiles
 from reput.broker.topic_creation import TopicCreation
-from reput.config.broker import BrokerConfig, MetricsExporterType
+from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
@@ -54,6 +55,7 @@ class BrokerState:
         own_topics: The topics that the broker has from its start.
         filters: SQL92 filters of groups.
         files: The file layer.
+        ha: Serves the log to slaves; None without `haListenPort`.
 
     Attributes:
         store: Read from, and closed at the end.
@@ -66,11 +68,12 @@ class BrokerState:
         dispatch: Dispatch, and who waits for messages.
         on_append: To call after an append: there is something to dispatch, if not before it is synced.
         sending: Where sends wait.
-        answers: Answers that wait for a sync.
+        replicas: When slaves have acknowledged; None where the broker is no SYNC_MASTER.
+        waits: Whether answers to sends wait, for a sync or for slaves.
+        answers: Answers that wait.
         timers: Which messages wait for which time; None with timerWheelEnable=false.
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
-        ha: Serves the log to slaves; None without `haListenPort`.
         creation: Topics that clients make.
         stats: What is counted of requests.
         transactions: How many have not ended.
@@ -89,6 +92,7 @@ class BrokerState:
         own_topics: Sequence[TopicConfig],
         filters: ConsumerFilterManager,
         files: FileLayer,
+        ha: HAService | None,
     ) -> None:
         self.config, self.store, self.address, self.files = config, store, address, files
         self.topics = TopicConfigManager(store, own_topics, auto_create_topic_enable=config.auto_create_topic_enable)
@@ -123,16 +127,21 @@ class BrokerState:
         self.dispatch = LoopDispatch(store, writer, self.log_work)
         self.on_append: Callable[[], None] = _nothing if is_sync else self.dispatch.soon
         self.sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
+        self.ha = ha
+        is_sync_master = config.broker_role is BrokerRole.SYNC_MASTER
+        self.replicas = ReplicaAcks(ha, config) if ha is not None and is_sync_master else None
+        self.waits = is_sync or self.replicas is not None
         self.answers = DurableAnswers(
-            writer, self.sending, store.config.sync_flush_timeout,
-            on_safe=self.dispatch.soon if is_sync else None, latency=self.rpc_latency,
+            writer, self.sending, store.config.sync_flush_timeout, on_safe=self.dispatch.soon if is_sync else None,
+            replicas=self.replicas, latency=self.rpc_latency,
         )  # fmt: skip
         self._ahead_ms = 0
         self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
-        self.appends = Appends(writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync)
+        self.appends = Appends(
+            writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync, replicas=self.replicas
+        )
         self.registration = Registration(config, store, address, name_servers, name_server_client)
-        self.ha: HAService | None = None
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
     def change_config(self, config: BrokerConfig) -> None:
@@ -141,6 +150,8 @@ class BrokerState:
         self.filters.is_enabled = config.enable_property_filter
         self.topics.auto_create_topic_enable = config.auto_create_topic_enable
         self.groups.auto_create_subscription_group = config.auto_create_subscription_group
+        if self.replicas is not None:
+            self.replicas.change_config(config)
 
     @property
     def ip(self) -> str:

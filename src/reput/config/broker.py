@@ -30,7 +30,7 @@ class MetricsExporterType(StrEnum):
 
 
 class BrokerRole(StrEnum):
-    """What a broker is to the others of its name: the master answers sends, alone or with its slaves; slaves copy it."""
+    """What a broker is to the others of its name: a master answers sends, alone or with its slaves; slaves copy."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
@@ -250,6 +250,8 @@ class BrokerConfig(TlsConfig):
     def __post_init__(self) -> None:
         TlsConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
         _ = self.name_servers, self.metric_labels
+        if self.broker_role is BrokerRole.SYNC_MASTER and not self.ha_listen_port:
+            raise ConfigError("brokerRole=SYNC_MASTER needs haListenPort: without it no slave can get the log")
 
     @property
     def name_servers(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ logger = logging.getLogger("reput.replication")
 #: Bytes of a frame at the most: larger than RocketMQ's 32 KiB, since a slave reports once a frame.
 _FRAME_BYTES = 256 << 10
 assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
+#: RocketMQ's `haMaxGapNotInSync`, bytes.
+_MAX_GAP_IN_SYNC = 256 << 20
 
 
 class Slave(NamedTuple):
@@ -44,6 +47,14 @@ class Slave(NamedTuple):
     sent_offset: int
     acknowledged_offset: int
 
+    def is_in_sync(self, end_offset: int) -> bool:
+        """Whether it is near enough to the log's end, that is whether it could soon have all."""
+        return self.requested_offset is not None and end_offset - self.acknowledged_offset < _MAX_GAP_IN_SYNC
+
+
+def _nobody() -> None:
+    """Nobody waits for acknowledgements."""
+
 
 class HAService:
     """The HA port of a store.
@@ -55,6 +66,7 @@ class HAService:
 
     Attributes:
         port: Where it listens, after `start`.
+        on_acknowledged: Called in the thread of a connection after its slave has acknowledged more.
     """
 
     def __init__(self, store: MessageStore, host: str, port: int) -> None:
@@ -62,6 +74,7 @@ class HAService:
         self._connections: set[_Connection] = set()
         self._changing = threading.Lock()
         self._is_closed = False
+        self.on_acknowledged: Callable[[], None] = _nobody
 
     def start(self) -> None:
         """Listen; raises RemotingError where the port is taken."""
@@ -83,6 +96,16 @@ class HAService:
         """All connections."""
         with self._changing:
             return [connection.slave for connection in self._connections]
+
+    def acknowledged_by(self, count: int) -> int:
+        """Commit log offset up to which at least so many slaves have the log; -1 where there are not so many."""
+        offsets = sorted([connection.acknowledged for connection in self._connections], reverse=True)
+        return offsets[count - 1] if count <= len(offsets) else -1
+
+    def count_in_sync(self) -> int:
+        """Slaves that are near enough to the log's end."""
+        end = self._store.max_commit_log_offset
+        return sum(connection.slave.is_in_sync(end) for connection in self._connections)
 
     def close(self) -> None:
         """Close the port and all connections, and wait for their threads."""
@@ -124,12 +147,12 @@ class _Connection:
         self._sleeps = False
         self._reports = b""
         self._requested: int | None = None
-        self._sent = self._acknowledged = 0
+        self._sent = self.acknowledged = 0
         self.thread = threading.Thread(target=self._run, name=f"reput-ha-{address}", daemon=True)
 
     @property
     def slave(self) -> Slave:
-        return Slave(self._address, self._requested, self._sent, self._acknowledged)
+        return Slave(self._address, self._requested, self._sent, self.acknowledged)
 
     def wake(self) -> None:
         """Let the thread look again, if it sleeps."""
@@ -155,7 +178,7 @@ class _Connection:
             self._service.ended(self)
             for one in (self._socket, self._woken, self._waker):
                 one.close()
-        logger.info(Event("a slave has gone", slave=self._address, acknowledged=self._acknowledged, reason=reason))
+        logger.info(Event("a slave has gone", slave=self._address, acknowledged=self.acknowledged, reason=reason))
 
     def _serve(self) -> str:
         """Send what there is, and hear what comes; returns why it ended."""
@@ -202,8 +225,13 @@ class _Connection:
             return self._begin(offset)
         if offset > self._sent:
             return f"it acknowledges {offset}, and was sent {self._sent}"
-        self._acknowledged = max(self._acknowledged, offset)
+        self._acknowledge(offset)
         return ""
+
+    def _acknowledge(self, offset: int) -> None:
+        if offset > self.acknowledged:
+            self.acknowledged = offset
+            self._service.on_acknowledged()
 
     def _begin(self, offset: int) -> str:
         """Go to where the first report asks to begin; an empty slave gets the whole log, and not the newest file."""
@@ -215,6 +243,7 @@ class _Connection:
         if 0 < offset < first:
             return f"it asks for {offset}, and the log begins at {first}"
         self._requested = self._sent = offset or first
+        self._acknowledge(offset)  # it may have got it over a connection that broke before it said so
         return ""
 
     def _send(self) -> bool:

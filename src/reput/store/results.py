@@ -9,7 +9,7 @@ from reput.formats.message_id import encode_message_id
 
 
 class PutMessageStatus(Enum):
-    """RocketMQ's `PutMessageStatus`, as far as a store without replicas can answer it.
+    """RocketMQ's `PutMessageStatus` of messages that are stored; the two of slaves are a broker's.
 
     A put that returns a status was stored; a put that was not stored raises an error. MessageIllegalError stands for
     MESSAGE_ILLEGAL, StoreFullError and StoreStateError (closed) for SERVICE_NOT_AVAILABLE, StoreBusyError for
@@ -19,6 +19,10 @@ class PutMessageStatus(Enum):
     PUT_OK = "PUT_OK"
     #: Stored, but not known to be on the disk within `syncFlushTimeout`.
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    #: Stored, but not known to be on enough slaves within `slaveTimeout`.
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    #: Stored, and there are not enough slaves that could have it soon.
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 
 
 class GetMessageStatus(Enum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -91,6 +92,26 @@ def test_reports_acknowledge_and_the_last_one_of_several_counts(store: MessageSt
     stream.close()
     while service.slaves:
         pass
+
+
+def test_the_first_report_acknowledges_too_and_who_has_asked_for_nothing_is_not_in_sync(
+    store: MessageStore, service: HAService
+) -> None:
+    end, told = store.max_commit_log_offset, threading.Semaphore(0)
+    service.on_acknowledged = told.release
+    streams = [connect(service) for _ in range(3)]
+    while len(service.slaves) < 3:
+        pass
+    assert (service.count_in_sync(), service.acknowledged_by(3), service.acknowledged_by(4)) == (0, 0, -1)
+    for number, stream in enumerate(streams[:2]):
+        stream.report(end - number)
+        assert told.acquire(timeout=60)
+    while service.count_in_sync() < 2:
+        pass
+    assert [service.acknowledged_by(count) for count in (1, 2, 3)] == [end, end - 1, 0]
+    assert not told.acquire(blocking=False)
+    for stream in streams:
+        stream.close()
 
 
 def test_a_negative_report_is_no_request(store: MessageStore, service: HAService) -> None:

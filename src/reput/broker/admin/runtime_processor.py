@@ -29,8 +29,6 @@ _NOTHING = {
 _OTHERS = ("putMessageDistributeTime", "remainHowManyDataToFlush", "putBytesPerSecond", "diskFreeBytes")
 
 
-#: RocketMQ's `haMaxGapNotInSync`, bytes.
-_MAX_GAP_IN_SYNC = 256 << 20
 #: The half of a slave in `HARuntimeInfo`.
 _NO_MASTER = {
     "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
@@ -58,7 +56,7 @@ class RuntimeProcessor:
             {
                 "addr": slave.address,
                 "diff": end - slave.acknowledged_offset,
-                "inSync": end - slave.acknowledged_offset < _MAX_GAP_IN_SYNC,
+                "inSync": slave.is_in_sync(end),
                 "slaveAckOffset": slave.acknowledged_offset,
                 "transferFromWhere": slave.sent_offset,
                 "transferredByteInSecond": 0,

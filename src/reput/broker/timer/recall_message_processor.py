@@ -58,7 +58,7 @@ class RecallMessageProcessor:
             result = await self._state.appends.append(message)
             if self._timers is not None:
                 self._timers.recalled_to = result.end_offset
-            await self._state.appends.safe(result.end_offset)
+            await self._state.appends.safe(result.end_offset, on_slaves=True)
         except RemotingCommandError as error:
             remark = error.remark if error.remark.startswith("recall ") else "recall failed, execute error"
             code = error.code if remark is error.remark else ResponseCode.SYSTEM_ERROR

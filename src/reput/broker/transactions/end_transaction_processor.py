@@ -82,7 +82,7 @@ class EndTransactionProcessor:
             result = await self._state.appends.append(message)
             # Behind it in the log: no op message is there without the message.
             self._end(half)
-            await self._state.appends.safe(result.end_offset)
+            await self._state.appends.safe(result.end_offset, on_slaves=True)
         except ReputError as error:
             logger.error(Event("a transaction was not committed", topic=message.topic, error=error))
             return command.response(*self._fault(error))

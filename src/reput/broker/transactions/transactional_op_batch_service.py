@@ -62,7 +62,8 @@ class TransactionalOpBatchService:
                     self._host,
                 )  # fmt: skip
                 try:
-                    await self._state.appends.put(message)
+                    stored = await self._state.appends.append(message)
+                    await self._state.appends.safe(stored.end_offset)
                 except ReputError as error:
                     logger.error(Event("ends of transactions were not written", count=len(offsets), error=error))
                     return
