@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,8 @@ from reput.broker.topic_creation import own_topics
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
-from reput.errors import WouldWaitError
+from reput.errors import RemotingError, WouldWaitError
+from reput.events import Event
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import (
@@ -36,6 +38,8 @@ from reput.transport.http import HttpServer
 from reput.transport.server import RemotingServer, reached_at
 from reput.transport.server_tls import ServerTls
 from reput.transport.tls import ClientTls
+
+logger = logging.getLogger("reput.broker")
 
 
 class BrokerController:
@@ -73,9 +77,9 @@ class BrokerController:
         self._name_server: NameServer | None = None
         self._pages = HttpServer()
         self._ha: HAService | None = None
-        self._server = RemotingServer(
-            self, max_idle_s=config.server_channel_max_idle_time_seconds, tls=ServerTls.of(config)
-        )
+        max_idle_s, tls = config.server_channel_max_idle_time_seconds, ServerTls.of(config)
+        self._server = RemotingServer(self, max_idle_s=max_idle_s, tls=tls)
+        self._server_of_slaves = RemotingServer(self, max_idle_s=max_idle_s, tls=tls)
         self.address = ""
         self.namesrv = ""
         self.metrics = ""
@@ -145,6 +149,8 @@ class BrokerController:
                 await state.writes.run(access.create_first)
                 await state.writes.run(state.topics.create, topics)
                 await self._server.listen()
+                if ha is not None:
+                    await self._listen_for_slaves()
                 if is_measured:
                     metrics = BrokerMetrics(state, services.pop, services.timers)
                     await self._pages.listen(
@@ -160,6 +166,14 @@ class BrokerController:
         await state.registration.register()
         state.registration.start()
         services.start()
+
+    async def _listen_for_slaves(self) -> None:
+        """Listen at the port two before the broker's own, too, where slaves of RocketMQ's always copy topics."""
+        port = self._store_config.listen_port - 2
+        try:
+            await self._server_of_slaves.start(self._config.bind_address, port)
+        except RemotingError as error:
+            logger.warning(Event("slaves of RocketMQ's cannot copy topics", port=port, error=error))
 
     def _name_server_client(self, servers: Sequence[str]) -> RemotingClient:
         """What reaches name servers: its own one without the network."""
@@ -195,6 +209,7 @@ class BrokerController:
     async def _close_ports(self) -> None:
         await self._pages.stop()
         await self._server.stop()
+        await self._server_of_slaves.stop()
         if self._name_server is not None:
             await self._name_server.stop()
 

@@ -85,15 +85,20 @@ class Registration:
             await asyncio.gather(*(self._register_at(one, command_of) for one in self._name_servers))
             self._done = including
 
+    @property
+    def ha_address(self) -> str:
+        """Where slaves are told to get the log."""
+        host, _, port = self._address.rpartition(":")
+        return f"{host}:{self.config.ha_listen_port or int(port) + 1}"
+
     def _command(self) -> tuple[dict[str, str], bytes]:
         """Fields and body of REGISTER_BROKER."""
         config, address = self.config, self._address
-        host, _, port = address.rpartition(":")
         topics = self._store.topic_metadata
         body = encode_register_body(RegisterBrokerBody(_wrapper(topics, config.broker_permission)))
         header = RegisterBrokerRequestHeader(
-            config.broker_name, address, config.broker_cluster_name, f"{host}:{config.ha_listen_port or int(port) + 1}",
-            config.broker_id, body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+            config.broker_name, address, config.broker_cluster_name, self.ha_address, config.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )  # fmt: skip
         return encode_header(header), body
 

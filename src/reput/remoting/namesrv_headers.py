@@ -39,6 +39,15 @@ class RegisterBrokerResponseHeader:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeHAInfoResponseHeader:
+    """Where a master serves its log, and its log's end at its start (EXCHANGE_BROKER_HA_INFO)."""
+
+    master_ha_address: str | None = None
+    master_flush_offset: Int64 | None = None
+    master_address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UnRegisterBrokerRequestHeader:
     """A broker leaves (UNREGISTER_BROKER)."""
 

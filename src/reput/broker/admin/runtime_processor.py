@@ -8,6 +8,8 @@ from reput.broker.state import BrokerState
 from reput.remoting.body import encode_body
 from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
+from reput.remoting.header import encode_header
+from reput.remoting.namesrv_headers import ExchangeHAInfoResponseHeader
 from reput.service.broker_stats_manager import Totals
 from reput.store.runtime_info import RuntimeInfo
 from reput.store.timer.timer_message_store import TIMER_TOPIC
@@ -41,13 +43,22 @@ class RuntimeProcessor:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._first_end_offset = state.store.max_commit_log_offset
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
             RequestCode.GET_BROKER_HA_STATUS: self.ha_status,
+            RequestCode.EXCHANGE_BROKER_HA_INFO: self.ha_info,
         }
+
+    def ha_info(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Where slaves get the log; nothing from a broker that is no master, as to one that says it is the master."""
+        state, header = self._state, ExchangeHAInfoResponseHeader()
+        if not (state.config.broker_id or (command.ext_fields or {}).get("masterHaAddress")):
+            header = ExchangeHAInfoResponseHeader(state.registration.ha_address, self._first_end_offset, state.address)
+        return command.response(ext_fields=encode_header(header))
 
     def ha_status(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The slaves of the broker, and how much of the log each lacks (`HARuntimeInfo`)."""

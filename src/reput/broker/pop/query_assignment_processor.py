@@ -25,7 +25,7 @@ from reput.transport.requests import Answer, Handler
 
 
 class QueryAssignmentProcessor:
-    """Takes QUERY_ASSIGNMENT and SET_MESSAGE_REQUEST_MODE."""
+    """Takes QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE and GET_ALL_MESSAGE_REQUEST_MODE."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -36,7 +36,12 @@ class QueryAssignmentProcessor:
         return {
             RequestCode.QUERY_ASSIGNMENT: self.query_assignment,
             RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_message_request_mode,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.all_modes,
         }
+
+    def all_modes(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """The content of `messageRequestMode.json`, as of now; slaves copy it."""
+        return command.response(body=encode_body(self._modes.content()))
 
     async def set_message_request_mode(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Set how the members of a group get the messages of a topic; it is on the disk before the answer."""
