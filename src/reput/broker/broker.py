@@ -12,10 +12,10 @@ from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.services import BrokerServices
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import own_topics
-from reput.config.broker import BrokerConfig, MetricsExporterType
+from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
-from reput.errors import RemotingError, WouldWaitError
+from reput.errors import ConfigError, RemotingError, WouldWaitError
 from reput.events import Event
 from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
@@ -40,6 +40,20 @@ from reput.transport.server_tls import ServerTls
 from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.broker")
+
+
+def _with_role(config: BrokerConfig, store_config: MessageStoreConfig) -> MessageStoreConfig:
+    """The store's keys for the broker's role: a slave delivers no timers.
+
+    Raises ConfigError for a slave that cannot be one.
+    """
+    if config.broker_role is not BrokerRole.SLAVE:
+        return store_config
+    if not config.broker_id:
+        raise ConfigError("brokerRole=SLAVE needs a brokerId of 1 or more; 0 is the master's")
+    if not config.name_servers:
+        raise ConfigError("brokerRole=SLAVE needs namesrvAddr: name servers say which broker is the master")
+    return replace(store_config, timer_wheel_enable=False)
 
 
 class BrokerController:
@@ -100,7 +114,7 @@ class BrokerController:
             CorruptMetadataError: A file below `config` cannot be read. Nothing was changed.
             ReputError: The store cannot be opened; see `MessageStore.open`.
         """
-        config, store_config = self._config, self._store_config
+        config, store_config = self._config, _with_role(self._config, self._store_config)
         topics = own_topics(config, store_config)
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         if is_measured:
@@ -137,15 +151,15 @@ class BrokerController:
             try:
                 ha_port = config.ha_listen_port
                 ha = HAService(store, config.bind_address, ha_port) if ha_port else None
+                self._client = self._name_server_client(servers)
                 self._state = state = BrokerState(
-                    config, store, self.address, servers, self._name_server_client(servers), topics, filters,
-                    self._files, ha,
-                )  # fmt: skip
+                    config, store, self.address, servers, self._client, topics, filters, self._files, ha
+                )
                 if ha is not None:
                     ha.start()
                     self._ha = ha
                     state.dispatch.on_growth = ha.wake
-                self._services = services = BrokerServices(state, access, self._config_path)
+                self._services = services = BrokerServices(state, access, self._config_path, self._client)
                 await state.writes.run(access.create_first)
                 await state.writes.run(state.topics.create, topics)
                 await self._server.listen()

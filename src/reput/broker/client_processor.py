@@ -121,7 +121,7 @@ class ClientProcessor:
             name, group.retry_queue_nums, order=order, unit_mode=consumer.unit_mode
         )
         creation = None
-        if retry_topic is not None and not state.creation.is_full:
+        if retry_topic is not None and state.slave is None and not state.creation.is_full:  # a slave copies it
             creation = state.creation.start(retry_topic)
         subscriptions = [
             build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)

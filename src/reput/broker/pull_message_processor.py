@@ -35,8 +35,6 @@ _CODES = {
     GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
 _OFFSET_RESET = "OFFSET_RESET"
-#: `suggestWhichBrokerId` of a broker that has no slave to suggest.
-_MASTER_ID = 0
 #: `ForbiddenType`.
 _BROKER_FORBIDDEN, _GROUP_FORBIDDEN, _TOPIC_FORBIDDEN, _BROADCASTING_FORBIDDEN, _SUBSCRIPTION_FORBIDDEN = range(1, 6)
 #: Bytes of messages that may be too many for a frame.
@@ -107,7 +105,7 @@ class PullMessageProcessor:
         if reset is not None:
             low = state.store.min_offset(header.topic, header.queue_id)
             high = state.store.max_offset(header.topic, header.queue_id)
-            answer = _offsets(reset, low, high, topic, group)
+            answer = _offsets(reset, low, high, topic, group, group.broker_id)
             return command.response(ResponseCode.PULL_OFFSET_MOVED, _OFFSET_RESET, encode_header(answer))
         tags = subscription.sub_string if subscription.tags and not subscription.class_filter_mode else None
         result = state.store.get_raw(
@@ -116,8 +114,8 @@ class PullMessageProcessor:
         )  # fmt: skip
         if result is None:
             return self._read(connection, command, header, tags, message_filter, topic, group, first=may_wait)
+        code, result = self._outcome(header, result)
         self._commit(header, result.next_begin_offset, first=may_wait)
-        code = _code(header, result)
         may_wait = may_wait and bool(header.sys_flag & PullSysFlag.SUSPEND)
         if (
             code is ResponseCode.PULL_NOT_FOUND
@@ -146,8 +144,9 @@ class PullMessageProcessor:
             tags, message_filter,
         )  # fmt: skip
         assert result is not None
+        code, result = self._outcome(header, result)
         self._commit(header, result.next_begin_offset, first=first)
-        return self._answer(command, _code(header, result), result, topic, group)
+        return self._answer(command, code, result, topic, group)
 
     # -- checks
 
@@ -234,6 +233,29 @@ class PullMessageProcessor:
             return filter_of(self._state, subscription)
         return registered_filter(self._state, header.consumer_group, subscription, required(header, "sub_version"))
 
+    def _outcome(self, header: PullMessageRequestHeader, result: GetRawResult) -> tuple[ResponseCode, GetRawResult]:
+        """The code of an answer, and what it tells.
+
+        A slave that has no message sends the consumer to the master. While that is away, the consumer waits, with the
+        offset that it has: the slave's queue may end before the master's, or begin later.
+        """
+        code, slave = _code(header, result), self._state.slave
+        if slave is None or code is ResponseCode.SUCCESS:
+            return code, result
+        if code is ResponseCode.PULL_OFFSET_MOVED:
+            code, result = ResponseCode.PULL_NOT_FOUND, result._replace(next_begin_offset=header.queue_offset)
+        if slave.has_master and not result.suggest_pulling_from_slave:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        return code, result
+
+    def _suggested(self, result: GetRawResult, group: SubscriptionGroupConfig) -> int:
+        """The broker that the consumer is to ask next: a slave, where memory does not hold what it reads."""
+        state = self._state
+        if not result.suggest_pulling_from_slave or not state.config.slave_read_enable:
+            return group.broker_id
+        has_slave = state.slave is not None or (state.ha is not None and state.ha.slaves)
+        return group.which_broker_when_consume_slowly if has_slave else group.broker_id
+
     def _commit(self, header: PullMessageRequestHeader, following: int, *, first: bool) -> None:
         """Keep the offset that a pull brings, not again when a held pull is looked at again."""
         state = self._state
@@ -251,7 +273,8 @@ class PullMessageProcessor:
         group: SubscriptionGroupConfig,
     ) -> RemotingCommand | bytes:
         records = result.records
-        fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group)
+        suggested = self._suggested(result, group)
+        fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group, suggested)
         if code is ResponseCode.SUCCESS:
             self._state.stats.inc_group_get(group.group_name, topic.topic_name, result.messages, len(records))
             if len(records) < _LARGE:
@@ -268,8 +291,8 @@ def _code(header: PullMessageRequestHeader, result: GetRawResult) -> ResponseCod
 
 
 def _offsets(
-    following: int, low: int, high: int, topic: TopicConfig, group: SubscriptionGroupConfig
+    following: int, low: int, high: int, topic: TopicConfig, group: SubscriptionGroupConfig, suggested: int
 ) -> PullMessageResponseHeader:
     return PullMessageResponseHeader(
-        _MASTER_ID, following, low, high, topic_sys_flag=topic.topic_sys_flag, group_sys_flag=group.group_sys_flag
+        suggested, following, low, high, topic_sys_flag=topic.topic_sys_flag, group_sys_flag=group.group_sys_flag
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reput.config.broker import BrokerConfig
@@ -15,8 +15,12 @@ from reput.formats.metadata import Topics
 from reput.remoting.body import decode_body
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from reput.remoting.header import encode_header
-from reput.remoting.namesrv_headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from reput.remoting.header import decode_header, encode_header
+from reput.remoting.namesrv_headers import (
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
 from reput.remoting.route_bodies import (
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
@@ -29,6 +33,10 @@ from reput.transport.client import RemotingClient
 logger = logging.getLogger("reput.broker")
 
 _UNREGISTER_S = 1.0
+
+
+def _nobody_asks(master: str | None, ha_address: str | None) -> None:
+    """The broker is a master."""
 
 
 class Registration:
@@ -60,6 +68,11 @@ class Registration:
         self._is_at: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._on_master: Callable[[str | None, str | None], None] = _nobody_asks
+
+    def tell_master(self, on_master: Callable[[str | None, str | None], None]) -> None:
+        """Call a slave's function after each answer of a name server: the address of the master, and its HA address."""
+        self._on_master = on_master
 
     def start(self) -> None:
         """Register by the period from now on."""
@@ -115,9 +128,12 @@ class Registration:
         if answer.code != ResponseCode.SUCCESS:
             self._is_at.discard(name_server)
             logger.warning(Event(f"registration refused by {name_server}", code=answer.code, remark=answer.remark))
-        elif name_server not in self._is_at:
+            return
+        if name_server not in self._is_at:
             self._is_at.add(name_server)
             logger.info(Event("registered", namesrv=name_server))
+        told = decode_header(RegisterBrokerResponseHeader, answer.ext_fields)
+        self._on_master(told.master_addr, told.ha_server_addr)
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Where the queues of a topic are, as the first name server tells that answers; None for an unknown topic.

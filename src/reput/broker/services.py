@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import date
 from functools import partial
 
@@ -22,14 +23,22 @@ from reput.broker.schedule_message_service import ScheduleMessageService
 from reput.broker.send_back_processor import SendBackProcessor
 from reput.broker.send_frames import SendFrameProcessor
 from reput.broker.send_message_processor import SendMessageProcessor
+from reput.broker.slave.slave import Slave
+from reput.broker.slave.slave_refusals import slave_refusal
+from reput.broker.slave.slave_synchronize import SlaveSynchronize
 from reput.broker.state import BrokerState
 from reput.broker.timer.recall_message_processor import RecallMessageProcessor
 from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from reput.broker.transactions.transactional_message_check_service import TransactionalMessageCheckService
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
+from reput.config.broker import BrokerRole
+from reput.remoting.command import RemotingCommand
 from reput.service.broker_stats_manager import SAMPLE_S
+from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
+
+Refusal = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 _SCAN_CLIENTS_S = 10.0
 _PERSIST_FILTERS_S = 10.0
@@ -47,6 +56,7 @@ class BrokerServices:
         state: What they share.
         access: Who may do what.
         config_path: The broker.conf in which changes of keys are kept, if there is one.
+        client: Reaches other brokers.
 
     Attributes:
         sends: Takes what connections bring.
@@ -58,9 +68,9 @@ class BrokerServices:
         transactions: Asks how transactions ended.
     """
 
-    def __init__(self, state: BrokerState, access: Access, config_path: str | None) -> None:
+    def __init__(self, state: BrokerState, access: Access, config_path: str | None, client: RemotingClient) -> None:
         self._state = state
-        self._gate = gate = access.gate
+        self._gate = access.gate
         self._work = PeriodicWork()
         self.clients = ClientProcessor(state)
         pulls = PullMessageProcessor(state)
@@ -74,6 +84,10 @@ class BrokerServices:
         sends, to_client = SendMessageProcessor(state), BrokerToClient(state)
         self.ended = TransactionalOpBatchService(state)
         self.transactions = TransactionalMessageCheckService(state, to_client, self.ended)
+        self._slave: Slave | None = None
+        if state.config.broker_role is BrokerRole.SLAVE:
+            self._slave = state.slave = Slave(state, SlaveSynchronize(state, self.pop.modes, client))
+            state.registration.tell_master(self._slave.master_is)
         processors: tuple[Processor, ...] = (
             sends, pulls, QueryProcessor(state), self.clients, ReplyMessageProcessor(state, sends, to_client),
             *admin_processors(state, to_client, state.files, config_path),
@@ -86,9 +100,22 @@ class BrokerServices:
             state.sending,
             state.dispatch.with_all_messages,
             state.rpc_latency,
-            None if gate is None else gate.refusal,
+            self._refusal(),
         )
-        self.sends = SendFrameProcessor(state, self._requests, self.pop.ack_frames, is_checked=gate is not None)
+        is_checked = self._refusal() is not None
+        self.sends = SendFrameProcessor(state, self._requests, self.pop.ack_frames, is_checked=is_checked)
+
+    def _refusal(self) -> Refusal | None:
+        """What is asked before each request whether it may be done; None where all may."""
+        gate, state = self._gate, self._state
+        if state.slave is None:
+            return None if gate is None else gate.refusal
+
+        def refusal(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+            refused = None if gate is None else gate.refusal(connection, command)
+            return refused or slave_refusal(state.config, command)
+
+        return refusal
 
     def start(self) -> None:
         """Begin what works by itself."""
@@ -97,18 +124,25 @@ class BrokerServices:
         if isinstance(self._gate, PlainGate):
             self._work.begin(self._gate.keep_reloading())
         self.held_pulls.start()
-        self._schedule.start()
-        self.pop.start()
-        if self.timers is not None:
-            self.timers.start()
-        every(_ORDER_INFO_S, self.pop.persist_orders)
+        if self._slave is None:
+            self._start_of_master()
+        else:
+            self._slave.start()
         every(config.flush_consumer_offset_interval / 1000, partial(try_persist, state.offsets))
         every(config.flush_delay_offset_interval / 1000, partial(try_persist, state.delay_offsets))
         every(_PERSIST_TRANSACTIONS_S, partial(try_persist, state.transactions))
         every(_PERSIST_FILTERS_S, self._persist_filters)
         every(_SCAN_CLIENTS_S, self.clients.scan_not_active_channels)
         every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
-        every(config.transaction_check_interval / 1000, self.transactions.check)
+
+    def _start_of_master(self) -> None:
+        """Begin what puts messages by itself."""
+        self._schedule.start()
+        self.pop.start()
+        if self.timers is not None:
+            self.timers.start()
+        self._work.every(_ORDER_INFO_S, self.pop.persist_orders)
+        self._work.every(self._state.config.transaction_check_interval / 1000, self.transactions.check)
 
     async def _persist_filters(self) -> None:
         self._state.filters.clean(self._state.now_ms())
@@ -133,6 +167,8 @@ class BrokerServices:
     async def stop(self) -> None:
         """End what works by itself."""
         self._work.stop()
+        if self._slave is not None:
+            await self._slave.stop()
         await self._schedule.stop()
         if self.timers is not None:
             await self.timers.stop()

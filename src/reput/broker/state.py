@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from reput.broker.appends import Appends
 from reput.broker.disk_work import DiskWork
@@ -20,6 +21,7 @@ from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
+from reput.replication.follower import FollowState
 from reput.replication.ha_service import HAService
 from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.consumer_filter_manager import ConsumerFilterManager
@@ -41,6 +43,22 @@ _READING_THREADS, _WRITING_THREADS, _LOG_THREADS = 8, 2, 2
 
 #: What RocketMQ adds to some remarks (`FAQUrl.suggestTodo`); its tools look for the text before it.
 SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class Following(Protocol):
+    """What others ask a slave (`reput.broker.slave.slave`)."""
+
+    @property
+    def has_master(self) -> bool:
+        """Whether the connection to the master stands."""
+
+    @property
+    def master_address(self) -> str:
+        """The HA address of the master; empty where no name server knows one."""
+
+    @property
+    def progress(self) -> FollowState | None:
+        """How far it is; None before the first master."""
 
 
 class BrokerState:
@@ -74,6 +92,7 @@ class BrokerState:
         timers: Which messages wait for which time; None with timerWheelEnable=false.
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
+        slave: Follows the master; None of a master.
         creation: Topics that clients make.
         stats: What is counted of requests.
         transactions: How many have not ended.
@@ -142,6 +161,7 @@ class BrokerState:
             writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync, replicas=self.replicas
         )
         self.registration = Registration(config, store, address, name_servers, name_server_client)
+        self.slave: Following | None = None
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
 
     def change_config(self, config: BrokerConfig) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import Event
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from reput.config.message_store import FlushDiskType
 from reput.errors import RemotingError, ReplicationError
 from reput.formats.replication import HEARTBEAT_S, SILENCE_S
 from reput.replication.ha_stream import HAStream
@@ -42,17 +43,27 @@ class FollowState(NamedTuple):
         master: Where the master's log began and ended when it was last asked; None before.
         is_connected: Whether the connection stands.
         lag_ms: Age of the newest record, where bytes are missing; 0 where none are known to be missing.
+        heard_ms: When the master was last heard, ms since 1970 UTC; 0 before.
     """
 
     end_offset: int
     master: MasterLog | None
     is_connected: bool
     lag_ms: int
+    heard_ms: int
 
     @property
     def lag_bytes(self) -> int:
         """Bytes of the master's log that are missing."""
         return 0 if self.master is None else max(0, self.master.max_offset - self.end_offset)
+
+
+def _no_step(state: FollowState) -> None:
+    """Nobody looks."""
+
+
+def _no_topics() -> None:
+    """Nobody asks for topics."""
 
 
 class Follower:
@@ -63,7 +74,11 @@ class Follower:
         address: The master's address, "host:port"; or a slave's, which serves its log the same way.
         begin: Where an empty store begins: with the oldest file that the master has, or with its newest one.
         acknowledges: Tell the master what has come, as a slave does. A master that waits for a slave counts it.
+        bandwidth: Bytes a second at the most, `LEAST_BANDWIDTH` or more; None: no limit.
+        ha_address: Where the master serves its log, "host:port"; without it, where its configuration says.
+        own_topics: Topics of the store's that stay, though the master has none of their names.
         on_state: Called after each step, in the thread of `run`.
+        on_topics: Called after topics have changed, in that thread.
     """
 
     def __init__(
@@ -73,14 +88,22 @@ class Follower:
         *,
         begin: Literal["oldest", "newest"] = "oldest",
         acknowledges: bool = False,
-        on_state: Callable[[FollowState], None] = lambda state: None,
+        bandwidth: int | None = None,
+        ha_address: str | None = None,
+        own_topics: Collection[str] = (),
+        on_state: Callable[[FollowState], None] = _no_step,
+        on_topics: Callable[[], None] = _no_topics,
     ) -> None:
         self._store, self._begin, self._acknowledges, self._on_state = store, begin, acknowledges, on_state
+        self._bandwidth = bandwidth
+        self._ha_address, self._own_topics, self._on_topics = ha_address, own_topics, on_topics
         self._writer = store.replica_writer(self._copy_topics)
+        self._is_synced = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._master = Master(address)
         self._log: MasterLog | None = None
         self._is_connected = False
         self._topics_at = 0.0
+        self._heard_ms = 0
         self._room = np.empty(_ROOM_BYTES, np.uint8)
         self._kept = 0
 
@@ -91,7 +114,7 @@ class Follower:
         is_behind = log is not None and log.max_offset > end
         newest = self._writer.last_store_timestamp
         lag = int(time.time() * 1000) - newest if is_behind and newest else 0
-        return FollowState(end, log, self._is_connected, max(lag, 0))
+        return FollowState(end, log, self._is_connected, max(lag, 0), self._heard_ms)
 
     def run(self, stop: Event, *, once: bool = False) -> None:
         """Follow until `stop` is set, or with `once` until all is there that the master had at the last look.
@@ -100,13 +123,16 @@ class Follower:
             ReplicationError, CorruptRecordError: See the module; all before is appended, and nothing after.
             StoreFullError, StorePoisonedError, StoreStateError: As of `MessageStore.put_messages`.
         """
+        said = ""
         try:
             while not stop.is_set():
                 try:
                     self._follow(stop, once)
                     return
                 except RemotingError as error:
-                    logger.warning("%s; tried again in %g s", error, _RETRY_S)
+                    if str(error) != said:
+                        logger.warning("%s; tried again every %g s", error, _RETRY_S)
+                    said = str(error)
                 self._is_connected = False
                 self._on_state(self.state)
                 stop.wait(_RETRY_S)
@@ -127,7 +153,7 @@ class Follower:
                 return
             self._log = self._master.log()
         first, known = self._first_report(self._log)
-        stream = HAStream(ha_address(self._master.address, config))
+        stream = HAStream(self._ha_address or ha_address(self._master.address, config), self._bandwidth)
         try:
             stream.report(first)
             self._is_connected = True
@@ -179,7 +205,7 @@ class Follower:
             frames = stream.frames(_WAIT_S)
             now = time.monotonic()
             if frames:
-                heard = now
+                heard, self._heard_ms = now, int(time.time() * 1000)
             elif now - heard > SILENCE_S:
                 raise RemotingError(f"{stream.address}: the master was silent for {SILENCE_S:g} s")
             for offset, body in frames:
@@ -188,6 +214,8 @@ class Follower:
                 known = self._compare(known, body, offset)
             if frames:
                 self._append()
+                if self._is_synced:  # before anything is acknowledged
+                    self._writer.flush()
                 stream.release()
                 if not all(len(body) for _, body in frames):
                     self._look(following)
@@ -242,9 +270,13 @@ class Follower:
         """Take over the master's topics, and take out those that it has no more (`SlaveSynchronize`)."""
         self._topics_at = time.monotonic()
         ours, theirs = self._store.topics, self._master.topics().topic_config_table
-        if changed := [config for name, config in theirs.items() if ours.get(name) != config]:
+        changed = [config for name, config in theirs.items() if ours.get(name) != config]
+        deleted = ours.keys() - theirs.keys() - set(self._own_topics)
+        if changed:
             self._store.update_topics(changed)
-        self._store.delete_topic_config(ours.keys() - theirs.keys())
+        self._store.delete_topic_config(deleted)
+        if changed or deleted:
+            self._on_topics()
 
     def _look(self, following: int) -> None:
         """Check after a sign of life without bytes that the master still has the log that is followed."""

@@ -35,6 +35,8 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         super().__init__(ConsumerOffsets, root, files)
         self._step = consumer_offset_update_version_step
         self._offsets: _Offsets = {key: dict(queues) for key, queues in self._loaded.offset_table.items()}
+        #: What was last copied of a master.
+        self._copied: _Offsets | None = None
         self._resets: _Offsets = {}
         self._pulls: _Offsets = {}
 
@@ -76,6 +78,41 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
     def query_offsets(self, group: str, topic: str) -> Mapping[int, int]:
         """The committed offsets of a group by queue id; empty where there are none."""
         return dict(self._offsets.get(f"{topic}@{group}", {}))
+
+    def copy(self, content: ConsumerOffsets, max_offset: Callable[[str, int], int]) -> None:
+        """Take over the offsets of a master, and have no others.
+
+        A group that was served here, as its master was away, is farther than the master knows: an offset that was
+        committed here counts until the master's has reached it.
+
+        Args:
+            max_offset: The end of a queue, by topic and queue id: an offset is taken up to it.
+        """
+        ours = self._offsets
+        before = ours if self._copied is None else self._copied
+        table: _Offsets = {}
+        copied: _Offsets = {}
+        for key, theirs in content.offset_table.items():
+            topic = split_topic_group(key)[0]
+            known, old = ours.get(key, {}), before.get(key, {})
+            copied[key] = queues = {
+                queue_id: offset if old.get(queue_id) == offset else min(offset, max_offset(topic, queue_id))
+                for queue_id, offset in theirs.items()
+            }
+            table[key] = {
+                queue_id: max(offset, known.get(queue_id, offset))
+                if known.get(queue_id) != old.get(queue_id)
+                else offset
+                for queue_id, offset in queues.items()
+            }
+        for key, known in ours.items():
+            for queue_id, offset in known.items():
+                if before.get(key, {}).get(queue_id) != offset and queue_id not in table.get(key, {}):
+                    table.setdefault(key, {})[queue_id] = offset
+        self._copied = copied
+        if table != ours:
+            self._offsets, self.data_version = table, content.data_version
+            self._changes += 1
 
     def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Keep how far a group has pulled; it is lost with the process."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reput.files import DISK, FileLayer
 from reput.formats.metadata import DelayOffsets
 from reput.service.config_manager import ConfigManager
@@ -43,3 +45,14 @@ class DelayOffsetManager(ConfigManager[DelayOffsets]):
             return
         self._offsets[level] = offset
         self._count(self._step, now_ms)
+
+    def copy(self, content: DelayOffsets, max_offset: Callable[[int], int]) -> None:
+        """Take over the offsets of a master.
+
+        Args:
+            max_offset: The end of a level's queue, up to which its offset is taken.
+        """
+        offsets = {level: min(offset, max_offset(level)) for level, offset in content.offset_table.items()}
+        if offsets != self._offsets:
+            self._offsets, self.data_version = offsets, content.data_version
+            self._changes += 1

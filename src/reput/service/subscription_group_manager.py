@@ -94,6 +94,15 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         self._next_version(now_ms)
         return True
 
+    def copy(self, content: SubscriptionGroups) -> None:
+        """Take over the groups of a master, and have no others but those that every broker has."""
+        table = {group: SubscriptionGroupConfig(group) for group in SYSTEM_GROUPS}
+        table |= content.subscription_group_table
+        forbidden = {group: dict(topics) for group, topics in content.forbidden_table.items()}
+        if (table, forbidden) != (self._table, self._forbidden):
+            self._table, self._forbidden, self.data_version = table, forbidden, content.data_version
+            self._changes += 1
+
     def forbidden(self, group: str, topic: str) -> int:
         """The bits that are forbidden to a group in a topic, as INDEX_PERM_READ."""
         return max(self._forbidden.get(group, {}).get(topic, 0), 0)

@@ -219,8 +219,9 @@ class GetMessage:
             return None
         records = self._pages.gather(result.buffer) if result.status is _FOUND else b""
         return GetRawResult(
-            result.status, result.next_begin_offset, result.min_offset, result.max_offset, records, len(result)
-        )
+            result.status, result.next_begin_offset, result.min_offset, result.max_offset, records, len(result),
+            result.suggest_pulling_from_slave,
+        )  # fmt: skip
 
     def _empty(
         self, status: GetMessageStatus, following: int, low: int, high: int, is_on_disk: bool = False

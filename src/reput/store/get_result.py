@@ -29,7 +29,8 @@ PAIR_TYPE = np.dtype([("commit_log_offset", np.int64), ("size", np.int64)])
 class GetRawResult(NamedTuple):
     """The messages of one pull as a broker sends them: the bytes of their records, one after the other.
 
-    `status`, `next_begin_offset`, `min_offset` and `max_offset` as of `GetMessageResult`; `messages`: how many.
+    `status`, `next_begin_offset`, `min_offset`, `max_offset` and `suggest_pulling_from_slave` as of `GetMessageResult`;
+    `messages`: how many.
     """
 
     status: GetMessageStatus
@@ -38,6 +39,7 @@ class GetRawResult(NamedTuple):
     max_offset: int
     records: bytes
     messages: int
+    suggest_pulling_from_slave: bool
 
 
 class GetMessageResult:

@@ -114,6 +114,16 @@ class ReplicaWriter:
                 self._writer.reput.wake_if_idle()
         return taken
 
+    def flush(self) -> None:
+        """Sync all that was appended; waits for the disk.
+
+        Raises:
+            StorePoisonedError: The sync failed, now or before.
+        """
+        sync = self._writer.flush.sync
+        with sync.lock:
+            sync.run()
+
     def _append_some(self, data: npt.NDArray[np.uint8]) -> int:
         """Append what is of one file, and of one scan."""
         begin, size = self.end_offset, self._log.queue.file_size

@@ -31,8 +31,8 @@ _NOTHING = {
 _OTHERS = ("putMessageDistributeTime", "remainHowManyDataToFlush", "putBytesPerSecond", "diskFreeBytes")
 
 
-#: The half of a slave in `HARuntimeInfo`.
-_NO_MASTER = {
+#: The half of a slave in `HARuntimeInfo`, of a master.
+_NO_MASTER: dict[str, object] = {
     "lastReadTimestamp": 0, "lastWriteTimestamp": 0, "masterFlushOffset": 0, "maxOffset": 0,
     "transferredByteInSecond": 0,
 }  # fmt: skip
@@ -76,10 +76,22 @@ class RuntimeProcessor:
         ]
         in_sync = sum(bool(slave["inSync"]) for slave in slaves)
         status = {
-            "haClientRuntimeInfo": _NO_MASTER, "haConnectionInfo": slaves, "inSyncSlaveNums": in_sync, "master": True,
-            "masterCommitLogMaxOffset": end,
+            "haClientRuntimeInfo": self._of_slave(), "haConnectionInfo": slaves, "inSyncSlaveNums": in_sync,
+            "master": self._state.slave is None, "masterCommitLogMaxOffset": end,
         }  # fmt: skip
         return command.response(body=encode_body(status))
+
+    def _of_slave(self) -> dict[str, object]:
+        slave = self._state.slave
+        if slave is None or slave.progress is None:
+            return _NO_MASTER
+        progress = slave.progress
+        return _NO_MASTER | {
+            "lastReadTimestamp": progress.heard_ms,
+            "lastWriteTimestamp": progress.heard_ms,
+            "masterAddr": slave.master_address,
+            "maxOffset": progress.end_offset,
+        }
 
     async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
         """State of the store and of the broker, all as text; totals of messages count from its start."""

@@ -31,6 +31,7 @@ class Pop:
         orders: What was popped in order.
         stats: What has been done since the start.
         ack_frames: Takes acks that come together.
+        modes: How groups get messages, as an operator has set it.
     """
 
     def __init__(self, state: BrokerState, timers: TimerMessageService | None) -> None:
@@ -45,13 +46,15 @@ class Pop:
             for listener in self.listeners:
                 listener.wake(topic, group, queue_id)
 
+        assignments = QueryAssignmentProcessor(state)
+        self.modes = assignments.modes
         self.processors = (
             PopMessageProcessor(state, offsets, revive, pops),
             AckMessageProcessor(state, offsets, revive, wake),
             ChangeInvisibleTimeProcessor(state, offsets, revive, wake),
             PeekMessageProcessor(state, offsets),
             NotificationProcessor(state, offsets, pops, notifications),
-            QueryAssignmentProcessor(state),
+            assignments,
         )
         self._revive_service = None if timers is None else PopReviveService(state, revive, timers)
 

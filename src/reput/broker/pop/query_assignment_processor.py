@@ -25,11 +25,15 @@ from reput.transport.requests import Answer, Handler
 
 
 class QueryAssignmentProcessor:
-    """Takes QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE and GET_ALL_MESSAGE_REQUEST_MODE."""
+    """Takes QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE and GET_ALL_MESSAGE_REQUEST_MODE.
+
+    Attributes:
+        modes: How groups get messages, as an operator has set it.
+    """
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._modes = MessageRequestModeManager(state.store.path, state.files)
+        self.modes = MessageRequestModeManager(state.store.path, state.files)
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -41,7 +45,7 @@ class QueryAssignmentProcessor:
 
     def all_modes(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The content of `messageRequestMode.json`, as of now; slaves copy it."""
-        return command.response(body=encode_body(self._modes.content()))
+        return command.response(body=encode_body(self.modes.content()))
 
     async def set_message_request_mode(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Set how the members of a group get the messages of a topic; it is on the disk before the answer."""
@@ -54,8 +58,8 @@ class QueryAssignmentProcessor:
         if state.groups.find_subscription_group_config(body.consumer_group, state.now_ms()) is None:
             remark = f"subscription group [{body.consumer_group}] does not exist, {SEE_FAQ}"
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        self._modes.set_message_request_mode(body, state.now_ms())
-        await state.config_files.persist(self._modes)
+        self.modes.set_message_request_mode(body, state.now_ms())
+        await state.config_files.persist(self.modes)
         return command.response()
 
     async def query_assignment(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -72,7 +76,7 @@ class QueryAssignmentProcessor:
         return command.response(body=encode_body(QueryAssignmentResponseBody(assigned)))
 
     def _mode(self, topic: str, group: str) -> MessageRequestModeBody:
-        config, known = self._state.config, self._modes.find(topic, group)
+        config, known = self._state.config, self.modes.find(topic, group)
         if known is not None:
             return known
         if topic.startswith(RETRY_TOPIC_PREFIX):

@@ -77,6 +77,11 @@ class TimerMessage:
         return self.head[6]
 
     @property
+    def queue_offset(self) -> int:
+        """Of its record."""
+        return self.head[5]
+
+    @property
     def stored_ms(self) -> int:
         """When its record was stored."""
         return self.head[10]

@@ -23,7 +23,7 @@ from reput.service.timer_metrics_manager import TimerMetricsManager
 from reput.service.timer_stats import TimerStats
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.results import GetMessageStatus
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry, TimerMessageStore
 
 logger = logging.getLogger("reput.broker")
 
@@ -228,8 +228,9 @@ class TimerMessageService:
             if message is None:
                 logger.error(Event("a message with a time names no time, or no topic to go to"))
             elif not timers.has_unit(message.commit_log_offset):
-                entry = message.entry(write_ms, timers.read_time_ms, self._window, self._precision)
-                waiting.append((message, entry))
+                entry = self._entry(message, write_ms)
+                if entry is not None:
+                    waiting.append((message, entry))
         if not waiting:
             return
         await self._work.run(timers.enqueue, [entry for _, entry in waiting], write_ms)
@@ -244,6 +245,16 @@ class TimerMessageService:
             if entry.magic & Magic.DELETE:  # it takes one away, and is none itself
                 counts[message.real_topic] -= 2
         self.metrics.add(counts, now_ms)
+
+    def _entry(self, message: TimerMessage, write_ms: int) -> TimerEntry | None:
+        """Where a message waits; None of one that the master of a former slave has delivered, or rolled, already."""
+        timers = self._timers
+        if message.queue_offset < timers.copied_to:
+            write_ms = message.stored_ms // self._precision * self._precision
+            first = message.entry(write_ms, 0, self._window, self._precision)
+            if first.time < timers.copied_read_time_ms:
+                return None
+        return message.entry(write_ms, timers.read_time_ms, self._window, self._precision)
 
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
         """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""

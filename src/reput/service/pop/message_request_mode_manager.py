@@ -34,3 +34,10 @@ class MessageRequestModeManager(ConfigManager[MessageRequestModes]):
         """Set it."""
         self._modes.setdefault(body.topic, {})[body.consumer_group] = body
         self._next_version(now_ms)
+
+    def copy(self, content: MessageRequestModes) -> None:
+        """Take over what was set at a master."""
+        modes = {topic: dict(groups) for topic, groups in content.message_request_mode_map.items()}
+        if modes != self._modes:
+            self._modes = modes
+            self._changes += 1

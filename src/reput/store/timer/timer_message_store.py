@@ -58,6 +58,8 @@ class TimerMessageStore:
     Attributes:
         read_time_ms: Messages of all slots before this time were delivered.
         queue_offset: Of the next message of the queue that is to get a unit.
+        copied_to: A former slave has no units yet for the messages before this queue offset, and its master had
+            delivered those of slots before `copied_read_time_ms`.
     """
 
     def __init__(self, store: MessageStore, files: FileLayer, now_ms: int) -> None:
@@ -72,6 +74,8 @@ class TimerMessageStore:
         self.read_time_ms = checkpoint.last_read_time_ms or oldest
         least, most = store.min_offset(TIMER_TOPIC, 0), store.max_offset(TIMER_TOPIC, 0)
         self.queue_offset = max(min(checkpoint.last_timer_queue_offset, most), least)
+        self.copied_to = min(checkpoint.master_timer_queue_offset, most)
+        self.copied_read_time_ms = checkpoint.last_read_time_ms
         log = TimerLog(files, store.path, store.config.mapped_file_size_timer_log)
         wheel = TimerWheel(files, store.path, precision, self.read_time_ms)
         self._log, self._wheel = log, wheel
@@ -173,8 +177,8 @@ class TimerMessageStore:
         pages = list((dict(failed_pages) | dict(pages)).items())
         before = self.checkpoint
         after = TimerCheckpoint(
-            self.read_time_ms, self._log.end, self.queue_offset, self.queue_offset, before.state_version, now_ms,
-            before.counter + 1,
+            self.read_time_ms, self._log.end, self.queue_offset, max(self.queue_offset, self.copied_to),
+            before.state_version, now_ms, before.counter + 1,
         )  # fmt: skip
 
         def flush() -> None:

@@ -1,0 +1,144 @@
+"""Slave: the log of a master, byte for byte, by a thread; topics, groups and offsets beside it.
+
+Name servers say which broker is the master. A slave that has none asks them every few seconds, so it follows at once
+when the master comes back, or when another broker of its name has become master.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import NamedTuple
+
+from reput.broker.slave.slave_synchronize import SlaveSynchronize
+from reput.broker.state import BrokerState
+from reput.errors import ReputError
+from reput.events import Event
+from reput.replication.follower import Follower, FollowState
+
+logger = logging.getLogger("reput.broker")
+
+#: Between two copies of groups and offsets; and between two tries after an error.
+_COPY_S = 5.0
+
+
+class _Known(NamedTuple):
+    """What name servers say of the master."""
+
+    address: str
+    ha_address: str
+
+
+class Slave:
+    """Follows the master of a broker's name; used in the loop's thread.
+
+    Args:
+        state: The slave's.
+        synchronize: Copies groups and offsets.
+    """
+
+    def __init__(self, state: BrokerState, synchronize: SlaveSynchronize) -> None:
+        self._state = state
+        self._synchronize = synchronize
+        self._loop = asyncio.get_running_loop()
+        self._master: _Known | None = None
+        self._following: tuple[threading.Event, threading.Thread] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._progress: FollowState | None = None
+        self._end_offset = -1
+        self._is_told = False
+
+    # -- what others ask
+
+    @property
+    def master_address(self) -> str:
+        """The HA address of the master; empty where no name server knows one."""
+        return "" if self._master is None else self._master.ha_address
+
+    @property
+    def progress(self) -> FollowState | None:
+        """How far it is; None before the first master."""
+        return self._progress
+
+    @property
+    def has_master(self) -> bool:
+        """Whether the connection to the master stands."""
+        return self._progress is not None and self._progress.is_connected
+
+    # -- life
+
+    def start(self) -> None:
+        """Follow from now on."""
+        self._task = self._loop.create_task(self._keep_copying())
+
+    async def stop(self) -> None:
+        """Follow no more; what has come is appended."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._following is not None:
+            stop, thread = self._following
+            stop.set()
+            await self._state.writes.run(thread.join)
+
+    def master_is(self, address: str | None, ha_address: str | None) -> None:
+        """Called after a registration: a name server's answer; without a master nothing changes."""
+        ha_address = self._state.config.ha_master_address or ha_address
+        if not address or not ha_address or address == self._state.address:
+            return
+        master = _Known(address, ha_address)
+        if master == self._master:
+            return
+        logger.info(Event("the slave has a master", master=master.address, ha=master.ha_address))
+        self._master = master
+        before = self._following
+        if before is not None:
+            before[0].set()
+        stop = threading.Event()
+        arguments = master, stop, None if before is None else before[1]
+        thread = threading.Thread(target=self._follow, args=arguments, name="reput-slave", daemon=True)
+        self._following = stop, thread
+        thread.start()
+
+    async def _keep_copying(self) -> None:
+        while True:
+            if not self.has_master:
+                await self._state.registration.register()
+            if self._master is not None:
+                await self._synchronize.copy(self._master.address)
+            await asyncio.sleep(_COPY_S)
+
+    # -- the thread
+
+    def _follow(self, master: _Known, stop: threading.Event, before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()
+        state, said = self._state, ""
+        follower = Follower(
+            state.store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=self._on_state,
+            on_topics=self._on_topics, own_topics={config.topic_name for config in state.topics.own_topics},
+        )  # fmt: skip
+        while not stop.is_set():
+            try:
+                follower.run(stop)
+            except ReputError as error:
+                if str(error) != said:
+                    logger.error(Event("the slave cannot follow", master=master.address, error=error))
+                said = str(error)
+                stop.wait(_COPY_S)
+
+    def _on_state(self, progress: FollowState) -> None:
+        """Keep how far the thread is, and let the loop dispatch what has come."""
+        self._progress = progress
+        if progress.end_offset != self._end_offset and not self._is_told:
+            self._end_offset = progress.end_offset
+            self._is_told = True
+            self._loop.call_soon_threadsafe(self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._is_told = False  # before the look: what comes after it tells again
+        self._state.dispatch.soon()
+
+    def _on_topics(self) -> None:
+        """Tell the name servers that topics have changed."""
+        asyncio.run_coroutine_threadsafe(self._state.registration.register(), self._loop)

@@ -1,0 +1,104 @@
+"""A slave of a master of RocketMQ's: equal bytes, its topics and offsets, and RocketMQ's consumers once it is gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput import Broker
+from reput.client.sync import Producer
+from reput.formats.message import Message
+from reput.formats.metadata import ConsumerOffsets, decode_metadata
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.spark.wire.cluster import Cluster
+from reput.spark.wire.options import read_options
+from reput.transport.blocking_client import BlockingConnection
+from tests.support.broker import make_topic, pull_command, texts
+from tests.support.fake_master import log_of
+from tests.support.rocketmq.apache import Apache
+
+pytestmark = pytest.mark.java
+
+FILE_SIZE = 1 << 20
+LOCAL: dict[str, Any] = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
+COUNT = 300
+
+
+@pytest.fixture(params=["4.9.7", "5.3.3", "5.5.0"])
+def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Apache, str]]:
+    """A broker of RocketMQ's with the topic orders in 4 queues, and its name server, which outlives it."""
+    with Broker.start(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE, **LOCAL) as broker:
+        make_topic(broker.address, "orders", 4)
+    with Apache(request.param) as java:
+        namesrv = java.run(
+            "broker-serve", path=str(tmp_path / "master"), log_file_size=FILE_SIZE, topic="orders", queues=4,
+            keys={"brokerName": "broker-a"},
+        )  # fmt: skip
+        yield java, namesrv
+
+
+def ask(address: str, code: int, **fields: object) -> RemotingCommand:
+    return send(address, RemotingCommand(code, ext_fields=texts(fields)))
+
+
+def send(address: str, command: RemotingCommand) -> RemotingCommand:
+    connection = BlockingConnection(address)
+    try:
+        [opaque] = connection.send(command)
+        return connection.answer(opaque, 60)
+    finally:
+        connection.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def log_end(address: str) -> int:
+    table = json.loads(ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    return int(table["commitLogMaxOffset"])
+
+
+def test_a_slave_has_all_and_serves_rocketmqs_consumers_when_its_master_is_gone(
+    master: tuple[Apache, str], tmp_path: Path
+) -> None:
+    java, namesrv = master
+    cluster = Cluster(read_options({"namesrv": namesrv, "subscribe": "orders"}).access)
+    address = cluster.address(cluster.queues(["orders"])[0])
+    cluster.close()
+    keys = {**LOCAL, "broker_name": "broker-a", "broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": namesrv}
+    with Broker.start(tmp_path / "slave", mapped_file_size_commit_log=FILE_SIZE, **keys) as slave:
+        with Producer(namesrv, group="p") as producer:
+            for number in range(COUNT):
+                producer.send(Message("orders", b"%d" % number + b" " * 4000))
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 9}
+        assert send(address, pull_command("orders")).code in (
+            ResponseCode.SUCCESS,
+            ResponseCode.PULL_NOT_FOUND,
+        )  # makes g
+        assert ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, **fields).code == 0
+        end = log_end(address)
+        assert end > FILE_SIZE
+        until(lambda: log_end(slave.address) == end)
+
+        def offset() -> int | None:
+            body = ask(slave.address, RequestCode.GET_ALL_CONSUMER_OFFSET).body
+            return decode_metadata(ConsumerOffsets, body).offset_table.get("orders@g", {}).get(0)
+
+        until(lambda: offset() == 9)
+        until(lambda: "orders" in slave.in_loop(lambda state: set(state.topics.topic_config_table)))
+        java.run("broker-stop")
+        until(lambda: not slave.in_loop(lambda state: state.slave is not None and state.slave.has_master))
+        java.run("consumer-start", namesrv=namesrv, group="readers", topic="orders")
+        bodies = sorted(int(java.run("consumer-take")) for _ in range(COUNT))
+        java.run("consumer-stop")
+        assert bodies == list(range(COUNT))
+    assert log_of(tmp_path / "slave", end) == log_of(tmp_path / "master", end)

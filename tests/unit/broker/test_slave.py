@@ -1,0 +1,328 @@
+"""A slave: the log, topics, groups and offsets of its master; it answers readers, and takes nothing of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput import Broker, ConfigError, Message, MessageStore
+from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
+from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
+from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.header import decode_header
+from reput.remoting.pull_headers import PullMessageResponseHeader
+from reput.transport.blocking_client import BlockingConnection
+from tests.support.broker import SMALL, batch_command, pull_command, send_command, texts
+from tests.support.fake_master import log_of
+from tests.support.sockets import free_ports
+
+LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
+KEYS = {**SMALL, **LOCAL}
+
+
+class Pair:
+    """A name server, and brokers of one name, each on a port that stays the same over its lives."""
+
+    def __init__(self, folder: Path, namesrv: str, **keys: Any) -> None:
+        self._folder, self._keys = folder, {**KEYS, "namesrv_addr": namesrv, **keys}
+        self._ports: dict[str, tuple[int, int]] = {}
+
+    def path(self, name: str) -> Path:
+        return self._folder / name
+
+    def start(self, name: str, role: str = "ASYNC_MASTER", broker_id: int = 0, **keys: Any) -> Broker:
+        port, ha_port = self._ports.setdefault(name, tuple(free_ports(2)))  # type: ignore[arg-type]
+        keys = {**self._keys, "broker_role": role, "broker_id": broker_id, "ha_listen_port": ha_port, **keys}
+        return Broker.start(self.path(name), port=port, **keys)
+
+    def slave(self, name: str = "slave", broker_id: int = 1, **keys: Any) -> Broker:
+        return self.start(name, "SLAVE", broker_id, **keys)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    monkeypatch.setattr("reput.broker.slave.slave._COPY_S", 0.02)
+    monkeypatch.setattr("reput.replication.follower._TOPICS_S", 0.0)
+    monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.02)
+    with Broker.start(tmp_path / "names", **KEYS, broker_name="names") as names:
+        yield Pair(tmp_path, names.namesrv)
+
+
+def ask(broker: Broker, command: RemotingCommand) -> RemotingCommand:
+    connection = BlockingConnection(broker.address)
+    try:
+        [opaque] = connection.send(command)
+        return connection.answer(opaque, 60)
+    finally:
+        connection.close()
+
+
+def ask_code(broker: Broker, code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
+    return ask(broker, RemotingCommand(code, ext_fields=texts(fields), body=body))
+
+
+def send(broker: Broker, count: int, topic: str = "orders") -> None:
+    for number in range(count):
+        assert ask(broker, send_command(topic, b"%d" % number)).code == 0
+
+
+def pull(broker: Broker, offset: int, topic: str = "orders", **more: Any) -> tuple[int, PullMessageResponseHeader]:
+    answer = ask(broker, pull_command(topic, offset, **more))
+    return answer.code, decode_header(PullMessageResponseHeader, answer.ext_fields)
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+
+
+def max_offset(broker: Broker, topic: str = "orders") -> int:
+    answer = ask_code(broker, RequestCode.GET_MAX_OFFSET, topic=topic, queueId=0)
+    return int((answer.ext_fields or {}).get("offset", -1))
+
+
+def commit(broker: Broker, offset: int, group: str = "g") -> None:
+    assert ask(broker, pull_command("orders", group=group)).code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    fields = {"consumerGroup": group, "topic": "orders", "queueId": 0, "commitOffset": offset}
+    assert ask_code(broker, RequestCode.UPDATE_CONSUMER_OFFSET, **fields).code == 0
+
+
+def committed(broker: Broker, group: str = "g") -> int | None:
+    body = ask_code(broker, RequestCode.GET_ALL_CONSUMER_OFFSET).body
+    return decode_metadata(ConsumerOffsets, body).offset_table.get(f"orders@{group}", {}).get(0)
+
+
+def has_master(broker: Broker) -> bool:
+    return broker.in_loop(lambda state: state.slave is not None and state.slave.has_master)
+
+
+@contextmanager
+def both(pair: Pair, **keys: Any) -> Iterator[tuple[Broker, Broker]]:
+    with pair.start("master", **keys) as master, pair.slave(**keys) as slave:
+        yield master, slave
+
+
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_slave_has_the_log_topics_groups_and_offsets_of_its_master(pair: Pair, flush_disk_type: str) -> None:
+    with both(pair, flush_disk_type=flush_disk_type) as (master, slave):
+        send(master, 10)
+        until(lambda: max_offset(slave) == 10)
+        group = {"groupName": "billing", "retryMaxTimes": 3}
+        body = json.dumps(group).encode()
+        assert ask_code(master, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body).code == 0
+        commit(master, 7)
+        until(lambda: committed(slave) == 7)
+
+        def groups() -> Any:
+            answer = ask_code(slave, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            return decode_metadata(SubscriptionGroups, answer.body).subscription_group_table
+
+        until(lambda: "billing" in groups())
+        assert groups()["billing"].retry_max_times == 3
+        assert "orders" in slave.in_loop(lambda state: set(state.topics.topic_config_table))
+        end = master.in_loop(lambda state: state.store.max_commit_log_offset)
+    assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
+    with MessageStore.open(pair.path("slave"), read_only=True) as store:
+        assert [one.body for one in store.get_message("orders", 0, 0, 32).messages()] == [b"%d" % n for n in range(10)]
+
+
+def test_a_message_wakes_a_pull_that_a_slave_holds(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        send(master, 1)
+        until(lambda: max_offset(slave) == 1)
+        connection = BlockingConnection(slave.address)
+        slave.in_loop(lambda state: setattr(state.slave, "_progress", None))  # the master seems to be away
+        [opaque] = connection.send(pull_command("orders", 1, hold_ms=60_000))
+        send(master, 1)
+        assert connection.answer(opaque, 30).code == 0
+        connection.close()
+
+
+def test_a_slave_without_a_message_sends_the_consumer_to_its_master(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        send(master, 3)
+        until(lambda: max_offset(slave) == 3 and has_master(slave))
+        code, header = pull(slave, 0)
+        assert (code, header.suggest_which_broker_id, header.next_begin_offset) == (ResponseCode.SUCCESS, 0, 3)
+        for offset in (3, 100):  # the end; and what a master that is ahead of its slave may have
+            code, header = pull(slave, offset, hold_ms=60_000)
+            assert (code, header.suggest_which_broker_id) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 0)
+            assert header.next_begin_offset == offset
+
+
+def test_without_a_master_a_consumer_keeps_its_offset_and_its_progress(pair: Pair) -> None:
+    with ExitStack() as stack:
+        slave = stack.enter_context(pair.slave())
+        with pair.start("master") as master:
+            send(master, 5)
+            commit(master, 2)
+            until(lambda: max_offset(slave) == 5 and committed(slave) == 2)
+        until(lambda: not has_master(slave))
+        code, header = pull(slave, 100)
+        assert (code, header.next_begin_offset) == (ResponseCode.PULL_NOT_FOUND, 100)
+        commit(slave, 5)
+        with pair.start("master") as master:
+            until(lambda: has_master(slave))
+            commit(master, 3)  # of a consumer that has not heard of it
+            commit(master, 1, group="other")
+            until(lambda: committed(slave, "other") == 1)
+            assert committed(slave) == 5
+            commit(master, 5)
+            commit(master, 2, group="other")
+            until(lambda: committed(slave, "other") == 2)  # and the 5, which was before it
+            commit(master, 4)  # a reset
+            until(lambda: committed(slave) == 4)
+
+
+def test_what_a_slave_refuses(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        send(master, 1)
+        until(lambda: max_offset(slave) == 1)
+        end = slave.in_loop(lambda state: state.store.max_commit_log_offset)
+        busy, away, error = ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR
+        assert ask(slave, send_command("orders")).code == busy
+        assert ask(slave, send_command("orders", code=RequestCode.SEND_MESSAGE)).code == busy
+        assert ask(slave, batch_command("orders", [b"a", b"b"])).code == busy
+        for code, expected in (
+            (RequestCode.CONSUMER_SEND_MSG_BACK, busy),
+            (RequestCode.POP_MESSAGE, busy),
+            (RequestCode.ACK_MESSAGE, busy),
+            (RequestCode.END_TRANSACTION, away),
+            (RequestCode.RECALL_MESSAGE, away),
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, error),
+            (RequestCode.DELETE_SUBSCRIPTIONGROUP, error),
+        ):
+            assert ask_code(slave, code).code == expected
+        assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
+
+
+def test_a_slave_that_is_not_to_be_read_refuses_pulls(pair: Pair) -> None:
+    with both(pair, slave_read_enable=False) as (master, slave):
+        send(master, 1)
+        until(lambda: max_offset(slave) == 1)
+        assert ask(slave, pull_command("orders")).code == ResponseCode.SYSTEM_BUSY
+
+
+@pytest.mark.parametrize(
+    ("slave_read_enable", "has_slave", "suggested"), [(True, True, 1), (False, True, 0), (True, False, 0)]
+)
+def test_a_master_sends_readers_of_old_messages_to_its_slave(
+    pair: Pair, slave_read_enable: bool, has_slave: bool, suggested: int
+) -> None:
+    keys = {"slave_read_enable": slave_read_enable, "access_message_in_memory_max_ratio": 0}
+    with pair.start("master", **keys) as master, ExitStack() as stack:
+        send(master, 3)
+        if has_slave:
+            slave = stack.enter_context(pair.slave(**keys))
+            until(lambda: max_offset(slave) == 3)
+            until(lambda: master.in_loop(lambda state: state.ha is not None and state.ha.slaves))
+        code, header = pull(master, 0, maxMsgNums=1)
+        assert (code, header.suggest_which_broker_id) == (0, suggested)
+
+
+def test_a_slave_tells_how_it_follows(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        send(master, 1)
+        until(lambda: max_offset(slave) == 1)
+        status = json.loads(ask_code(slave, RequestCode.GET_BROKER_HA_STATUS).body)
+        client = status["haClientRuntimeInfo"]
+        assert status["master"] is False
+        assert client["maxOffset"] == master.in_loop(lambda state: state.store.max_commit_log_offset)
+        assert client["masterAddr"] == slave.in_loop(lambda state: state.slave and state.slave.master_address)
+        assert client["lastReadTimestamp"] > 0
+        [known] = json.loads(ask_code(master, RequestCode.GET_BROKER_HA_STATUS).body)["haConnectionInfo"]
+        assert known["inSync"]
+
+
+def test_a_slave_of_another_log_stops_with_an_error_and_appends_nothing(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    with MessageStore.open(pair.path("slave"), **SMALL) as store:
+        for number in range(50):
+            store.put_message(Message("others", b"%d" % number))
+        end = store.max_commit_log_offset
+    with caplog.at_level(logging.ERROR, "reput.broker"), both(pair) as (master, slave):
+        send(master, 1)
+        until(lambda: "the slave cannot follow" in caplog.text)
+        assert "the master has lost its last records, or is another one" in caplog.text
+        assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
+
+
+def test_a_slave_becomes_the_master_and_the_other_follows(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        send(master, 20)
+        commit(master, 12)
+        until(lambda: max_offset(slave) == 20 and committed(slave) == 12)
+    with pair.start("slave") as promoted:
+        assert (max_offset(promoted), committed(promoted)) == (20, 12)
+        send(promoted, 5)
+        assert max_offset(promoted) == 25
+        with pair.slave("master") as old:
+            until(lambda: max_offset(old) == 25)
+            end = promoted.in_loop(lambda state: state.store.max_commit_log_offset)
+    assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
+
+
+def test_an_offset_is_copied_up_to_the_end_of_the_queue(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        send(master, 4)
+        commit(master, 1000)  # of messages that the slave does not have
+        until(lambda: committed(slave) == 4)
+        send(master, 1)
+        until(lambda: committed(slave) == 5)
+
+
+def test_slaves_follow_slaves(pair: Pair) -> None:
+    with both(pair) as (master, slave):
+        ha = slave.in_loop(lambda state: f"127.0.0.1:{state.config.ha_listen_port}")
+        with pair.slave("chained", 2, ha_master_address=ha) as chained:
+            send(master, 3)
+            until(lambda: max_offset(chained) == 3)
+            assert len(slave.in_loop(lambda state: state.ha.slaves if state.ha else [])) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"broker_id": 0, "namesrv_addr": "127.0.0.1:1"}, "brokerRole=SLAVE needs a brokerId of 1 or more"),
+        ({"broker_id": 1}, "brokerRole=SLAVE needs namesrvAddr"),
+    ],
+)
+def test_a_slave_that_cannot_be_one_does_not_start(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Broker.start(tmp_path / "slave", **KEYS, broker_role="SLAVE", **keys)
+    assert not (tmp_path / "slave").exists()
+
+
+def test_messages_with_a_time_are_delivered_once_over_a_fail_over(pair: Pair) -> None:
+    now_ms = int(time.time() * 1000)
+
+    def send_later(broker: Broker, body: bytes, due_ms: int) -> None:
+        command = send_command("orders", body, properties={"TIMER_DELIVER_MS": str(due_ms)})
+        assert ask(broker, command).code == 0
+
+    with both(pair) as (master, slave):
+        send_later(master, b"soon", now_ms + 1500)
+        send_later(master, b"later", now_ms + 3_600_000)
+        until(lambda: max_offset(slave) == 1)
+        until(lambda: timer_check(pair).master_timer_queue_offset == 2)
+        until(lambda: timer_check(pair).last_read_time_ms > now_ms + 1500)
+    with pair.start("slave") as promoted:
+        until(lambda: promoted.in_loop(lambda state: state.timers is not None and state.timers.queue_offset == 2))
+        assert max_offset(promoted) == 1
+        promoted.in_loop(lambda state: state.put_forward(3_600_000))
+        until(lambda: max_offset(promoted) == 2)
+
+
+def timer_check(pair: Pair) -> TimerCheckpoint:
+    path = pair.path("slave") / "config/timercheck"
+    return decode_timer_checkpoint(path.read_bytes()) if path.exists() else TimerCheckpoint()
