@@ -29,6 +29,7 @@ from bench import (
     diff,
     dispatch,
     export,
+    follow,
     get_message,
     import_,
     limits,
@@ -86,6 +87,7 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "spark_stream": spark_stream.measure,
     "spark_wire": spark_wire.measure,
     "dispatch": dispatch.measure,
+    "follow": follow.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
     # The broker beside RocketMQ's. The first four start brokers of their own, the others share two.

@@ -1,0 +1,106 @@
+"""A slave that catches up: bytes a second until all is dispatched, and what that costs of a processor.
+
+Both slaves are empty and follow the same master, a broker of reput's, in turns; the clock starts with the first byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from bench.apache import NAME, VERSION
+from bench.figures import Figure, Goal, Other
+from bench.processes import run_children
+from bench.setting import Setting
+from reput import Broker
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.blocking_client import BlockingConnection
+from tests.support.rocketmq.apache import Apache
+from tests.support.sockets import free_ports
+
+_LOCAL: dict[str, Any] = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
+_LOOK_S = 0.02
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """The log of the stock, to a follower of ours and to RocketMQ's slave."""
+    rate = Figure("catch-up of a slave, until dispatched", "MB/s")
+    cost = Figure("processor time of it", "s a GB", goal=Goal(most=1.5))
+    if setting.beside_apache:
+        rate.other, cost.other = Other(NAME, least=3), Other(NAME)
+    (ha_port,) = free_ports(1)
+    path = setting.copy(setting.stock(), "replicated")
+    with Broker.start(path, ha_listen_port=ha_port, flush_disk_type="ASYNC_FLUSH", **_LOCAL) as master:
+        end = int(_runtime(master.address)["commitLogMaxOffset"])
+        for _ in range(setting.repeats):
+            copy = setting.folder("copy")
+            [[seconds, used]] = run_children("bench.follow", [["follow", copy, master.address]])
+            setting.remove(copy)
+            rate.values.append(end / 1e6 / seconds)
+            cost.values.append(used / (end / 1e9))
+            if setting.beside_apache:
+                seconds, used = _of_apache(setting.folder("copy"), f"127.0.0.1:{ha_port}", end)
+                setting.remove(copy)
+                rate.add_other(end / 1e6 / seconds)
+                cost.add_other(used / (end / 1e9))
+    setting.remove(path)
+    return [rate, cost]
+
+
+def follow(path: str, address: str) -> str:
+    """Seconds, and of a processor's time, of a follower in this process."""
+    from threading import Event
+
+    from reput import MessageStore
+    from reput.kernel_loader import load_kernels
+    from reput.replication.follower import Follower
+
+    load_kernels()
+    with MessageStore.open(path, flush_disk_type="ASYNC_FLUSH") as store:
+        begin, used = time.perf_counter(), time.process_time()
+        Follower(store, address, acknowledges=True).run(Event(), once=True)
+        store.wait_dispatched(timeout=600)
+        return f"{time.perf_counter() - begin} {time.process_time() - used}"
+
+
+def _of_apache(path: str, ha: str, end: int) -> tuple[float, float]:
+    port, namesrv_port = free_ports(2)
+    keys = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": ha, "brokerName": "broker-a"}
+    address = f"127.0.0.1:{port}"
+    with Apache(VERSION) as java:
+        java.run("broker-start", path=path, port=port, namesrv_port=namesrv_port, keys=keys)
+        while not int(_runtime(address)["commitLogMaxOffset"]):
+            time.sleep(_LOOK_S)
+        begin, used = time.perf_counter(), _used(java.pid)
+        while True:
+            found = _runtime(address)
+            if int(found["commitLogMaxOffset"]) == end and not int(found["dispatchBehindBytes"]):
+                return time.perf_counter() - begin, _used(java.pid) - used
+            time.sleep(_LOOK_S)
+
+
+def _runtime(address: str) -> dict[str, str]:
+    connection = BlockingConnection(address)
+    try:
+        [opaque] = connection.send(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
+        table: dict[str, str] = json.loads(connection.answer(opaque, 60).body)["table"]
+        return table
+    finally:
+        connection.close()
+
+
+def _used(pid: int) -> float:
+    """Seconds of a processor that a process has used."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+if __name__ == "__main__":
+    import sys
+
+    print(globals()[sys.argv[1]](*sys.argv[2:]))
