@@ -81,6 +81,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         (
             "reput follow /data/copy --master broker:10911  ",
             "reput follow /data/copy --master broker:10911 --from newest",
+            "reput follow /data/copies --namesrv names:9876",
         ),
         "goes on until Ctrl-C",
     ),
@@ -98,6 +99,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput replay /data/store /data/replayed --topics": "takes minutes",
         "DIR/messages": "names of files, which tests/unit/jobs/lake compares",
     },
+    "slaves.md": dict.fromkeys(("reput namesrv", "reput broker"), "two machines; tests/unit/broker/test_slave.py"),
     "several-brokers.md": {
         "sh examples/": "tests/end_to_end/test_several_brokers.py runs it",
         "pkill ": "ends what others started",

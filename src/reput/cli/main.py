@@ -42,6 +42,7 @@ from reput.cli import (
     put,
     query,
     rebuild,
+    rejoin,
     repair,
     replay,
     restore,
@@ -184,7 +185,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Backups": (backup.backup, backup.backups, restore.restore, prune.prune),
     _SERVING: (broker.broker, namesrv.namesrv),
     "Send and consume": (produce.produce, consume.consume),
-    "Replicate": (follow.follow,),
+    "Replicate": (follow.follow, rejoin.rejoin),
     "Run a store": (dispatch.dispatch, delete_expired.delete_expired, config.config, warm.warm),
     "Help": (man.man,),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 from reput.errors import RemotingError
 from reput.formats.replication import FRAME_HEADER, MAX_FRAME_SIZE, REPORT
@@ -11,13 +12,22 @@ from reput.transport.client import connect_error, host_and_port
 _CONNECT_S = 5.0
 #: Bytes of one read at the most: many frames of RocketMQ's 32 KiB.
 _BUFFER_BYTES = MAX_FRAME_SIZE + (4 << 20)
+#: With less a frame might take so long that the master counts as silent.
+LEAST_BANDWIDTH = 64 << 10
 
 
 class HAStream:
-    """One TCP connection to a master. Raises RemotingError where there can be none."""
+    """One TCP connection to a master. Raises RemotingError where there can be none.
 
-    def __init__(self, address: str) -> None:
+    Args:
+        address: The HA port, "host:port".
+        bandwidth: Bytes that are read a second, at the most: what is not read waits at the master. None: no limit.
+    """
+
+    def __init__(self, address: str, bandwidth: int | None = None) -> None:
         self.address = address
+        self._bandwidth = bandwidth
+        self._read_at = 0.0
         host, port = host_and_port(address)
         try:
             self._socket = socket.create_connection((host, port), _CONNECT_S)
@@ -37,13 +47,20 @@ class HAStream:
             raise self._ended(error.strerror or str(error)) from None
 
     def frames(self, timeout_s: float) -> list[tuple[int, memoryview]]:
-        """Offset and bytes of the whole frames that the next read completes; none after `timeout_s`.
+        """Offset and bytes of the whole frames that the next read completes; none where there are none in `timeout_s`.
 
         The bytes are valid until `release`. Raises RemotingError where the connection ends, or no master speaks.
         """
+        most = None
+        if self._bandwidth is not None:
+            delay_s, most = self._read_at - time.monotonic(), self._filled + self._bandwidth
+            if delay_s > 0:
+                time.sleep(min(delay_s, timeout_s))
+                if delay_s > timeout_s:
+                    return []
         try:
             self._socket.settimeout(timeout_s)
-            size = self._socket.recv_into(self._view[self._filled :])
+            size = self._socket.recv_into(self._view[self._filled : most])
         except TimeoutError:
             return []
         except OSError as error:
@@ -51,6 +68,8 @@ class HAStream:
         if not size:
             raise self._ended("it was closed")
         self._filled += size
+        if self._bandwidth is not None:
+            self._read_at = time.monotonic() + size / self._bandwidth
         found, at = [], 0
         while self._filled - at >= FRAME_HEADER.size:
             offset, length = FRAME_HEADER.unpack_from(self._buffer, at)

@@ -24,7 +24,7 @@ GROUPS = {
 }
 SERVING = {"Serve": ["broker", "namesrv"]}
 #: Of a broker: tests/unit/cli/test_produce_consume.py, test_admin.py.
-ASKING = {"Send and consume": ["produce", "consume"], "Replicate": ["follow"], "Operate brokers": ["admin"]}
+ASKING = {"Send and consume": ["produce", "consume"], "Replicate": ["follow", "rejoin"], "Operate brokers": ["admin"]}
 #: Options after those of an example, so that it takes free ports.
 FREE_PORTS = {"broker": ("--port", "0", "--namesrv-port", "0"), "namesrv": ("--port", "0")}
 COMMANDS = [command for commands in GROUPS.values() for command in commands]

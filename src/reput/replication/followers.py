@@ -1,0 +1,135 @@
+"""Followers: the log of each broker of a cluster, into a store of its own below one folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from threading import Event as Flag
+from threading import Thread
+
+from reput.client.mq_client_api import checked
+from reput.errors import RemotingError, ReputError
+from reput.events import Event
+from reput.remoting.body import decode_body
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.route_bodies import ClusterInfo
+from reput.replication.follower import Follower, FollowState
+from reput.store.message_store import MessageStore
+from reput.transport.blocking_client import BlockingConnection
+
+logger = logging.getLogger("reput.replication")
+
+#: Seconds between two looks for brokers that have come, and for masters that are others now.
+_LOOK_S = 10.0
+_ANSWER_S = 3.0
+
+#: Opens the store of a path; makes it with the file sizes of a broker, "host:port".
+OpenStore = Callable[[str, str], MessageStore]
+MakeFollower = Callable[[MessageStore, str, Callable[[FollowState], None]], Follower]
+
+
+def broker_addresses(name_servers: Sequence[str]) -> dict[str, str]:
+    """The address of each broker name: its master's, or where that is away, the slave's with the lowest id.
+
+    Raises RemotingError where no name server answers.
+    """
+    failure = RemotingError("no name server was given")
+    for address in name_servers:
+        try:
+            connection = BlockingConnection(address)
+            try:
+                [opaque] = connection.send(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_s=_ANSWER_S)
+                answer = checked(address, connection.answer(opaque, _ANSWER_S))
+            finally:
+                connection.close()
+        except RemotingError as error:
+            failure = error
+            continue
+        brokers = decode_body(ClusterInfo, answer.body).broker_addr_table
+        return {name: one.broker_addrs[min(one.broker_addrs)] for name, one in brokers.items() if one.broker_addrs}
+    raise failure
+
+
+class Followers:
+    """Follows all brokers of a cluster, also those that come later, each in a thread, into FOLDER/BROKER_NAME.
+
+    An error that ends one of them leaves the others alone; it is logged, and `failures` has it.
+
+    Args:
+        folder: Of the stores.
+        name_servers: "host:port" of each.
+        open_store: Opens a store.
+        make: Makes the follower of a store, a broker's address, and what is to be called after each step.
+        on_state: Called with a broker's name after each step, in its thread.
+
+    Attributes:
+        states: How far each is, by broker name.
+        failures: Why some have ended, by broker name.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        name_servers: Sequence[str],
+        open_store: OpenStore,
+        make: MakeFollower,
+        on_state: Callable[[str, FollowState], None],
+    ) -> None:
+        self._folder, self._name_servers = folder, tuple(name_servers)
+        self._open_store, self._make, self._on_state = open_store, make, on_state
+        self._threads: dict[str, tuple[str, Flag, Thread]] = {}
+        self.states: dict[str, FollowState] = {}
+        self.failures: dict[str, ReputError] = {}
+
+    def run(self, stop: Flag, *, once: bool = False) -> None:
+        """Follow until `stop` is set; with `once` until each has all that its broker had at the last look.
+
+        Raises RemotingError where no name server answers at the start.
+        """
+        try:
+            self._begin(broker_addresses(self._name_servers), once)
+            while not once and not stop.wait(_LOOK_S):
+                try:
+                    self._begin(broker_addresses(self._name_servers), once)
+                except RemotingError as error:
+                    logger.warning(Event("no name server answers", error=error))
+            while once and not stop.is_set() and any(thread.is_alive() for _, _, thread in self._threads.values()):
+                stop.wait(0.05)
+        finally:
+            for _, flag, _ in self._threads.values():
+                flag.set()
+            for _, _, thread in self._threads.values():
+                thread.join()
+
+    def _begin(self, brokers: dict[str, str], once: bool) -> None:
+        """Follow brokers that are not followed yet, or whose master is another one now."""
+        for name, address in brokers.items():
+            before = self._threads.get(name)
+            if before is not None:
+                known, flag, thread = before
+                state = self.states.get(name)
+                if known == address or name in self.failures or (state is not None and state.is_connected):
+                    continue
+                flag.set()
+                thread.join()
+            flag = Flag()
+            thread = Thread(target=self._follow, args=(name, address, flag, once), name=f"reput-follow-{name}")
+            self._threads[name] = address, flag, thread
+            thread.start()
+
+    def _follow(self, name: str, address: str, flag: Flag, once: bool) -> None:
+        def note(state: FollowState) -> None:
+            self.states[name] = state
+            self._on_state(name, state)
+
+        try:
+            with self._open_store(os.path.join(self._folder, name), address) as store:
+                follower = self._make(store, address, note)
+                follower.run(flag, once=once)
+                store.wait_dispatched()
+                note(follower.state)
+        except ReputError as error:
+            self.failures[name] = error
+            logger.error(Event("a broker is not followed any more", broker=name, error=error))
