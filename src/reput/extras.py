@@ -17,6 +17,7 @@ _EXTRAS = {
     "lark": "broker",
     "polars": "lake",
     "prometheus_client": "broker",
+    "pyiceberg": "lake",
     "pyspark": "spark",
     "yaml": "broker",
 }

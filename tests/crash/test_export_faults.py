@@ -23,12 +23,20 @@ from reput.files import DISK, FileLayer
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+from tests.support.iceberg import names_of_tables, rows_of_table
 from tests.support.shares import in_shares
 
 #: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
 OPTIONS: dict[str, Any] = {"split_bytes": 3000, "commit_bytes": 4096}
 SMALL = {"mapped_file_size_commit_log": 8192, "max_message_size": 4096}
-ROWS = 60
+ROWS, LATE = 60, 50
+#: Tables get new fields as columns.
+TABLES: dict[str, Any] = {"new_fields": "add"}
+
+
+def late(n: int) -> bytes:
+    """A field that the first batch lacks."""
+    return b', "late": true' if n >= LATE else b""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = pa.table(
         {
             "topic": [("orders", "%RETRY%g")[n % 2] for n in range(ROWS)],
-            "body": [b"\xff" if n % 20 == 7 else b'{"n": "%s"}' % (b"%d" % n * 20) for n in range(ROWS)],
+            "body": [b"\xff" if n % 20 == 7 else b'{"n": "%s"%s}' % (b"%d" % n * 20, late(n)) for n in range(ROWS)],
         }
     )
     with reput.MessageStore.open(path, **SMALL) as opened:  # type: ignore[arg-type]
@@ -46,7 +54,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(store: Path, output: Path, files: FileLayer, form: str, decode: str = "utf8") -> None:
-    options = ExportOptions(**OPTIONS, format=form, decode=decode)  # type: ignore[arg-type]
+    tables = TABLES if form in ("delta", "iceberg") else {}
+    options = ExportOptions(**OPTIONS, **tables, format=form, decode=decode)  # type: ignore[arg-type]
     export(store, output, runner=LocalRunner(1), options=options, files=files)
 
 
@@ -62,10 +71,12 @@ def rows_seen(output: Path) -> list[int]:
     return sorted(found)
 
 
-def delta_rows(output: Path) -> list[int]:
-    tables = [path.parent for path in output.rglob("_delta_log") if DeltaTable.is_deltatable(str(path.parent))]
-    offsets = [DeltaTable(path).to_pyarrow_table(columns=["commit_log_offset"]) for path in tables]
-    return sorted(offset for table in offsets for offset in table["commit_log_offset"].to_pylist())
+def table_rows(output: Path) -> list[int]:
+    """The commit log offsets that readers of the tables find, now."""
+    deltas = [path.parent for path in output.rglob("_delta_log") if DeltaTable.is_deltatable(str(path.parent))]
+    tables = [DeltaTable(path).to_pyarrow_table(columns=["commit_log_offset"]) for path in deltas]
+    tables += [rows_of_table(output, name) for name in names_of_tables(output)]
+    return sorted(offset for table in tables for offset in table["commit_log_offset"].to_pylist())
 
 
 def tree(output: Path) -> dict[str, bytes]:
@@ -78,18 +89,58 @@ def check_next_run(store: Path, output: Path, expected: Path, form: str, decode:
     seen = rows_seen(output)
     assert len(set(seen)) == len(seen)
     assert set(seen) <= set(rows_seen(expected))
-    before = delta_rows(output)
+    before = table_rows(output)
     assert len(set(before)) == len(before)
     run(store, output, DISK, form, decode)
     assert tree(output) == tree(expected)
-    assert delta_rows(output) == delta_rows(expected)
+    assert table_rows(output) == table_rows(expected)
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
+
+
+def test_tables_grow_by_the_field_of_the_second_batch(store: Path, tmp_path: Path) -> None:
+    run(store, tmp_path, DISK, "iceberg", "json")
+    body = rows_of_table(tmp_path, "messages_orders")["body"]
+    assert [row["late"] for row in body.to_pylist()].count(True) == (ROWS - LATE) // 2
+
+
+@pytest.mark.parametrize(("form", "retain"), [("delta", 1), ("iceberg", 0)])  # deltalake removes files by itself
+def test_a_crash_in_the_upkeep_of_tables_loses_and_doubles_nothing(
+    store: Path, form: str, retain: int, tmp_path: Path
+) -> None:
+    def tidy(output: Path, files: FileLayer) -> None:
+        options = ExportOptions(**OPTIONS, format=form, compact=2, retain_hours=retain)  # type: ignore[arg-type]
+        export(store, output, runner=LocalRunner(1), options=options, files=files)
+
+    counting = FaultyFiles()
+    tidy(tmp_path / "expected", counting)
+    expected = table_rows(tmp_path / "expected")
+    assert len(expected) == ROWS
+    operations = len(counting.operations)
+    for number in range(operations - 1, operations // 2, -19):
+        output, cut = tmp_path / f"{number}/out", tmp_path / f"{number}/cut"
+        files = FaultyFiles(crash_at(number))
+        with pytest.raises(Crash):
+            tidy(output, files)
+        files.abandon()
+        files.cut_power(output, cut)
+        output.rename(aside := tmp_path / f"{number}/aside")
+        for left in (cut, aside):
+            left.rename(output)
+            tidy(output, DISK)
+            assert table_rows(output) == expected
+            shutil.rmtree(output)
 
 
 @in_shares(3)
 @pytest.mark.parametrize(
     ("form", "decode", "step"),
-    [("parquet", "utf8", 4), ("parquet", "json", 7), ("delta", "json", 9), ("csv", "utf8", 13)],
+    [
+        ("parquet", "utf8", 4),
+        ("parquet", "json", 7),
+        ("delta", "json", 9),
+        ("iceberg", "json", 31),
+        ("csv", "utf8", 13),
+    ],
 )
 def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothing(
     store: Path, form: str, decode: str, step: int, tmp_path: Path, share: slice
@@ -97,7 +148,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
     counting = FaultyFiles()
     run(store, tmp_path / "expected", counting, form, decode)
     assert len(rows_seen(tmp_path / "expected")) == ROWS
-    assert len(delta_rows(tmp_path / "expected")) == (ROWS if form == "delta" else 0)
+    assert len(table_rows(tmp_path / "expected")) == (ROWS if form in ("delta", "iceberg") else 0)
     operations = len(counting.operations)
     assert operations > 60, "not the export that the steps are for"
     for number in range(0, operations, step)[share]:
@@ -108,7 +159,11 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
         files.abandon()
         if output.exists():
             files.cut_power(output, cut)
-            check_next_run(store, cut, tmp_path / "expected", form, decode)
+            output.rename(aside := tmp_path / f"{number}/aside")
+            cut.rename(output)  # tables have absolute paths
+            check_next_run(store, output, tmp_path / "expected", form, decode)
+            shutil.rmtree(output)
+            aside.rename(output)
         check_next_run(store, output, tmp_path / "expected", form, decode)
         shutil.rmtree(tmp_path / str(number))
 

@@ -35,6 +35,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "spark-sink.md": page_worlds.other_store,
     "spark-streaming.md": page_worlds.shop,
     "spark-wire.md": page_worlds.broker_with_orders,
+    "tables.md": page_worlds.shop,
     "jobs.md": page_worlds.shop,
     "jobs.md-diff": page_worlds.copies,
     "jobs.md-import": page_worlds.files,
@@ -107,6 +108,9 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "spark-cluster.md": {
         "from reput.spark import session": "needs a cluster: tests/cluster",
         "from pyspark.sql import SparkSession": "needs a server: tests/spark/connect",
+    },
+    "tables.md": {
+        "reput export /data/store /data/iceberg --decode json --format iceberg --new-fields": "goes on until Ctrl-C"
     },
     "tail.md": {"reput tail build/tail --topic orders ": "goes on until Ctrl-C"},
     "tour.md": {

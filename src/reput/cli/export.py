@@ -1,4 +1,4 @@
-"""`reput export`: write a log to files by topic and day, or to a Delta table."""
+"""`reput export`: write a log to files by topic and day, or to Delta or Iceberg tables."""
 
 from __future__ import annotations
 
@@ -69,13 +69,32 @@ def export(
             show_default=False,
         ),
     ],
+    new_fields: Annotated[
+        Literal["reject", "add"],
+        typer.Option("--new-fields", help="Of JSON bodies whose schema is inferred: reject the row, or add a column."),
+    ] = "reject",
+    compact: Annotated[
+        int,
+        typer.Option("--compact", min=0, metavar="N", help="Put the small files of a table's day together from N on."),
+    ] = 0,
+    retain_hours: Annotated[
+        float,
+        typer.Option("--retain-hours", min=0, metavar="N", help="With --compact: older snapshots go, and their files."),
+    ] = 120,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a body that cannot be decoded, instead of rejecting its row.")
     ] = False,
     to_format: Annotated[
-        Literal["parquet", "delta", "csv", "jsonl"],
-        typer.Option("--format", help="Files of Parquet, CSV or JSON lines; or of Parquet, and a Delta table."),
+        Literal["parquet", "delta", "iceberg", "csv", "jsonl"],
+        typer.Option("--format", help="Files of Parquet, CSV or JSON lines; or of Parquet, and tables over them."),
     ] = "parquet",
+    catalog: Annotated[
+        str | None,
+        typer.Option("--catalog", metavar="NAME", help="Of Iceberg tables, by pyiceberg's configuration. Else in DIR."),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="Of Iceberg tables in the catalog.")
+    ] = "reput",
     target_file_bytes: Annotated[
         int, typer.Option("--target-file-bytes", min=1, metavar="N", help="Merge smaller files.")
     ] = 4 << 20,
@@ -97,7 +116,7 @@ def export(
     max_findings: MaxFindings = MAX_FINDINGS,
     as_json: Json = False,
 ) -> int:
-    """Export messages to Parquet, Delta, CSV or JSON lines.
+    """Export messages to Parquet, Delta, Iceberg, CSV or JSON lines.
 
     The files lie in DIR/messages/topic=.../date=.../, in log order. Another run to the same folder exports only new
     messages, each once, also after a kill. The store is not changed.
@@ -105,7 +124,8 @@ def export(
     With --decode json each topic is a table, DIR/messages/TOPIC, with a schema of its own, which --schema gives, or
     which is inferred. Rows whose bodies cannot be decoded lie in DIR/rejects, with offsets and reason, and the exit
     status is 1; with --strict they are refused. A given schema leaves other fields out. With an inferred one a body
-    with a value in another field is rejected, so that no value is lost.
+    with a value in another field is rejected, so that no value is lost. With --new-fields add, tables of Delta and
+    Iceberg get the field as a column.
 
     So it is with --decode avro and protobuf, by schema files: an .avsc file, or what protoc --descriptor_set_out
     --include_imports has made, and the message's name. Topics without a schema are rejected.
@@ -120,6 +140,7 @@ def export(
     Examples:
       reput export /tmp/store /tmp/lake
       reput export /tmp/store /tmp/tables --topics orders --decode utf8 --format delta
+      reput export /tmp/store /tmp/iceberg --decode json --format iceberg --follow
       reput export /tmp/store /tmp/text --format csv
     """
     from reput.jobs.lake.export_job import ExportOptions
@@ -133,10 +154,15 @@ def export(
         decode=decode,
         schema=schemas,
         format=to_format,
+        catalog=catalog,
+        namespace=namespace,
         commit_log_path=commit_log_path,
         target_file_bytes=target_file_bytes,
         fail_on_data_loss=not allow_data_loss,
         damaged=damaged,
+        new_fields=new_fields,
+        compact=compact,
+        retain_hours=retain_hours,
         strict=strict,
     )
     pauses = _pauses(interval) if follow else iter([False])
@@ -191,6 +217,8 @@ def _report(store: str, output: str, result: Export, max_findings: int) -> Repor
         "to offset": result.end_offset,
         "commits": result.commits,
         "bytes": sum(one.bytes for one in result.topics),
+        "newest message's age in seconds": None if result.age_seconds is None else round(result.age_seconds, 2),
+        "lag bytes": result.lag_bytes,
         "seconds": result.seconds,
         "messages a second": round(result.messages / result.seconds),
     }

@@ -29,6 +29,8 @@ TYPED = ("json", "avro", "protobuf")
 SCHEMA_FILES = {"avro": "[TOPIC=]FILE.avsc", "protobuf": "[TOPIC=]FILE.desc:MESSAGE"}
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"
 _NO_VALUES = "an object without values"
+#: End of the reason why a body with a value in a new field is rejected.
+LACKS = ", which the schema lacks"
 
 
 class Decoded(NamedTuple):
@@ -120,7 +122,7 @@ class JsonDecoder:
         values = read_json_bodies(bodies, self.schema)
         reasons = np.full(len(bodies), None if len(self.schema) else _NO_VALUES, object)
         for path, rows in other_values(values, self.type):
-            reasons[rows] = f"a value in the field {path}, which the schema lacks"
+            reasons[rows] = f"a value in the field {path}{LACKS}"
         return Decoded(values.cast(self.type), pa.array(reasons, pa.string()))
 
 

@@ -20,6 +20,7 @@ from tests.support.commands import Run
         ("pyspark", "stats STORE --follow --bucket 1m --work-dir OUT/work", "--follow needs pyspark"),
         ("pyspark", "rebuild STORE --output OUT/new --runner spark", "the runner spark needs pyspark"),
         ("deltalake", "export STORE OUT/lake --format delta", "format delta needs deltalake"),
+        ("pyiceberg", "export STORE OUT/lake --format iceberg", "format iceberg needs pyiceberg"),
         ("fastavro", "export STORE OUT/lake --decode avro --schema-file STORE/a.avsc", "decode avro needs fastavro"),
         ("google.protobuf", "export STORE OUT/lake --decode protobuf --schema-file STORE/a.avsc:a", "reput[lake]"),
         ("duckdb", "query STORE --sql select\t1", "SQL needs duckdb: pip install 'reput[lake]'"),

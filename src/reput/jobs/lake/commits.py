@@ -43,6 +43,11 @@ class LakeCommit:
     lake_files: tuple[LakeFile, ...]
     damages: tuple[Damage, ...] = ()
 
+    @property
+    def newest_ms(self) -> int | None:
+        """Store time of the last record, in ms since 1970."""
+        return None if self.end.last is None else self.end.last.store_timestamp
+
     def encode(self) -> bytes:
         """Bytes of the commit's file."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode()

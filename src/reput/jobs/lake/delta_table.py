@@ -8,24 +8,26 @@ the commit's range of the commit log (`commitInfo`). So a start after a kill kno
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
 
-from reput.errors import ConfigError, StoreError
+from reput.errors import StoreError
 from reput.files import FileLayer
 from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.file_bounds import file_bounds
 from reput.jobs.lake.files import Kind, LakeFile
+from reput.jobs.lake.staging import Staging
+from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, field_paths, lineage, table_schema
 
 #: Application id of the transactions of exports.
 APP_ID = "reput export"
-PARTITION_COLUMNS = ("topic", "date")
-_BOUNDED = ("commit_log_offset", "queue_offset", "queue_id", "store_timestamp", "born_timestamp")
 
 
 class DeltaTables:
@@ -37,8 +39,10 @@ class DeltaTables:
         store: path of the store, for the lineage.
     """
 
-    def __init__(self, output: str, schema: Callable[[Kind, str], pa.Schema], store: str, files: FileLayer) -> None:
-        self._output, self._schema, self._store, self._files = output, schema, store, files
+    def __init__(
+        self, output: str, schema: Callable[[Kind, str], pa.Schema], store: str, files: FileLayer, upkeep: Upkeep
+    ) -> None:
+        self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
 
     def publish(self, commit: LakeCommit) -> None:
         """Add the files of a commit to their tables, unless a table has the commit already."""
@@ -46,6 +50,39 @@ class DeltaTables:
         table_of = attrgetter("table")
         for table, group in groupby(sorted(commit.lake_files, key=table_of), key=table_of):
             self._publish(deltalake, os.path.join(self._output, table), commit, list(group))
+
+    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
+        """Put small files together in the tables that got the files, and remove what is older than the retention.
+
+        The number of the export's last commit stays in a table's log. Another writer in between wins.
+        """
+        deltalake = _deltalake()
+        for folder in sorted({one.table for one in lake_files}):
+            path = os.path.join(self._output, folder)
+            try:
+                self._tidy(path, deltalake.DeltaTable(path))
+            except deltalake.exceptions.CommitFailedError:
+                continue
+            except deltalake.exceptions.DeltaError as error:
+                raise StoreError(f"{path}: the Delta table cannot be compacted: {error}") from error
+            self._sync(path)
+
+    def _tidy(self, path: str, table: Any) -> None:
+        upkeep = self._upkeep
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        sizes = [((one["partition.topic"], one["partition.date"]), one["size_bytes"]) for one in actions]
+        small = Counter(partition for partition, size in sizes if size < upkeep.target_bytes)
+        if max(small.values(), default=0) < upkeep.small_files:
+            return
+        before = set(table.file_uris())
+        table.optimize.compact(target_size=upkeep.target_bytes)
+        made = sorted(set(table.file_uris()) - before)
+        self._files.sync_files(made)
+        self._files.sync_directories(sorted({os.path.dirname(one) for one in made}))
+        self._sync(path)  # before old files go
+        table.vacuum(math.ceil(upkeep.retain_hours), dry_run=False, enforce_retention_duration=False)
+        table.create_checkpoint()
+        table.cleanup_metadata()
 
     def _publish(self, deltalake: Any, path: str, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
         try:
@@ -56,9 +93,9 @@ class DeltaTables:
                     [self._action(deltalake, path, one) for one in lake_files],
                     mode="append",
                     schema=table.schema(),
-                    partition_by=list(PARTITION_COLUMNS),
+                    partition_by=PARTITION_COLUMNS.names,
                     commit_properties=deltalake.CommitProperties(
-                        custom_metadata=self._lineage(commit),
+                        custom_metadata=lineage(commit, self._store),
                         app_transactions=[deltalake.Transaction(APP_ID, commit.number)],
                     ),
                 )
@@ -70,11 +107,15 @@ class DeltaTables:
         self._sync(path)
 
     def _open(self, deltalake: Any, path: str, one: LakeFile) -> Any:
+        schema = table_schema(self._schema(one.kind, one.topic))
         if deltalake.DeltaTable.is_deltatable(path):
-            return deltalake.DeltaTable(path)
+            table = deltalake.DeltaTable(path)
+            if not field_paths(schema) <= field_paths(pa.schema(table.schema())):
+                # a commit of no rows: only it brings fields within a field
+                deltalake.write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")
+            return table
         self._files.make_directories(path)
-        schema = pa.schema([*self._schema(one.kind, one.topic), ("topic", pa.string()), ("date", pa.date32())])
-        return deltalake.DeltaTable.create(path, schema=schema, mode="error", partition_by=list(PARTITION_COLUMNS))
+        return deltalake.DeltaTable.create(path, schema=schema, mode="error", partition_by=PARTITION_COLUMNS.names)
 
     def _action(self, deltalake: Any, table: str, one: LakeFile) -> Any:
         path = os.path.join(self._output, one.path)
@@ -84,61 +125,25 @@ class DeltaTables:
             partition_values={"topic": one.topic, "date": one.date},
             modification_time=self._files.modified_ms(path),
             data_change=True,
-            stats=json.dumps(_statistics(parquet.read_metadata(path), one.rows)),
+            stats=json.dumps(_statistics(file_bounds(path), one.rows)),
         )
-
-    def _lineage(self, commit: LakeCommit) -> Mapping[str, str]:
-        return {
-            "reput.store": self._store,
-            "reput.beginOffset": str(commit.begin),
-            "reput.endOffset": str(commit.end.offset),
-        }
 
     def _sync(self, path: str) -> None:
         """Sync a table's log, before the export removes its staging folder.
 
-        A commit writes at most four files: the table's first entry, its own entry, a checkpoint, and the name of the
-        last checkpoint.
+        A commit writes at most five files: the table's first entry or the entry of a schema that has grown, its own
+        entry, two checkpoints, and the name of the last checkpoint.
         """
         log = os.path.join(path, "_delta_log")
-        self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-4:]])
+        self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-5:]])
         self._files.sync_directories([log, path])
 
 
-def check_names(fields: Iterable[pa.Field], where: str = "") -> None:
-    """Raise ConfigError for names of one level, on any level, that differ only in upper and lower case.
-
-    Args:
-        where: begin of the error's text.
-    """
-    seen: dict[str, str] = {}
-    for field in fields:
-        other = seen.setdefault(field.name.casefold(), field.name)
-        if other != field.name:
-            raise ConfigError(
-                f"schema: {where}a Delta table does not tell {field.name!r} from {other!r}; give a schema with one "
-                "of them, or export as parquet"
-            )
-        kind = field.type
-        while pa.types.is_list(kind):
-            kind = kind.value_type
-        if pa.types.is_struct(kind):
-            check_names(kind, where)
-
-
-def _statistics(metadata: Any, rows: int) -> dict[str, Any]:
+def _statistics(bounds: Mapping[str, tuple[Any, Any]], rows: int) -> dict[str, Any]:
     """Delta's `stats` of a file, by which readers skip it: of columns by which messages are searched."""
-    least: dict[str, Any] = {}
-    most: dict[str, Any] = {}
-    for group in range(metadata.num_row_groups):
-        for column in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(column)
-            name, statistics = chunk.path_in_schema, chunk.statistics
-            if name in _BOUNDED and statistics is not None and statistics.has_min_max:
-                low, high = statistics.min, statistics.max
-                least[name] = min(least.get(name, low), low)
-                most[name] = max(most.get(name, high), high)
-    return {"numRecords": rows, "minValues": _as_json(least), "maxValues": _as_json(most), "nullCount": {}}
+    least = _as_json({name: low for name, (low, _) in bounds.items()})
+    most = _as_json({name: high for name, (_, high) in bounds.items()})
+    return {"numRecords": rows, "minValues": least, "maxValues": most, "nullCount": {}}
 
 
 def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`export`: write a commit log to files by topic and day, or to a Delta table. Each run exports what is new.
+"""`export`: write a commit log to files by topic and day, or to tables over them. Each run exports what is new.
 
 The log is exported in batches, each of them one commit (`reput.jobs.lake.commits`): a kill costs at most one batch, and
 the next run continues after the last commit. The end of a batch depends on the log alone, and so do the files.
@@ -8,25 +8,36 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+
+import pyarrow as pa
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError
 from reput.files import DISK, FileLayer
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
-from reput.jobs.lake.delta_table import DeltaTables, check_names
 from reput.jobs.lake.export_options import ExportOptions
 from reput.jobs.lake.export_result import Export, topic_sums
 from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, finish_files, stage_split
 from reput.jobs.lake.exported_log import ExportedLog
-from reput.jobs.lake.files import LakeFile, groups_to_merge
+from reput.jobs.lake.files import Kind, LakeFile, groups_to_merge
 from reput.jobs.lake.rejects import Reject, first_rejects
 from reput.jobs.lake.rows import LakeRows, make_rows
 from reput.jobs.lake.staging import Staging
-from reput.jobs.lake.topic_schemas import TopicSamples, check_fit, keep_schemas, with_inferred, with_kept
+from reput.jobs.lake.table_formats import check_names
+from reput.jobs.lake.tables import open_tables
+from reput.jobs.lake.topic_schemas import (
+    TopicSamples,
+    check_fit,
+    keep_schemas,
+    new_fields,
+    with_inferred,
+    with_kept,
+    with_new_fields,
+)
 from reput.jobs.runner import Runner
 from reput.jobs.sampled_fields import no_schema
 from reput.jobs.split_tasks import run_over_splits
@@ -133,13 +144,13 @@ class _ExportJob:
         if not folder.resumed and options.schema:
             bodies = replace(rows.selection, columns=("topic", "body"))
             check_fit(rows.decoders, self._log.first_rows(bodies, _FIT_ROWS))
-        publish: Callable[[LakeCommit], None] = _nothing
-        if options.format == "delta":
-            publish = DeltaTables(
-                folder.path, lambda kind, topic: self._rows.schema(kind, topic), directory.path, files
-            ).publish
-        self._commits = LakeCommits(folder, files, publish)
+        self._tables = open_tables(options, folder.path, self._schema, directory.path, files)
+        self._commits = LakeCommits(folder, files, self._tables.publish)
         self._commits.recover()
+
+    def _schema(self, kind: Kind, topic: str) -> pa.Schema:
+        """Schema of the files of a kind and a topic, as it is now."""
+        return self._rows.schema(kind, topic)
 
     @property
     def has_commits(self) -> bool:
@@ -152,6 +163,7 @@ class _ExportJob:
         last = None if self._commits.last is None else self._commits.last.end
         first, lost = self._log.begin(last, fail_on_data_loss=self._options.fail_on_data_loss)
         begin, end = first, self._log.end(first)
+        log_end = end
         commits: list[LakeCommit] = []
         rejects: list[Reject] = []
         while begin.offset < end.offset:
@@ -159,8 +171,17 @@ class _ExportJob:
             commits.append(self._commit(begin.offset, stop, rejects, progress))
             begin = stop
             if begin.offset == end.offset:  # damage looks like the end of the log until a read begins at it
-                end = self._log.end(begin)
-        topics = topic_sums(one for commit in commits for one in commit.lake_files)
+                log_end = self._log.end(begin)
+                if self._options.damaged == "skip":  # else a run would follow a live store without end
+                    end = log_end
+        newest = None if self._commits.last is None else self._commits.last.newest_ms
+        age_seconds = None if newest is None else max(0.0, time.time() - newest / 1000)
+        lake_files = [one for commit in commits for one in commit.lake_files]
+        if self._options.compact and lake_files:
+            staging = Staging(self._commits.stage(), self._files)
+            self._tables.tidy(lake_files, staging)
+            self._files.remove_tree(staging.folder)
+        topics = topic_sums(lake_files)
         schemas = {one.topic: self._rows.decoders.schema_text(one.topic) for one in topics}
         first_rejects = {one.topic: one for one in reversed(rejects)}
         return Export(
@@ -174,6 +195,9 @@ class _ExportJob:
             body_schemas={topic: text for topic, text in schemas.items() if text is not None},
             lost=lost,
             damages=tuple(damage for commit in commits for damage in commit.damages),
+            newest_ms=newest,
+            age_seconds=age_seconds,
+            lag_bytes=log_end.offset - begin.offset,
             seconds=time.perf_counter() - started,
         )
 
@@ -192,9 +216,11 @@ class _ExportJob:
             samples.merge(outcome.samples)
         if samples.by_topic:
             self._infer(samples)
-            rows = replace(self._rows, selection=replace(self._rows.selection, topics=frozenset(samples.by_topic)))
-            outcomes = self._stage(rows, staging, begin, end, "export the log", progress)
-            staged += [one for outcome in outcomes for one in outcome.lake_files]
+            staged += self._stage_topics(samples.by_topic, staging, begin, end, progress)
+        grown = self._add_fields(staged, staging) if self._options.new_fields == "add" else ()
+        if grown:
+            staged = [one for one in staged if one.topic not in grown]
+            staged += self._stage_topics(grown, staging, begin, end, progress)
         rejects += self._first_rejects(staged, staging)
         groups = groups_to_merge(staged, self._options.target_file_bytes)
         text = self._options.text
@@ -206,6 +232,14 @@ class _ExportJob:
         alone = [group[0] for group in groups if text is None and len(group) == 1]
         lake_files = sorted([*alone, *finished], key=lambda one: (one.first_offset, one.path))
         return self._commits.commit(begin, end, lake_files, damages)
+
+    def _stage_topics(
+        self, topics: Iterable[str], staging: Staging, begin: int, end: LogPosition, progress: Progress | None
+    ) -> list[LakeFile]:
+        """Write rows of some topics by their schemas of now."""
+        rows = replace(self._rows, selection=replace(self._rows.selection, topics=frozenset(topics)))
+        outcomes = self._stage(rows, staging, begin, end, "export the log", progress)
+        return [one for outcome in outcomes for one in outcome.lake_files]
 
     def _stage(
         self, rows: LakeRows, staging: Staging, begin: int, end: LogPosition, description: str,
@@ -232,11 +266,21 @@ class _ExportJob:
         decoders = with_inferred(self._rows.decoders, samples)
         if not self.has_commits and not any(decoder.type.num_fields for decoder in decoders.by_topic.values()):
             raise no_schema(next(iter(samples.by_topic.values())))
-        if self._options.format == "delta":
+        if self._options.has_tables:
             for topic in samples.by_topic:
                 check_names(decoders.by_topic[topic].type, f"topic {topic}: ")
         keep_schemas(decoders, self._state, self._files)
         self._rows = replace(self._rows, decoders=decoders)
+
+    def _add_fields(self, staged: Sequence[LakeFile], staging: Staging) -> list[str]:
+        """Let schemas grow by the fields for which staged rows were rejected, and keep them; returns the topics."""
+        before = self._rows.decoders
+        decoders = with_new_fields(before, new_fields(staged, staging))
+        grown = [topic for topic, decoder in decoders.by_topic.items() if decoder != before.by_topic[topic]]
+        if grown:
+            keep_schemas(decoders, self._state, self._files)
+            self._rows = replace(self._rows, decoders=decoders)
+        return grown
 
     def _first_rejects(self, staged: Sequence[LakeFile], staging: Staging) -> list[Reject]:
         """First reject of each topic; raises ConfigError for the first one where none is allowed."""
@@ -247,7 +291,3 @@ class _ExportJob:
                 "schema that the body fits, or leave --strict (strict=True) out, and such rows go to rejects/"
             )
         return rejects
-
-
-def _nothing(commit: LakeCommit) -> None:
-    """Publish nothing: an export to Parquet has no table."""

@@ -36,6 +36,9 @@ class Export:
         body_schemas: schemas of JSON bodies by topic, as text, of the topics that this run has exported.
         lost: ranges of offsets that were deleted or cut before they were exported, where that was allowed.
         damages: ranges of the log that hold no whole records and were passed over, where that was allowed.
+        newest_ms: store time of the newest message that is exported, by this run or an earlier one, in ms since 1970.
+        age_seconds: from then until the run had made the message visible.
+        lag_bytes: of the log that came while the run exported, and that it left for the next one.
         seconds: time of the run.
     """
 
@@ -49,6 +52,9 @@ class Export:
     body_schemas: dict[str, str]
     lost: tuple[tuple[int, int], ...]
     damages: tuple[Damage, ...]
+    newest_ms: int | None
+    age_seconds: float | None
+    lag_bytes: int
     seconds: float
 
     @property

@@ -1,14 +1,14 @@
 """Schemas of topics whose JSON bodies become columns: given and checked, or inferred once and kept.
 
 The schema of a topic is inferred when the topic first appears, from its first bodies. It is kept in `_reput/schemas`,
-so that it is the same in every task and in every later run.
+so that it is the same in every task and in every later run. It may grow: new fields come after those that are there.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
-from reput.jobs.decoding import JsonDecoder
+from reput.jobs.decoding import LACKS, JsonDecoder
 from reput.jobs.lake.body_decoders import BodyDecoders
+from reput.jobs.lake.files import LakeFile
+from reput.jobs.lake.staging import Staging
 from reput.jobs.sampled_fields import SampledFields
 
 _SCHEMAS = "schemas"
@@ -54,6 +56,52 @@ class TopicSamples:
 def with_inferred(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecoders:
     """The decoders, and those of the sampled topics."""
     return _with_schemas(decoders, {topic: fields.schema() for topic, fields in samples.by_topic.items()})
+
+
+def new_fields(staged: Sequence[LakeFile], staging: Staging) -> TopicSamples:
+    """Fields of all staged rejects whose bodies have a value in a field that the inferred schema of the topic lacks."""
+    samples = TopicSamples()
+    for one in sorted(staged, key=lambda one: one.first_offset):
+        if one.kind == "rejects":
+            rows = staging.open(one.name).read(["reason", "body"])
+            for bodies in rows["body"].filter(pc.ends_with(rows["reason"], LACKS)).chunks:
+                if len(bodies):
+                    samples.by_topic.setdefault(one.topic, SampledFields()).add(bodies)
+    return samples
+
+
+def with_new_fields(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecoders:
+    """The decoders, and those of topics whose inferred schemas get the new ones of the sampled fields.
+
+    A field keeps its type, and a name that differs from a known one only in upper and lower case is left out.
+    """
+    grown = {}
+    for topic, fields in samples.by_topic.items():
+        decoder = decoders.by_topic[topic]
+        assert isinstance(decoder, JsonDecoder), "bodies with new fields are JSON"
+        grown[topic] = pa.schema(_with_new(decoder.schema, fields.schema()))
+    return _with_schemas(decoders, grown)
+
+
+def _with_new(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
+    fields = {field.name: field for field in known}
+    names = {name.casefold() for name in fields}
+    for field in found:
+        if (mine := fields.get(field.name)) is not None:
+            fields[field.name] = mine.with_type(_grown_type(mine.type, field.type))
+        elif field.name.casefold() not in names:
+            fields[field.name] = field.with_type(_grown_type(None, field.type))
+            names.add(field.name.casefold())
+    return list(fields.values())
+
+
+def _grown_type(known: pa.DataType | None, found: pa.DataType) -> pa.DataType:
+    """A field's type with the new fields in it; `known` is None for a new field."""
+    if pa.types.is_struct(found) and (known is None or pa.types.is_struct(known)):
+        return pa.struct(_with_new(() if known is None else known, found))
+    if pa.types.is_list(found) and (known is None or pa.types.is_list(known)):
+        return pa.list_(_grown_type(None if known is None else known.value_type, found.value_type))
+    return found if known is None else known
 
 
 def with_kept(decoders: BodyDecoders, folder: str, files: FileLayer) -> BodyDecoders:

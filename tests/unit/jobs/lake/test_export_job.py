@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from reput.errors import ConfigError, StoreFormatError
-from reput.jobs.lake import follow
+from reput.jobs.lake import ExportOptions, follow
 from reput.jobs.runner import LocalRunner
+from tests.support.iceberg import table_of
 from tests.support.lake import NAMES, check_files, log_rows, put, rows_of, run
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
@@ -57,6 +60,42 @@ def test_following_exports_what_comes_meanwhile(tmp_path: Path) -> None:
     runs = follow(store, output, runner=LocalRunner(1), wait=wait)
     assert [one.messages for one in runs] == [10, 20, 0]
     assert rows_of(output) == log_rows(store)[:30]
+
+
+class Busy(LocalRunner):
+    """Runner during whose work a store gets messages."""
+
+    def __init__(self, store: Path) -> None:
+        super().__init__(1)
+        self._store = store
+
+    def run(self, task: Any, items: Any, **named: Any) -> Any:
+        put(self._store, 0, 5)
+        return super().run(task, items, **named)
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg"])
+def test_a_run_under_writes_ends_and_tells_age_and_lag(form: Any, tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put(store, 0, 10)
+    began = time.time()
+    waits = iter([True, False])
+    first, second = follow(
+        store, output, runner=Busy(store), wait=lambda: next(waits), options=ExportOptions(format=form)
+    )
+    rows = log_rows(store)
+    assert (first.messages, second.messages) == (10, 5)
+    assert first.lag_bytes == second.lag_bytes == rows[15]["commit_log_offset"] - second.begin_offset
+    newest = int(rows[14]["store_timestamp"].timestamp() * 1000)
+    assert second.newest_ms == newest
+    assert second.age_seconds is not None
+    assert 0 <= second.age_seconds <= time.time() - began
+    if form == "delta":
+        [facts, *_] = DeltaTable(output / "messages").history()
+    else:
+        facts = table_of(output, "messages").properties
+    assert facts["reput.newestStoreTimestamp"] == str(newest)
+    assert facts["reput.endOffset"] == str(second.end_offset)
 
 
 def test_topics_and_columns_are_those_asked_for(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ import pytest
 from reput.errors import ConfigError
 from tests.support.lake import put, run
 
+#: Avro's type of 32 bits, which Iceberg lacks.
+TIME_OF_DAY = """{"type": "record", "name": "r", "fields": [
+    {"name": "at", "type": {"type": "int", "logicalType": "time-millis"}}]}"""
+
 
 @pytest.mark.parametrize(
     ("options", "reason"),
@@ -19,13 +23,16 @@ from tests.support.lake import put, run
         ({"decode": "xml"}, "none of raw, utf8, json, avro, protobuf"),
         ({"decode": "json", "columns": ["keys"]}, "columns leave them out"),
         ({"columns": ["key"]}, "did you mean 'keys'"),
-        ({"format": "orc"}, "none of parquet, delta, csv, jsonl"),
+        ({"format": "orc"}, "none of parquet, delta, iceberg, csv, jsonl"),
+        ({"format": "delta", "catalog": "shop"}, "of Iceberg tables, and the format is delta"),
+        ({"namespace": "shop"}, "of Iceberg tables, and the format is parquet"),
         ({"format": "delta", "decode": "json", "schema": "id bigint, ID bigint"}, "does not tell 'ID' from 'id'"),
         (
             {"format": "delta", "decode": "json", "schema": "id bigint, a array<struct<b int, B int>>"},
             "does not tell 'B' from 'b'",
         ),
-        ({"format": "delta", "decode": "json", "schema": {"orders": "a int, A int"}}, "does not tell 'A' from 'a'"),
+        ({"format": "iceberg", "decode": "json", "schema": {"orders": "a int, A int"}}, "does not tell 'A' from 'a'"),
+        ({"format": "iceberg", "decode": "avro", "schema": TIME_OF_DAY}, "Iceberg lacks a type"),
         ({"decode": "utf8", "schema": {"orders": "a int"}}, "bodies decoded as utf8 have none"),
         ({"split_bytes": 0}, "no size in bytes"),
     ],

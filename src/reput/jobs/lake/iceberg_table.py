@@ -1,0 +1,180 @@
+"""Iceberg tables over an export's files: each commit of the export is one snapshot of a table, once.
+
+The tables are those of `reput.jobs.lake.delta_table`, in a namespace of a catalog. A table's properties name the last
+commit of the export that the table has, and its range of the log. They change with the snapshot, in one commit of the
+catalog, and stay when snapshots expire or files are compacted. So a start after a kill knows whether a table has a
+commit. A snapshot's summary has the same properties, for the history.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from reput.errors import ConfigError, ReputError, StoreError
+from reput.files import FileLayer
+from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.files import Kind, LakeFile
+from reput.jobs.lake.iceberg_metadata import data_file, iceberg_schema
+from reput.jobs.lake.staging import Staging
+from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, lineage, table_schema
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+COMMIT, OUTPUT = "reput.commit", "reput.output"
+#: Folder of the metadata in a table's folder: readers of the Parquet files do not look below such a name.
+_METADATA = "_iceberg"
+#: Many small commits stay quick: manifests are merged, and versions of the metadata removed but for the last hundred.
+_PROPERTIES = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
+_EPOCH = date(1970, 1, 1)
+_MAPPING = "schema.name-mapping.default"
+
+
+class IcebergTables:
+    """Iceberg tables of an export, as the files name them: `messages/orders` is the table `messages_orders`.
+
+    Args:
+        output: the folder of the export.
+        schema: schema of the files of a kind and a topic; the partition columns come after it.
+        store: path of the store, for the lineage.
+        catalog: name of the catalog; None: the embedded one.
+        namespace: of the tables; it is made if it is missing.
+
+    Raises ConfigError where there is no such catalog, or the paths of the output are no locations.
+    """
+
+    def __init__(
+        self, output: str, schema: Callable[[Kind, str], pa.Schema], store: str, files: FileLayer, upkeep: Upkeep,
+        catalog: str | None, namespace: str,
+    ) -> None:  # fmt: skip
+        self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
+        self._catalog, self._namespace = catalog, tuple(namespace.split("."))
+        if set("?#") & set(output):
+            raise ConfigError(f"{output}: the path of an Iceberg table has no ? and no #; give another folder")
+        if catalog is not None:  # the embedded one comes with the first commit
+            self._open_catalog().close()
+
+    def publish(self, commit: LakeCommit) -> None:
+        """Add the files of a commit to their tables, unless a table has the commit already."""
+        if not commit.lake_files:
+            return
+        catalog = self._open_catalog()
+        try:
+            table_of = attrgetter("table")
+            for table, group in groupby(sorted(commit.lake_files, key=table_of), key=table_of):
+                self._publish(catalog, table, commit, list(group))
+        finally:
+            catalog.close()
+
+    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
+        """Put small files together in the tables that got the files, and let old snapshots go."""
+        from reput.jobs.lake.iceberg_upkeep import compact, expire, small_files
+
+        upkeep, catalog = self._upkeep, self._open_catalog()
+        try:
+            for folder, one in sorted({one.table: one for one in lake_files}.items()):
+                with self._errors(folder, "cannot be compacted"):
+                    table = self._load(catalog, folder)
+                    if groups := small_files(table, upkeep.target_bytes, upkeep.small_files):
+                        compact(table, groups, self._schema(one.kind, one.topic), staging)
+                        expire(table, upkeep.retain_hours, self._files)
+        finally:
+            catalog.close()
+
+    def _open_catalog(self) -> Catalog:
+        from reput.jobs.lake.iceberg_catalog import open_catalog
+
+        return open_catalog(self._catalog, self._output, self._files)
+
+    def _publish(self, catalog: Catalog, folder: str, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
+        advice = "; its files are there, and the next export tries again"
+        with self._errors(folder, f"does not take commit {commit.number}", advice):
+            if not catalog.table_exists(self._identifier(folder)):
+                self._create_table(catalog, folder, lake_files[0])
+            table = self._load(catalog, folder)
+            if int(table.properties.get(COMMIT, "-1")) < commit.number:
+                self._append(table, commit, lake_files)
+
+    def _identifier(self, folder: str) -> tuple[str, ...]:
+        return (*self._namespace, folder.replace("/", "_"))
+
+    @contextmanager
+    def _errors(self, folder: str, what: str, advice: str = "") -> Iterator[None]:
+        """StoreError for whatever a catalog raises: that depends on its kind, of SQL, of HTTP, of pyiceberg."""
+        try:
+            yield
+        except ReputError:
+            raise
+        except Exception as error:
+            name = ".".join(self._identifier(folder))
+            reason = str(error) or type(error).__name__
+            raise StoreError(f"{name}: the Iceberg table {what}: {reason}{advice}") from error
+
+    def _load(self, catalog: Catalog, folder: str) -> Table:
+        table = catalog.load_table(self._identifier(folder))
+        if (owner := table.properties.get(OUTPUT)) != self._output:
+            raise StoreError(
+                f"{'.'.join(table.name())}: the table is not of this export, but of {owner or 'another'}; rename "
+                "it in the catalog, and the next export goes on; or export to another folder with another namespace"
+            )
+        return table
+
+    def _create_table(self, catalog: Catalog, folder: str, one: LakeFile) -> None:
+        from pyiceberg.partitioning import PartitionField, PartitionSpec
+        from pyiceberg.transforms import IdentityTransform
+
+        schema = iceberg_schema(table_schema(self._schema(one.kind, one.topic)))
+        fields = [
+            PartitionField(schema.find_field(name).field_id, 1000 + number, IdentityTransform(), name)
+            for number, name in enumerate(PARTITION_COLUMNS.names)
+        ]
+        properties, place = {**_PROPERTIES, OUTPUT: self._output}, None
+        if self._catalog is None:
+            from reput.jobs.lake.iceberg_catalog import location
+
+            place = location(os.path.join(self._output, folder))
+            self._files.make_directories(os.path.join(self._output, folder, _METADATA))
+            properties["write.metadata.path"] = f"{place}/{_METADATA}"
+        catalog.create_namespace_if_not_exists(self._namespace)
+        catalog.create_table_if_not_exists(
+            self._identifier(folder),
+            schema,
+            location=place,
+            partition_spec=PartitionSpec(*fields),
+            properties=properties,
+        )
+
+    def _append(self, table: Table, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
+        """Add files and lineage in one commit of the catalog.
+
+        Where another writer was quicker, pyiceberg tries again with the table as it is then.
+        """
+        from pyiceberg.typedef import Record
+
+        if [field.name for field in table.spec().fields] != PARTITION_COLUMNS.names:
+            raise ValueError(f"it is not partitioned by {' and '.join(PARTITION_COLUMNS.names)} any more")
+        facts = {COMMIT: str(commit.number), **lineage(commit, self._store)}
+        with table.transaction() as change:
+            # the files have no ids of fields: readers find columns by their names
+            mapping = table.schema().name_mapping.model_dump_json()
+            change.set_properties(facts if _MAPPING in table.properties else {**facts, _MAPPING: mapping})
+            with change.update_schema() as columns:  # which may have grown
+                columns.union_by_name(table_schema(self._schema(lake_files[0].kind, lake_files[0].topic)))
+            with change.update_snapshot(snapshot_properties=facts).merge_append() as append:
+                for one in lake_files:
+                    path = os.path.join(self._output, one.path)
+                    partition = Record(one.topic, None if one.date is None else _days(one.date))
+                    append.append_data_file(data_file(table.schema(), path, partition, one.rows, one.size))
+
+
+def _days(day: str) -> int:
+    return (date.fromisoformat(day) - _EPOCH).days

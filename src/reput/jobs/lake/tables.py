@@ -1,0 +1,57 @@
+"""Tables over an export's files, by the format of the export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import pyarrow as pa
+
+from reput.files import FileLayer
+from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.delta_table import DeltaTables
+from reput.jobs.lake.export_options import ExportOptions
+from reput.jobs.lake.files import Kind, LakeFile
+from reput.jobs.lake.iceberg_table import IcebergTables
+from reput.jobs.lake.staging import Staging
+
+
+class Tables(Protocol):
+    """Tables of an export. After a kill, each call may be made once more."""
+
+    def publish(self, commit: LakeCommit) -> None:
+        """Add the files of a commit to their tables, unless a table has the commit already."""
+        ...
+
+    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
+        """Put small files together in the tables that got the files, and let old snapshots go, as the options say."""
+        ...
+
+
+class NoTables:
+    """Tables of an export that has only files."""
+
+    def publish(self, commit: LakeCommit) -> None:
+        """Do nothing."""
+
+    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
+        """Do nothing."""
+
+
+def open_tables(
+    options: ExportOptions, output: str, schema: Callable[[Kind, str], pa.Schema], store: str, files: FileLayer
+) -> Tables:
+    """Open the tables of an export.
+
+    Args:
+        output: the folder of the export.
+        schema: schema of the files of a kind and a topic, as it is at the time of the call.
+        store: path of the store, for the lineage.
+
+    Raises ConfigError for a catalog that is not there.
+    """
+    if options.format == "delta":
+        return DeltaTables(output, schema, store, files, options.upkeep)
+    if options.format == "iceberg":
+        return IcebergTables(output, schema, store, files, options.upkeep, options.catalog, options.namespace)
+    return NoTables()

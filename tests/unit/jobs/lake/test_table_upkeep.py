@@ -1,0 +1,123 @@
+"""Upkeep of tables: small files become one, old snapshots go with their files, and no row is lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update import AddSnapshotUpdate
+
+from reput.errors import ConfigError
+from tests.support.iceberg import rows_of_table, table_of
+from tests.support.lake import put_topics, run
+
+FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])
+RETRY = "messages_~25RETRY~25g"
+OPTIONS: dict[str, Any] = {"decode": "json", "compact": 3}
+
+
+def put(store: Path, number: int) -> None:
+    put_topics(store, {"%RETRY%g": [b'{"id": %d, "f%d": true}' % (number, number)], "users": [b'{"id": "u"}']})
+
+
+def files_of(output: Path, form: str) -> list[Path]:
+    """Files of rows that the table of the topic names."""
+    if form == "delta":
+        return [Path(path) for path in DeltaTable(output / "messages/~25RETRY~25g").file_uris()]
+    table = table_of(output, RETRY)
+    return [Path(task.file.file_path.removeprefix("file://")) for task in table.scan().plan_files()]
+
+
+def ids(output: Path, form: str) -> list[int]:
+    if form == "delta":
+        table = DeltaTable(output / "messages/~25RETRY~25g").to_pyarrow_table().sort_by("commit_log_offset")
+    else:
+        table = rows_of_table(output, RETRY)
+    return [body["id"] for body in table["body"].to_pylist()]
+
+
+@FORMATS
+def test_small_files_of_several_schemas_become_one(form: str, tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    counts = []
+    for number in range(4):
+        put(store, number)
+        run(store, output, format=form, new_fields="add", **OPTIONS)
+        counts.append(len(files_of(output, form)))
+        assert ids(output, form) == list(range(number + 1))
+    assert counts == [1, 2, 1, 2]
+    assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
+
+
+@FORMATS
+def test_old_snapshots_go_with_the_files_that_only_they_name(form: str, tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    for number in range(3):
+        put(store, number)
+        run(store, output, format=form, new_fields="add", retain_hours=0, **OPTIONS)
+    folder = output / "messages/~25RETRY~25g"
+    assert list(folder.glob("topic=*/*/*.parquet")) == files_of(output, form)
+    if form == "iceberg":
+        [snapshot] = table_of(output, RETRY).snapshots()
+        names = {Path(snapshot.manifest_list).name}
+        io = table_of(output, RETRY).io
+        names |= {Path(manifest.manifest_path).name for manifest in snapshot.manifests(io)}
+        assert {path.name for path in folder.rglob("*.avro")} == names
+    put(store, 3)
+    assert run(store, output, format=form, new_fields="add", retain_hours=0, **OPTIONS).messages == 2
+    assert ids(output, form) == [0, 1, 2, 3]
+
+
+def test_the_last_commit_is_known_when_its_snapshot_is_gone(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    for number in range(3):
+        put(store, number)
+        run(store, output, format="iceberg", new_fields="add", retain_hours=0, **OPTIONS)
+    table = table_of(output, RETRY)
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary["reput.commit"] == table.properties["reput.commit"] == "2"
+    assert snapshot.summary["reput.endOffset"] == table.properties["reput.endOffset"]
+
+
+def test_another_writer_in_between_leaves_the_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    for number in range(2):
+        put(store, number)
+        run(store, output, format="iceberg", new_fields="add", **OPTIONS)
+    put(store, 2)
+    commit: Callable[..., Any] = SqlCatalog.commit_table
+
+    def interrupted(catalog: SqlCatalog, table: Any, requirements: Any, updates: Any) -> Any:
+        snapshots = [one.snapshot for one in updates if isinstance(one, AddSnapshotUpdate)]
+        is_of_topic = table.name()[-1] == RETRY
+        if is_of_topic and snapshots and snapshots[0].summary.operation is Operation.OVERWRITE:
+            other = table_of(output, RETRY)
+            with monkeypatch.context() as patched:
+                patched.setattr(SqlCatalog, "commit_table", commit)
+                other.append(other.scan(limit=1).to_arrow())
+        return commit(catalog, table, requirements, updates)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlCatalog, "commit_table", interrupted)
+        run(store, output, format="iceberg", new_fields="add", **OPTIONS)
+    assert len(files_of(output, "iceberg")) == 4
+    assert set(ids(output, "iceberg")) == {0, 1, 2}
+    assert len(list((output / "messages/~25RETRY~25g").glob("topic=*/*/*.parquet"))) == 3
+    put(store, 3)
+    run(store, output, format="iceberg", new_fields="add", **OPTIONS)
+    assert len(files_of(output, "iceberg")) == 2
+    assert set(ids(output, "iceberg")) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("options", [{"compact": 1, "format": "delta"}, {"compact": 2}])
+def test_upkeep_without_tables_or_of_single_files_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    put(tmp_path / "store", 0)
+    with pytest.raises(ConfigError, match="compact: tables"):
+        run(tmp_path / "store", tmp_path / "out", **options)
