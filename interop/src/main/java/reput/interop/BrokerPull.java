@@ -62,11 +62,21 @@ final class BrokerPull {
         return namesrv;
     }
 
-    /** path: a store, which a broker serves until broker-stop; port, namesrv_port: its own and its name server's; flush: its flushDiskType. */
+    /**
+     * path: a store, which a broker serves until broker-stop; port, namesrv_port: its own and its name server's; namesrv: that of a
+     * name server that is there, in place of its own; flush: its flushDiskType; keys: of broker and store.
+     */
     Object start(JsonObject arguments) throws Exception {
-        startNames(arguments.get("namesrv_port").getAsInt());
+        if (arguments.has("namesrv")) namesrv = arguments.get("namesrv").getAsString();
+        else startNames(arguments.get("namesrv_port").getAsInt());
         kept = broker(arguments);
         kept.start();
+        return null;
+    }
+
+    /** A slave that broker-start has started copies topics, groups and offsets of its master now, which it does each minute. */
+    Object copy(JsonObject arguments) {
+        kept.getSlaveSynchronize().syncAll();
         return null;
     }
 

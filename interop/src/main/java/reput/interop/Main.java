@@ -52,6 +52,7 @@ public final class Main {
         commands.put("bench-pull", broker::pull);
         commands.put("broker-serve", broker::serveKept);
         commands.put("broker-start", broker::start);
+        commands.put("broker-copy", broker::copy);
         commands.put("broker-stop", broker::stop);
         commands.put("client-send", Clients::send);
         commands.put("client-push", Clients::push);
