@@ -52,7 +52,21 @@ from bench import (
     statistics,
     sync_flush,
 )
-from bench.broker import batches, clients, cold, frames, pops, pulls, push, requests, sends, stalls, start, timers
+from bench.broker import (
+    batches,
+    clients,
+    cold,
+    frames,
+    pops,
+    pulls,
+    push,
+    replication,
+    requests,
+    sends,
+    stalls,
+    start,
+    timers,
+)
 from bench.figures import Figure
 from bench.report import print_figures, print_others, print_verdicts
 from bench.setting import Setting
@@ -90,10 +104,11 @@ _QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "follow": follow.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,
-    # The broker beside RocketMQ's. The first four start brokers of their own, the others share two.
+    # The broker beside RocketMQ's. The first five start brokers of their own, the others share two.
     "broker.start": start.measure,
     "broker.cold": cold.measure,
     "broker.timers": timers.measure,
+    "broker.replication": replication.measure,
     "broker.sync": sends.measure_sync,
     "broker.sends": sends.measure,
     "broker.batches": batches.measure,

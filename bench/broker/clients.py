@@ -21,7 +21,7 @@ _SECONDS, _WARM_S = 5.0, 0.7
 _GROUPS = (f"clients-{number}" for number in count())
 
 
-class _Done(NamedTuple):
+class Done(NamedTuple):
     """What a client has done."""
 
     messages: int
@@ -29,21 +29,21 @@ class _Done(NamedTuple):
     processor_seconds: float
 
 
-class _Child:
+class Child:
     """A process with reput's client."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "bench.broker.client_child"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def run(self, job: str, **arguments: object) -> _Done:
+    def run(self, job: str, **arguments: object) -> Done:
         """Do a job, and wait for it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"job": job, **arguments}) + "\n")
         self._process.stdin.flush()
         told = json.loads(self._process.stdout.readline())
-        return _Done(told["messages"], told["seconds"], told["processor_seconds"])
+        return Done(told["messages"], told["seconds"], told["processor_seconds"])
 
     def close(self) -> None:
         """End it."""
@@ -54,7 +54,7 @@ class _Child:
 def measure(setting: Setting) -> list[Figure]:
     """Messages a second and processor time of a message: sends, batches, tables, a backlog, and a task of Spark's."""
     brokers = Brokers.shared(setting)
-    child = _Child()
+    child = Child()
     try:
         figures = [
             *_sends(setting, brokers, child, 1, 0.5),
@@ -73,7 +73,7 @@ def _pair(name: str, least: float | None = None) -> tuple[Figure, Figure]:
     return rate, Figure(f"client, {name}, CPU", "us", other=Other(_JAVA))
 
 
-def _add(pair: tuple[Figure, Figure], done: _Done, *, is_other: bool = False) -> None:
+def _add(pair: tuple[Figure, Figure], done: Done, *, is_other: bool = False) -> None:
     values = done.messages / done.seconds, done.processor_seconds / done.messages * 1e6
     for figure, value in zip(pair, values, strict=True):
         figure.add_other(value) if is_other else figure.values.append(value)
@@ -86,12 +86,12 @@ def _turns(brokers: Brokers) -> Iterator[Side]:
             yield side
 
 
-def _java(brokers: Brokers, side: Side, job: Job, seconds: float) -> _Done:
+def _java(brokers: Brokers, side: Side, job: Job, seconds: float) -> Done:
     measured = brokers.measure(side, [job], seconds)
-    return _Done(measured.one.messages, measured.one.seconds, measured.client_seconds)
+    return Done(measured.one.messages, measured.one.seconds, measured.client_seconds)
 
 
-def _sends(setting: Setting, brokers: Brokers, child: _Child, tasks: int, least: float) -> list[Figure]:
+def _sends(setting: Setting, brokers: Brokers, child: Child, tasks: int, least: float) -> list[Figure]:
     name = f"sends from {tasks} task{'s' * (tasks > 1)}"
     pair = _pair(f"{name}, beside as many threads", least)
     together = _pair(f"{name}, auto_batch")
@@ -105,7 +105,7 @@ def _sends(setting: Setting, brokers: Brokers, child: _Child, tasks: int, least:
     return [figure for one, _ in pairs for figure in one]
 
 
-def _batches(setting: Setting, brokers: Brokers, child: _Child) -> list[Figure]:
+def _batches(setting: Setting, brokers: Brokers, child: Child) -> list[Figure]:
     """Batches one after the other; and tables, which Java's client does not have."""
     pair = _pair(f"batches of {BATCH}, one after the other", 1.0)
     tables = _pair(f"tables (send_arrow), beside batches of {BATCH}")
@@ -118,21 +118,21 @@ def _batches(setting: Setting, brokers: Brokers, child: _Child) -> list[Figure]:
     return [*pair, *tables]
 
 
-def _child_sends(setting: Setting, child: _Child, side: Side, job: str, **asked: object) -> _Done:
+def _child_sends(setting: Setting, child: Child, side: Side, job: str, **asked: object) -> Done:
     """After a shorter run that does not count."""
     for full in (_WARM_S, _SECONDS):
         done = child.run(job, namesrv=side.namesrv, topic=TOPIC, seconds=setting.seconds(full), **asked)
     return done
 
 
-def _backlog(brokers: Brokers, child: _Child) -> list[Figure]:
+def _backlog(brokers: Brokers, child: Child) -> list[Figure]:
     """A backlog, consumed by a new group: as Arrow, and as objects whose body, tags and keys are read."""
     arrow = _pair("a backlog as Arrow, beside a push consumer", 2.0)
     objects = _pair("a backlog as objects, beside a push consumer", 0.5)
     for side in _turns(brokers):
         with brokers.load.connected(side):
             java = brokers.load.consume(BACKLOG, next(_GROUPS), brokers.backlog)
-        done = _Done(brokers.backlog, *java)
+        done = Done(brokers.backlog, *java)
         for pair, as_arrow in ((arrow, True), (objects, False)):
             _add(pair, done, is_other=True)
             asked = {"topic": BACKLOG, "group": next(_GROUPS), "count": brokers.backlog, "as_arrow": as_arrow}
@@ -140,7 +140,7 @@ def _backlog(brokers: Brokers, child: _Child) -> list[Figure]:
     return [*arrow, *objects]
 
 
-def _spark(brokers: Brokers, child: _Child) -> list[Figure]:
+def _spark(brokers: Brokers, child: Child) -> list[Figure]:
     """The backlog as a task of Spark's reads it, at either broker, beside pulls of one thread."""
     names = [kind.name for kind in brokers.kinds]
     pairs = {name: _pair(f"a task of Spark's at the broker of {name}, beside pulls", 2.0) for name in names}

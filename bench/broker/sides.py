@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from bench.apache import NAME, VERSION
 from bench.figures import Figure
@@ -180,8 +181,19 @@ class Ours(Side):
 
     name = "reput"
 
+    def __init__(
+        self,
+        path: str,
+        flush_disk_type: str,
+        log_file_size: int | None = None,
+        keys: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """As of `Side`, with more keys."""
+        self._keys = keys
+        super().__init__(path, flush_disk_type, log_file_size)
+
     def _start(self, port: int, namesrv_port: int, flush_disk_type: str) -> None:
-        settings = {"bindAddress": _LOCALHOST, "brokerIP1": _LOCALHOST, "flushDiskType": flush_disk_type}
+        settings = {"bindAddress": _LOCALHOST, "brokerIP1": _LOCALHOST, "flushDiskType": flush_disk_type, **self._keys}
         if self._log_file_size is not None:
             settings["mappedFileSizeCommitLog"] = str(self._log_file_size)
         words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]

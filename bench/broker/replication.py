@@ -1,0 +1,129 @@
+"""A master with a follower that acknowledges: sends that wait for it and sends that do not, and the follower's lag."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from bench.broker.brokers import QUEUES, TOPIC
+from bench.broker.clients import Child
+from bench.broker.sides import Ours, ask, free_port
+from bench.figures import Figure, Goal, percentile
+from bench.setting import Setting
+from reput import Message, MessageStore
+from reput.client.sync import Producer
+from reput.replication.follower import Follower, FollowState
+
+_TASKS = 16
+_ROUNDS, _SECONDS, _WARM_S = 3, 4.0, 1.0
+_LATENCIES, _WAIT_S = 500, 10.0
+_LOG_FILE_SIZE = 256 << 20
+#: Part of what an ASYNC_MASTER takes that a SYNC_MASTER should take, and ms until a follower can read a message.
+_GOAL_PART, _GOAL_MS = 0.6, 5.0
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """Sends by 16 tasks to an ASYNC_MASTER and a SYNC_MASTER in turns, and the follower's lag behind the first."""
+    rates = {role: Figure(f"replication, {role}, send, {_TASKS} tasks", "msg/s") for role in ("ASYNC", "SYNC")}
+    part = Figure("replication, SYNC_MASTER's sends as a part of ASYNC_MASTER's", "", goal=Goal(least=_GOAL_PART))
+    child = Child()
+    try:
+        with _master(setting, "ASYNC") as master, _master(setting, "SYNC") as waiting:
+            for _ in range(1 if setting.quick else _ROUNDS):
+                for (role, figure), side in zip(rates.items(), (master, waiting), strict=True):
+                    figure.values.append(_rate(setting, child, side))
+                    setting.say(f"{role}_MASTER: {figure.values[-1]:.0f} sends/s")
+                part.values.append(rates["SYNC"].values[-1] / rates["ASYNC"].values[-1])
+        return [*rates.values(), part, *_lags(setting)]
+    finally:
+        child.close()
+
+
+@contextmanager
+def _master(setting: Setting, role: str) -> Iterator[Ours]:
+    """A master whose log a process follows."""
+    path = setting.folder(f"{role}-master")
+    keys = {"brokerRole": f"{role}_MASTER", "haListenPort": str(free_port())}
+    side = Ours(path, "ASYNC_FLUSH", _LOG_FILE_SIZE, keys)
+    try:
+        side.make_topic(TOPIC, QUEUES)
+        command = [sys.executable, "-m", "reput", "follow", f"{path}-copy", "--master", side.address, "--acknowledge"]
+        follower = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait_followed(side)
+            yield side
+        finally:
+            follower.kill()
+            follower.wait()
+    finally:
+        side.kill()
+
+
+def _wait_followed(side: Ours) -> None:
+    """Return when a first message has been acknowledged."""
+    with Producer(side.namesrv, group="bench") as producer:
+        producer.send(Message(TOPIC, b"first"))
+    deadline = time.monotonic() + _WAIT_S
+    while b'"diff":0' not in ask(side.address, 907).body.replace(b" ", b""):
+        if time.monotonic() > deadline:
+            raise AssertionError("the follower does not follow")
+        time.sleep(0.01)
+
+
+def _rate(setting: Setting, child: Child, side: Ours) -> float:
+    for full in (_WARM_S, _SECONDS):
+        asked = {"namesrv": side.namesrv, "topic": TOPIC, "tasks": _TASKS, "batch": 1}
+        done = child.run("send", seconds=setting.seconds(full), **asked)
+    return done.messages / done.seconds
+
+
+def _lags(setting: Setting) -> list[Figure]:
+    """Milliseconds from before a send until the follower can read its message, one message at a time."""
+    side = Ours(setting.folder("lag-master"), "ASYNC_FLUSH", _LOG_FILE_SIZE, {"haListenPort": str(free_port())})
+    grown, stop, end = threading.Condition(), threading.Event(), 0
+
+    def note(state: FollowState) -> None:
+        nonlocal end
+        with grown:
+            end = state.end_offset
+            grown.notify_all()
+
+    def has_grown(before: int) -> bool:
+        return end > before
+
+    lags = []
+    try:
+        side.make_topic(TOPIC, QUEUES)
+        path = setting.folder("lag-copy")
+        with (
+            MessageStore.open(path, mapped_file_size_commit_log=_LOG_FILE_SIZE) as copy,
+            Producer(side.namesrv, group="bench") as producer,
+        ):
+            thread = threading.Thread(
+                target=Follower(copy, side.address, acknowledges=True, on_state=note).run, args=(stop,)
+            )
+            thread.start()
+            try:
+                for number in range(setting.count(_LATENCIES) + 20):
+                    before, begun = end, time.perf_counter()
+                    producer.send(Message(TOPIC, bytes(128)))
+                    with grown:
+                        if not grown.wait_for(partial(has_grown, before), _WAIT_S):
+                            raise AssertionError("the follower does not follow")
+                    if number >= 20:  # before, it connects, and code is compiled
+                        lags.append((time.perf_counter() - begun) * 1000)
+            finally:
+                stop.set()
+                thread.join()
+    finally:
+        side.kill()
+    p50 = Figure("replication, from a send until a follower can read it, p50", "ms", goal=Goal(most=_GOAL_MS))
+    p99 = Figure("replication, from a send until a follower can read it, p99", "ms")
+    p50.values.append(percentile(lags, 0.5))
+    p99.values.append(percentile(lags, 0.99))
+    return [p50, p99]
