@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 from pyarrow import parquet
+from pyiceberg.catalog.sql import SqlCatalog
 
 import reput
 import reput.cli.export
@@ -157,6 +158,38 @@ def test_following_tells_each_time_what_came(
     answer = run_reput("export", store, tmp_path / "lake", "--follow", "--json")
     assert answer.status == 0, answer.err
     assert [line["messages"] for line in answer.lines()] == [5, 1, 2]
+
+
+def test_following_tables_tells_age_and_lag(
+    store: Path, tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pauses(seconds: float) -> Iterator[bool]:
+        assert run_reput("put", store, "--topic", "fresh", "--body", '{"late": 1}', *SMALL_FILES).status == 0
+        yield True
+        yield False
+
+    monkeypatch.setattr(reput.cli.export, "_pauses", pauses)
+    options = [
+        "--format",
+        "iceberg",
+        "--namespace",
+        "shop",
+        "--decode",
+        "json",
+        "--new-fields",
+        "add",
+        "--compact",
+        "2",
+    ]
+    assert run_reput("put", store, "--topic", "fresh", "--body", '{"id": 1}', *SMALL_FILES).status == 0
+    answer = run_reput("export", store, tmp_path / "lake", "--topics", "fresh", *options, "--follow", "--json")
+    assert answer.status == 0, answer.err
+    assert [(line["messages"], line["lag_bytes"]) for line in answer.lines()] == [(1, 0), (1, 0)]
+    assert all(0 <= line["age_seconds"] < 600 for line in answer.lines())
+    with SqlCatalog("reput", uri=f"sqlite:///{tmp_path}/lake/catalog.db") as catalog:
+        table = catalog.load_table("shop.messages_fresh")
+    assert len(list(table.scan().plan_files())) == 1
+    assert table.scan().to_arrow()["body"].to_pylist() == [{"id": 1, "late": None}, {"id": None, "late": 1}]
 
 
 @pytest.mark.parametrize(

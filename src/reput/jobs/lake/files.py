@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -19,6 +20,8 @@ Kind = Literal["messages", "rejects"]
 
 #: Name of the partition of a null in Hive, Spark and Delta.
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+#: Name of an Iceberg table's file that was put together of others, by the offsets of their first rows.
+COMPACTED_NAME = re.compile(r"\d{20}-\d{20}\.parquet")
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _MAX_NAME_BYTES = 255

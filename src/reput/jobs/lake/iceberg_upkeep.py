@@ -17,6 +17,7 @@ from pyarrow import parquet
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 
 from reput.files import FileLayer
+from reput.jobs.lake.files import COMPACTED_NAME
 from reput.jobs.lake.iceberg_catalog import location
 from reput.jobs.lake.iceberg_metadata import data_file
 from reput.jobs.lake.staging import StagedFileWriter, Staging
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-#: Names of an export's files, and of those that were put together of them: by the offsets of first rows.
-_OURS = re.compile(r"\d{20}(-\d{20})?\.parquet")
+_EXPORTED_NAME = re.compile(r"\d{20}\.parquet")
 
 
 def small_files(table: Table, target_bytes: int, count: int) -> list[list[DataFile]]:
@@ -37,8 +37,9 @@ def small_files(table: Table, target_bytes: int, count: int) -> list[list[DataFi
     """
     by_partition: dict[tuple[str, int | None], list[DataFile]] = {}
     for task in table.scan().plan_files():
-        is_ours = _OURS.fullmatch(os.path.basename(task.file.file_path)) and not task.delete_files
-        if is_ours and task.file.file_size_in_bytes < target_bytes:
+        name = os.path.basename(task.file.file_path)
+        is_ours = _EXPORTED_NAME.fullmatch(name) or COMPACTED_NAME.fullmatch(name)
+        if is_ours and not task.delete_files and task.file.file_size_in_bytes < target_bytes:
             by_partition.setdefault((task.file.partition[0], task.file.partition[1]), []).append(task.file)
     groups: list[list[DataFile]] = []
     for small in by_partition.values():

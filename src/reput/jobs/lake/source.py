@@ -20,6 +20,7 @@ from pyarrow import parquet
 from reput.errors import ConfigError, StoreFormatError
 from reput.extras import require
 from reput.jobs.job_folder import STATE
+from reput.jobs.lake.files import COMPACTED_NAME
 from reput.jobs.lake.text_source import read_text_file
 from reput.jobs.text_rows import TEXT_KINDS, TextKind
 
@@ -242,6 +243,11 @@ def _dataset(root: str, paths: str | list[str]) -> Any:
         dataset = ds.dataset(paths, format="parquet", partitioning=partitioning)
         if not dataset.files:
             raise StoreFormatError(f"{root}: a folder without any file to import; check the path")
+        if compacted := [path for path in dataset.files if COMPACTED_NAME.fullmatch(os.path.basename(path))]:
+            raise StoreFormatError(
+                f"{compacted[0]}: it was put together of others that may be there, too, and the folder may have rows "
+                "twice; export again, without --compact"
+            )
         return dataset
     except (pa.ArrowException, OSError) as error:
         raise StoreFormatError(f"{root}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error

@@ -12,7 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate
 
-from reput.errors import ConfigError
+from reput.errors import ConfigError, StoreFormatError
+from reput.jobs.lake import open_source
 from tests.support.iceberg import rows_of_table, table_of
 from tests.support.lake import put_topics, run
 
@@ -114,6 +115,20 @@ def test_another_writer_in_between_leaves_the_small_files(tmp_path: Path, monkey
     run(store, output, format="iceberg", new_fields="add", **OPTIONS)
     assert len(files_of(output, "iceberg")) == 2
     assert set(ids(output, "iceberg")) == {0, 1, 2, 3}
+
+
+@FORMATS
+def test_an_import_has_no_row_twice(form: str, tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    for number in range(3):
+        put(store, number)
+        run(store, output, format=form, compact=3)
+    if form == "delta":
+        source = open_source(output)
+        assert sum(part.rows for batch in source.batches for part in batch) == 6
+    else:
+        with pytest.raises(StoreFormatError, match="may have rows twice"):
+            open_source(output)
 
 
 @pytest.mark.parametrize("options", [{"compact": 1, "format": "delta"}, {"compact": 2}])
