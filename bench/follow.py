@@ -28,8 +28,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def measure(setting: Setting) -> list[Figure]:
     """The log of the stock, to a follower of ours and to RocketMQ's slave."""
-    rate = Figure("catch-up of a slave, until dispatched", "MB/s")
-    cost = Figure("processor time of it", "s a GB", goal=Goal(most=1.5))
+    rate = Figure("slave, catch-up until dispatched", "MB/s")
+    cost = Figure("slave, processor time of the catch-up", "s a GB", goal=Goal(most=1.5))
     if setting.beside_apache:
         rate.other, cost.other = Other(NAME, least=3), Other(NAME)
     (ha_port,) = free_ports(1)
@@ -73,12 +73,12 @@ def _of_apache(path: str, ha: str, end: int) -> tuple[float, float]:
     address = f"127.0.0.1:{port}"
     with Apache(VERSION) as java:
         java.run("broker-start", path=path, port=port, namesrv_port=namesrv_port, keys=keys)
-        while not int(_runtime(address)["commitLogMaxOffset"]):
+        while not int(_runtime(address).get("commitLogMaxOffset", 0)):
             time.sleep(_LOOK_S)
         begin, used = time.perf_counter(), _used(java.pid)
         while True:
             found = _runtime(address)
-            if int(found["commitLogMaxOffset"]) == end and not int(found["dispatchBehindBytes"]):
+            if int(found.get("commitLogMaxOffset", 0)) == end and not int(found["dispatchBehindBytes"]):
                 return time.perf_counter() - begin, _used(java.pid) - used
             time.sleep(_LOOK_S)
 
@@ -87,7 +87,10 @@ def _runtime(address: str) -> dict[str, str]:
     connection = BlockingConnection(address)
     try:
         [opaque] = connection.send(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
-        table: dict[str, str] = json.loads(connection.answer(opaque, 60).body)["table"]
+        answer = connection.answer(opaque, 60)
+        if answer.code:  # RocketMQ's broker fails while its store is empty
+            return {}
+        table: dict[str, str] = json.loads(answer.body)["table"]
         return table
     finally:
         connection.close()

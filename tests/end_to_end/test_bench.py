@@ -14,6 +14,8 @@ from rich.console import Console
 
 from bench import messages
 from bench.figures import Figure, Goal, Other
+from bench.main import QUESTIONS
+from bench.publish import page
 from bench.report import format_value, print_others, print_verdicts
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +77,7 @@ GOALS = {
     "dispatch, part of a rebuild's rate, on Spark": ("least", 0.8),
     "dispatch, behind a writer of 200 k msg/s, p50": ("most", 1000),
     "dispatch, behind a writer of 200 k msg/s, p99": ("most", 1000),
+    "slave, processor time of the catch-up": ("most", 1.5),
     "statistics on Spark, gain of a second core, part of the machine's": ("least", 0.85),
     "rebuild, first phase, on Spark, gain of a second core, part of the machine's": ("least", 0.85),
     "most resident memory of a Spark worker: all columns, statistics, rebuild": ("most", 1000),
@@ -104,6 +107,7 @@ TIMES = {
     "rebuild of queues and index, synced": 8,
     "recovery of a killed store": 8,
     "open of a closed store of 100 times the log": 0.67,
+    "slave, catch-up until dispatched": 3,
 }
 #: The machine's own figures, without which the others say nothing.
 LIMITS = {"memcpy, one thread", "page cache pwrite, fresh", "page cache pwrite, recycled", "fdatasync of small writes"}
@@ -136,6 +140,25 @@ def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     assert all(f"  {name}  " in printed for name in others)
     verdicts = [line for line in printed.splitlines() if line.startswith(("met ", "missed "))]
     assert [line.rpartition(": ")[0].split(maxsplit=1)[1] for line in verdicts] == list(GOALS)
+
+
+def test_every_question_has_its_place_on_the_page_of_figures() -> None:
+    figure = Figure("ours", "msg/s", [4.0, 9.0, 5.0], Goal(least=6), other=Other("theirs", [2.0, 3.0, 1.0], least=2))
+    run = {
+        "begun": "2026-11-26", "scale": 1, "repeats": 3, "reput": "0", "python": "3", "numpy": "2", "numba": "0",
+        "pyarrow": "21", "system": "Linux", "processors": 2, "load_at_the_start": 0.5,
+        "questions": {name: [figure.to_json()] for name in ("limits", *QUESTIONS)},
+    }  # fmt: skip
+    written = page(run)
+    assert "Not measured in this run" not in written
+    row = "| ours | 5 msg/s (4 .. 9) | 2 msg/s, theirs | 2.50 (2 .. 5) | ≥ 6 msg/s, ≥ 2 times (prototype) | **missed** |"
+    assert row in written
+    assert f"| goals met | 0 of {len(QUESTIONS) + 1} |" in written
+    del run["questions"]["scan"]  # type: ignore[attr-defined]
+    assert "Not measured in this run: Scans.\n" in page(run)
+    run["questions"]["another"] = []  # type: ignore[index]
+    with pytest.raises(ValueError, match="no place for another"):
+        page(run)
 
 
 def test_one_question_alone_prints_its_json(tmp_path: Path) -> None:
