@@ -43,7 +43,7 @@ def measure(setting: Setting) -> list[Figure]:
             rate.values.append(end / 1e6 / seconds)
             cost.values.append(used / (end / 1e9))
             if setting.beside_apache:
-                seconds, used = _of_apache(setting.folder("copy"), f"127.0.0.1:{ha_port}", end)
+                seconds, used = _of_apache(setting.folder("copy"), master.namesrv, end)
                 setting.remove(copy)
                 rate.add_other(end / 1e6 / seconds)
                 cost.add_other(used / (end / 1e9))
@@ -67,12 +67,12 @@ def follow(path: str, address: str) -> str:
         return f"{time.perf_counter() - begin} {time.process_time() - used}"
 
 
-def _of_apache(path: str, ha: str, end: int) -> tuple[float, float]:
-    port, namesrv_port = free_ports(2)
-    keys = {"brokerRole": "SLAVE", "brokerId": "1", "haMasterAddress": ha, "brokerName": "broker-a"}
+def _of_apache(path: str, namesrv: str, end: int) -> tuple[float, float]:
+    (port,) = free_ports(1)
+    keys = {"brokerRole": "SLAVE", "brokerId": "1", "brokerName": "broker-a", "brokerIP2": "127.0.0.1"}
     address = f"127.0.0.1:{port}"
     with Apache(VERSION) as java:
-        java.run("broker-start", path=path, port=port, namesrv_port=namesrv_port, keys=keys)
+        java.run("broker-start", path=path, port=port, namesrv=namesrv, keys=keys)
         while not int(_runtime(address).get("commitLogMaxOffset", 0)):
             time.sleep(_LOOK_S)
         begin, used = time.perf_counter(), _used(java.pid)

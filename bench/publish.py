@@ -65,6 +65,7 @@ _ROOMS: dict[str, dict[str, _Question]] = {
     },
     "Replication": {
         "follow": _Question("Catch-up of a slave", _APACHE),
+        "broker.replication": _Question("Sends that wait for a slave", _APACHE),
     },
     "Broker and client": {
         "broker.sends": _Question("Sends", _APACHE),
@@ -105,7 +106,10 @@ def page(run: Mapping[str, Any]) -> str:
         asked = [name for name in contents if name in questions]
         parts += [f"## {room}\n\n"] if asked else []
         for name in asked:
-            parts += [f"### {contents[name].title}\n\n{_sentence(name)}\n", _table(questions[name], contents[name].origin)]
+            parts += [
+                f"### {contents[name].title}\n\n{_sentence(name)}\n",
+                _table(questions[name], contents[name].origin),
+            ]
     return "".join(parts)
 
 

@@ -151,7 +151,9 @@ def test_every_question_has_its_place_on_the_page_of_figures() -> None:
     }  # fmt: skip
     written = page(run)
     assert "Not measured in this run" not in written
-    row = "| ours | 5 msg/s (4 .. 9) | 2 msg/s, theirs | 2.50 (2 .. 5) | ≥ 6 msg/s, ≥ 2 times (prototype) | **missed** |"
+    row = (
+        "| ours | 5 msg/s (4 .. 9) | 2 msg/s, theirs | 2.50 (2 .. 5) | ≥ 6 msg/s, ≥ 2 times (prototype) | **missed** |"
+    )
     assert row in written
     assert f"| goals met | 0 of {len(QUESTIONS) + 1} |" in written
     del run["questions"]["scan"]  # type: ignore[attr-defined]
