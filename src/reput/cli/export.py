@@ -140,7 +140,7 @@ def export(
     Examples:
       reput export /tmp/store /tmp/lake
       reput export /tmp/store /tmp/tables --topics orders --decode utf8 --format delta
-      reput export /tmp/store /tmp/iceberg --decode json --format iceberg --follow
+      reput export /tmp/store /tmp/iceberg --decode utf8 --format iceberg
       reput export /tmp/store /tmp/text --format csv
     """
     from reput.jobs.lake.export_job import ExportOptions
