@@ -45,7 +45,7 @@ KERNEL_MODULES = (
     "reput.kernels.send_frames",
     "reput.files.runs",
 )
-#: Processes that compile at once: each takes 200 MB, and the longest kernel takes an eighth of the time of all.
+#: Processes that compile at once: each takes 530 MB, and the longest kernel takes a fifth of the time of all.
 _MOST_PROCESSES = 4
 
 
