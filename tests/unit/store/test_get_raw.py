@@ -32,10 +32,11 @@ def fill(store: MessageStore, count: int = 600) -> None:
 
 @pytest.mark.parametrize("tags", [None, "b", "a || c", "d"])
 @pytest.mark.parametrize("may_wait", [False, True])
+@pytest.mark.parametrize("memory_ratio", [0, 40])  # at 0 a pull suggests a slave, if messages follow
 def test_a_raw_pull_has_the_bytes_of_the_messages_of_a_pull(
-    open_store: OpenStore, tags: str | None, may_wait: bool
+    open_store: OpenStore, tags: str | None, may_wait: bool, memory_ratio: int
 ) -> None:
-    store = open_store(**KEYS)
+    store = open_store(**KEYS, access_message_in_memory_max_ratio=memory_ratio)
     fill(store)
     for queue_id, offset in [(0, 0), (1, 3), (0, 90), (0, 150), (0, 499), (0, 500), (0, 501), (2, 0), (0, -1)]:
         for most in (0, 1, 7, 32):
@@ -45,7 +46,7 @@ def test_a_raw_pull_has_the_bytes_of_the_messages_of_a_pull(
             assert found is not None
             assert found == (
                 expected.status, expected.next_begin_offset, expected.min_offset, expected.max_offset,
-                b"".join(expected.raw()), len(expected),
+                b"".join(expected.raw()), len(expected), expected.suggest_pulling_from_slave,
             )  # fmt: skip
 
 
