@@ -21,7 +21,7 @@ from reput.replication.follower import Follower, FollowState
 
 _TASKS = 16
 _ROUNDS, _SECONDS, _WARM_S = 3, 4.0, 1.0
-_LATENCIES, _WAIT_S = 500, 10.0
+_LATENCIES, _WAIT_S = 500, 60.0
 _LOG_FILE_SIZE = 256 << 20
 #: Part of what an ASYNC_MASTER takes that a SYNC_MASTER should take, and ms until a follower can read a message.
 _GOAL_PART, _GOAL_MS = 0.6, 5.0
