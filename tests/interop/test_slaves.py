@@ -43,7 +43,6 @@ def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not holds():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def is_followed(address: str) -> bool:
