@@ -99,8 +99,12 @@ class ExportOptions:
             raise ConfigError(f"new_fields: {self.new_fields!r} is neither reject nor add")
         if self.new_fields == "add" and not (self.has_tables and self.decode == "json"):
             raise ConfigError("new_fields: tables of JSON bodies get them: format delta or iceberg, decode json")
-        if self.compact and (not self.has_tables or self.compact < 2 or self.retain_hours < 0):
-            raise ConfigError("compact: tables of format delta or iceberg, two files or more, retain_hours from 0 on")
+        if self.compact and not self.has_tables:
+            raise ConfigError(f"compact: files of format {self.format} are no table; give format delta or iceberg")
+        if self.compact == 1:
+            raise ConfigError("compact: one file cannot be put together; give 2 or more, or 0 for never")
+        if self.compact < 0 or self.retain_hours < 0:
+            raise ConfigError(f"compact, retain_hours: {self.compact} and {self.retain_hours}, expected 0 or more")
         for name in ("split_bytes", "commit_bytes", "target_file_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: {getattr(self, name)} is no size in bytes")

@@ -131,8 +131,18 @@ def test_an_import_has_no_row_twice(form: str, tmp_path: Path) -> None:
             open_source(output)
 
 
-@pytest.mark.parametrize("options", [{"compact": 1, "format": "delta"}, {"compact": 2}])
-def test_upkeep_without_tables_or_of_single_files_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compact": 1, "format": "delta"}, "compact: one file cannot be put together"),
+        ({"compact": 2}, "compact: files of format parquet are no table"),
+        ({"compact": -1, "format": "delta"}, "compact, retain_hours: -1 and 120.0, expected 0 or more"),
+        ({"compact": 2, "retain_hours": -0.5, "format": "delta"}, "compact, retain_hours: 2 and -0.5"),
+    ],
+)
+def test_upkeep_without_tables_or_of_single_files_is_refused(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     put(tmp_path / "store", 0)
-    with pytest.raises(ConfigError, match="compact: tables"):
+    with pytest.raises(ConfigError, match=message):
         run(tmp_path / "store", tmp_path / "out", **options)
