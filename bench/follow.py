@@ -11,13 +11,12 @@ import time
 from typing import Any
 
 from bench.apache import NAME, VERSION
+from bench.broker.sides import ask
 from bench.figures import Figure, Goal, Other
 from bench.processes import run_children
 from bench.setting import Setting
 from reput import Broker
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand
-from reput.transport.blocking_client import BlockingConnection
 from tests.support.rocketmq.apache import Apache
 from tests.support.sockets import free_ports
 
@@ -84,16 +83,11 @@ def _of_apache(path: str, namesrv: str, end: int) -> tuple[float, float]:
 
 
 def _runtime(address: str) -> dict[str, str]:
-    connection = BlockingConnection(address)
-    try:
-        [opaque] = connection.send(RemotingCommand(RequestCode.GET_BROKER_RUNTIME_INFO))
-        answer = connection.answer(opaque, 60)
-        if answer.code:  # RocketMQ's broker fails while its store is empty
-            return {}
-        table: dict[str, str] = json.loads(answer.body)["table"]
-        return table
-    finally:
-        connection.close()
+    answer = ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    if answer.code:  # RocketMQ's broker fails while its store is empty
+        return {}
+    table: dict[str, str] = json.loads(answer.body)["table"]
+    return table
 
 
 def _used(pid: int) -> float:
