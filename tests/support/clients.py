@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from reput.formats.message_ext import MessageExt
+from reput.remoting.codes import ResponseCode
 from tests.support.broker import Served, messages_of, serving_broker
 from tests.support.namesrv import Asked, asked_name_server
 from tests.support.sockets import run
+
+#: Answers to a pull at the end of a queue, and of a topic or a queue that is not there.
+_ALL_READ = (ResponseCode.PULL_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 
 
 def run_clean(scenario: Coroutine[Any, Any, None]) -> None:
@@ -51,4 +55,5 @@ async def stored(broker: Served, topic: str, queues: int = 1) -> list[MessageExt
         while (answer := await client.pull(topic, offset, queueId=queue_id)).code == 0:
             found += messages_of(answer)
             offset = found[-1].queue_offset + 1
+        assert answer.code in _ALL_READ, answer
     return found

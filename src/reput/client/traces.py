@@ -67,6 +67,7 @@ class Traces:
         self._topic = topic
         self._group = group
         self._waiting: deque[TraceContext] = deque()
+        self._sending = 0  # contexts of the message that is on its way
         self._lost = 0
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
@@ -78,7 +79,7 @@ class Traces:
         self._wake.set()
         await asyncio.wait([self._task], timeout=_CLOSE_S)
         self._task.cancel()
-        if lost := self._lost + len(self._waiting):
+        if lost := self._lost + self._sending + len(self._waiting):
             logger.warning(Event("traces are lost: the client is closed", traces=lost))
         await self._producer.close()
 
@@ -191,12 +192,16 @@ class Traces:
         if self._lost:
             logger.warning(Event("traces are lost: too many wait", traces=self._lost))
             self._lost = 0
+        waiting = len(self._waiting)
         try:
-            await self._producer.send(self._next_message())
+            message = self._next_message()
+            self._sending = waiting - len(self._waiting)
+            await self._producer.send(message)
         except ReputError as error:
             logger.warning(Event("traces are lost: they cannot be sent", topic=self._topic, error=error))
         except Exception:  # a bug, which is not to end all later traces
             logger.exception(Event("traces are lost", topic=self._topic))
+        self._sending = 0
 
 
 def _traced(message: Message | MessageClientExt, message_id: str) -> TracedMessage:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from reput.client import (
     PullConsumer,
     PushConsumer,
 )
+from reput.client.client_instance import ClientInstance
 from reput.client.trace_data import (
     ConsumedContext,
     ConsumeReturnType,
@@ -26,8 +29,10 @@ from reput.client.trace_data import (
     TraceContext,
     TracedMessage,
 )
+from reput.client.traces import Traces
 from tests.support.broker import Served, with_topic
 from tests.support.clients import cluster, run_clean, stored
+from tests.support.sockets import run
 
 TOPIC = "RMQ_SYS_TRACE_TOPIC"
 ID, OFFSET_ID = "0A00000100002A9F0000000000000001", "7F00000100002A9F0000000000000063"
@@ -65,6 +70,12 @@ GOLDEN: list[tuple[TraceContext, str]] = [
 @pytest.mark.parametrize(("context", "text"), GOLDEN)
 def test_contexts_are_written_as_rocketmq_writes_them(context: TraceContext, text: str) -> None:
     assert context.encode() == text.replace("|", "\x01").replace(";", "\x02")
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait for their last traces, however busy the machine is."""
+    monkeypatch.setattr("reput.client.traces._CLOSE_S", 60)
 
 
 async def traced(broker: Served, topic: str = TOPIC) -> tuple[list[list[str]], set[str]]:
@@ -180,6 +191,41 @@ def test_a_send_does_not_fail_with_its_traces(tmp_path: Path, caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         run_clean(scenario())
     assert "traces are lost: they cannot be sent" in caplog.text
+
+
+class Stuck:
+    """A producer whose sends do not end."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        self.asked.set()
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_trace_that_was_on_its_way_is_told_as_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("reput.client.traces._CLOSE_S", 0)
+
+    async def scenario() -> None:
+        spawn = asyncio.get_running_loop().create_task
+        client = cast(ClientInstance, SimpleNamespace(spawn=spawn, now_ms=lambda: TIME))
+        producer = Stuck()
+        traces = Traces(client, producer, TOPIC, "g")
+        for _ in range(2):
+            traces.ended(Message("orders", b"x"), ID, ADDRESS, "TX", "COMMIT_MESSAGE", is_from_check=False)
+        await producer.asked.wait()
+        traces.ended(Message("orders", b"x"), ID, ADDRESS, "TX", "COMMIT_MESSAGE", is_from_check=False)
+        await traces.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert [str(one.msg) for one in caplog.records] == ["traces are lost: the client is closed traces=3"]
 
 
 def test_a_broker_may_refuse_traces(tmp_path: Path) -> None:
