@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 from reput.errors import RemotingError
@@ -28,6 +28,10 @@ logger = logging.getLogger("reput.replication")
 #: Bytes of a frame at the most: larger than RocketMQ's 32 KiB, since a slave reports once a frame.
 _FRAME_BYTES = 256 << 10
 assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
+#: Each connection has a thread; further ones are closed.
+_MOST_CONNECTIONS = 256
+#: After a connection that could not be accepted: the process has too many files or threads.
+_RETRY_S = 1.0
 #: RocketMQ's `haMaxGapNotInSync`, bytes.
 _MAX_GAP_IN_SYNC = 256 << 20
 
@@ -73,7 +77,7 @@ class HAService:
         self._store, self._host, self.port = store, host, port
         self._connections: set[_Connection] = set()
         self._changing = threading.Lock()
-        self._is_closed = False
+        self._closing = threading.Event()
         self.on_acknowledged: Callable[[], None] = _nobody
 
     def start(self) -> None:
@@ -109,7 +113,7 @@ class HAService:
 
     def close(self) -> None:
         """Close the port and all connections, and wait for their threads."""
-        self._is_closed = True
+        self._closing.set()
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -120,15 +124,27 @@ class HAService:
             connection.close()
 
     def _accept(self) -> None:
-        while not self._is_closed:
+        while not self._closing.is_set():
             try:
                 accepted, (host, port, *_) = self._server.accept()
-            except OSError:
+                self._begin(accepted, f"{host}:{port}")
+            except (OSError, RuntimeError) as error:  # RuntimeError: there is no thread to be had
+                if not self._closing.is_set():
+                    logger.warning(Event("a slave cannot be accepted", error=error))
+                self._closing.wait(_RETRY_S)
+
+    def _begin(self, accepted: socket.socket, address: str) -> None:
+        with ExitStack() as undo:
+            undo.callback(accepted.close)
+            if len(self._connections) >= _MOST_CONNECTIONS:
+                logger.warning(Event("a slave is sent away: too many connections", slave=address))
                 return
-            connection = _Connection(self, self._store, accepted, f"{host}:{port}")
+            connection = _Connection(self, self._store, accepted, address)
             with self._changing:
                 self._connections = {*self._connections, connection}  # replaced, as `wake` takes no lock
+            undo.callback(self.ended, connection)
             connection.thread.start()
+            undo.pop_all()
 
     def ended(self, connection: _Connection) -> None:
         """Forget a connection."""
@@ -204,8 +220,11 @@ class _Connection:
                 return f"silent for {SILENCE_S:g} s"
             if self._requested is None:
                 continue
+            first = self._store.min_commit_log_offset
             if self._send():
                 sent = time.monotonic()
+            elif self._sent < first:
+                return f"it was too slow: its next byte is {self._sent}, and the log begins at {first} now"
             elif now - sent >= HEARTBEAT_S:
                 self._socket.sendall(FRAME_HEADER.pack(self._sent, 0))
                 sent = now

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from reput import Message, MessageStore
+from reput.errors import RemotingError
 from reput.formats.replication import FRAME_HEADER, REPORT
 from reput.replication.ha_service import HAService
 from reput.replication.ha_stream import HAStream
@@ -173,3 +176,69 @@ def test_a_slave_whose_next_byte_is_gone_is_sent_away(tmp_path: Path) -> None:
         assert receive(stream, FILE_SIZE, store.max_commit_log_offset)
         stream.close()
         service.close()
+
+
+def test_a_slave_whose_next_byte_is_deleted_meanwhile_is_sent_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = {"mapped_file_size_commit_log": FILE_SIZE, "file_reserved_time": 1, "delete_commit_log_files_interval": 0}
+    with MessageStore.open(tmp_path / "master", **keys) as store, caplog.at_level(logging.INFO):
+        put(store, 20_000)
+        store.wait_dispatched()
+        service = HAService(store, "127.0.0.1", 0)
+        service.start()
+        slow = connect(service)
+        slow.report(0)
+        while not any(slave.sent_offset for slave in service.slaves):
+            pass
+        for path in (tmp_path / "master" / "commitlog").iterdir():
+            os.utime(path, (0, 0))
+        while store.delete_expired().commit_log_files:
+            pass
+        first = store.min_commit_log_offset
+        with suppress(RemotingError):
+            receive(slow, 0, first)
+        slow.close()
+        while service.slaves:
+            pass
+        service.close()
+    assert f"and the log begins at {first} now" in caplog.text
+
+
+def test_a_connection_that_cannot_be_accepted_does_not_close_the_port(
+    service: HAService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = threading.Event()
+    make_pair = socket.socketpair
+
+    def too_many() -> tuple[socket.socket, socket.socket]:
+        if failed.is_set():
+            return make_pair()
+        failed.set()
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("reput.replication.ha_service._RETRY_S", 0)
+    monkeypatch.setattr(socket, "socketpair", too_many)
+    connect(service).close()
+    failed.wait(60)
+    stream = connect(service)
+    stream.report(1)
+    assert receive(stream, 1, 100)
+    stream.close()
+    assert "a slave cannot be accepted" in caplog.text
+
+
+def test_connections_are_bounded(service: HAService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reput.replication.ha_service._MOST_CONNECTIONS", 1)
+    kept = connect(service)
+    kept.report(1)
+    assert receive(kept, 1, 100)
+    with socket.create_connection(("127.0.0.1", service.port), 60) as refused:
+        assert refused.recv(1) == b""
+    kept.close()
+    while service.slaves:
+        pass
+    again = connect(service)
+    again.report(1)
+    assert receive(again, 1, 100)
+    again.close()
