@@ -11,6 +11,7 @@ from threading import Thread
 from reput.client.mq_client_api import checked
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
+from reput.formats.paths import topic_folder_name
 from reput.remoting.body import decode_body
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
@@ -81,7 +82,7 @@ class Followers:
         self._open_store, self._make, self._on_state = open_store, make, on_state
         self._threads: dict[str, tuple[str, Flag, Thread]] = {}
         self.states: dict[str, FollowState] = {}
-        self.failures: dict[str, ReputError] = {}
+        self.failures: dict[str, Exception] = {}
 
     def run(self, stop: Flag, *, once: bool = False) -> None:
         """Follow until `stop` is set; with `once` until each has all that its broker had at the last look.
@@ -114,6 +115,9 @@ class Followers:
                     continue
                 flag.set()
                 thread.join()
+            elif topic_folder_name(name.encode(errors="replace")) != name:  # the network may say anything
+                self._failed(name, RemotingError(f"{name!r} is no name of a folder; follow {address} by --master"))
+                continue
             flag = Flag()
             thread = Thread(target=self._follow, args=(name, address, flag, once), name=f"reput-follow-{name}")
             self._threads[name] = address, flag, thread
@@ -131,5 +135,12 @@ class Followers:
                 store.wait_dispatched()
                 note(follower.state)
         except ReputError as error:
+            self._failed(name, error)
+        except Exception as error:  # a bug, which is not to look like an end without errors
+            logger.exception(Event("a broker is not followed any more", broker=name))
             self.failures[name] = error
+
+    def _failed(self, name: str, error: ReputError) -> None:
+        if name not in self.failures:
             logger.error(Event("a broker is not followed any more", broker=name, error=error))
+        self.failures[name] = error

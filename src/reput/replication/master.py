@@ -75,7 +75,13 @@ class Master:
 
 
 def ha_address(address: str, config: dict[str, str]) -> str:
-    """Where a broker of this configuration serves its log: `haListenPort`, or the port after its own."""
+    """Where a broker of this configuration serves its log: `haListenPort`, or the port after its own.
+
+    Raises RemotingError where the key has no number.
+    """
     host, port = host_and_port(address)
-    given = int(config.get("haListenPort", "0") or 0)
-    return f"{host}:{given if given > 0 else port + 1}"
+    given = config.get("haListenPort") or "0"
+    try:
+        return f"{host}:{int(given) if int(given) > 0 else port + 1}"
+    except ValueError:
+        raise RemotingError(f"{address}: haListenPort={given[:100]!r} is no port") from None

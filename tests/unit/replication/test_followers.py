@@ -19,7 +19,7 @@ from reput.replication.follow_metrics import FollowMetrics
 from reput.replication.follower import Follower, FollowState
 from reput.replication.followers import Followers, broker_addresses
 from reput.replication.ha_stream import LEAST_BANDWIDTH
-from reput.replication.master import MasterLog
+from reput.replication.master import MasterLog, ha_address
 from tests.support.broker import SMALL, send_numbers
 from tests.support.commands import run_reput
 from tests.support.fake_master import fake_master, log_of
@@ -97,6 +97,39 @@ def test_one_that_cannot_be_followed_leaves_the_others_alone(cluster: Broker, tm
     assert "broker-a: " in done.err
     assert "another log, or was cut and written again" in done.err
     assert json.loads(done.out.splitlines()[-1])["broker"] == "broker-b"
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(
+    cluster: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"../broker-c": cluster.address, "broker-a": cluster.address}
+    monkeypatch.setattr(followers, "broker_addresses", lambda name_servers: named)
+    done = run_reput("follow", tmp_path / "copies", "--namesrv", cluster.namesrv, "--once", "--json")
+    assert done.status == 2
+    assert "'../broker-c' is no name of a folder" in done.err
+    assert json.loads(done.out.splitlines()[-1])["broker"] == "broker-a"
+    assert {path.name for path in (tmp_path / "copies").iterdir()} == {"broker-a"}
+    assert not (tmp_path / "broker-c").exists()
+
+
+def test_a_bug_does_not_look_like_success(
+    cluster: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(follower: Follower, stop: Event, *, once: bool) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Follower, "run", broken)
+    done = run_reput("follow", tmp_path / "copies", "--namesrv", cluster.namesrv, "--once", "--json")
+    assert done.status == 2
+    assert "broker-b: a bug" in done.err
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_port_that_is_none_is_an_error() -> None:
+    assert ha_address("a:10911", {"haListenPort": "10922"}) == "a:10922"
+    assert ha_address("a:10911", {"haListenPort": "0"}) == ha_address("a:10911", {}) == "a:10912"
+    with pytest.raises(RemotingError, match="a:10911: haListenPort='x' is no port"):
+        ha_address("a:10911", {"haListenPort": "x"})
 
 
 def test_a_broker_that_comes_later_is_followed(

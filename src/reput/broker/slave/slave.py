@@ -126,6 +126,9 @@ class Slave:
                     logger.error(Event("the slave cannot follow", master=master.address, error=error))
                 said = str(error)
                 stop.wait(_COPY_S)
+            except Exception:  # a bug, which is not to end all that comes later
+                logger.exception(Event("the slave cannot follow", master=master.address))
+                stop.wait(_COPY_S)
 
     def _on_state(self, progress: FollowState) -> None:
         """Keep how far the thread is, and let the loop dispatch what has come."""
