@@ -68,8 +68,13 @@ def _send_pending(side: Side, count: int) -> None:
 
 
 def _wait_for_slots(side: Side) -> None:
-    """Return when each message has its slot of the wheel."""
-    while json.loads(ask(side.address, RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]["timerOffsetBehind"] != "0":
+    """Return when each message has its slot of the wheel; a broker that has just started may not tell yet."""
+    deadline = time.monotonic() + _DELIVERED_S
+    while True:
+        answer = ask(side.address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        if answer.code == ResponseCode.SUCCESS and json.loads(answer.body)["table"]["timerOffsetBehind"] == "0":
+            return
+        assert time.monotonic() < deadline, f"{side.name} has not taken all messages with a time: {answer}"
         time.sleep(0.1)
 
 
