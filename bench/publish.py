@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,11 +97,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 def page(run: Mapping[str, Any]) -> str:
     """The run, its machine, and a table for each question; ValueError for a question that the page has no place for."""
-    questions = run["questions"]
+    questions = {name: figures for name, figures in run["questions"].items() if not _has_failures(figures)}
     placed = {name for room in _ROOMS.values() for name in room}
-    if missing := set(questions) - placed - {"limits"}:
+    if missing := set(run["questions"]) - placed - {"limits"}:
         raise ValueError(f"no place for {', '.join(sorted(missing))}: name them in bench/publish.py")
-    parts = [_of_run(run), _not_asked(questions), "## The machine's limits\n", _limits(questions["limits"])]
+    parts = [_of_run(run, questions), _not_asked(questions), "## The machine's limits\n", _limits(questions["limits"])]
     for room, contents in _ROOMS.items():
         asked = [name for name in contents if name in questions]
         parts += [f"## {room}\n\n"] if asked else []
@@ -113,15 +113,20 @@ def page(run: Mapping[str, Any]) -> str:
     return "".join(parts)
 
 
+def _has_failures(figures: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether requests failed that must not: figures of others than were asked for say nothing."""
+    return any(": failed requests, " in figure["name"] and _verdict(figure) == "missed" for figure in figures)
+
+
 def _not_asked(questions: Mapping[str, Any]) -> str:
-    """The questions that the run has no figures of."""
+    """The questions that the run has no figures of, or none that count."""
     titles = [one.title for room in _ROOMS.values() for name, one in room.items() if name not in questions]
     return f"Not measured in this run: {'; '.join(titles)}.\n\n" if titles else ""
 
 
-def _of_run(run: Mapping[str, Any]) -> str:
-    count = sum(_verdict(figure) != "" for figures in run["questions"].values() for figure in figures)
-    met = sum(_verdict(figure) == "met" for figures in run["questions"].values() for figure in figures)
+def _of_run(run: Mapping[str, Any], questions: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    verdicts = [_verdict(figure) for figures in questions.values() for figure in figures]
+    met, count = verdicts.count("met"), len(verdicts) - verdicts.count("")
     facts = (
         ("begun", run["begun"]),
         ("scale", f"{run['scale']:g}; each figure is the median of {run['repeats']} rounds, or more"),
