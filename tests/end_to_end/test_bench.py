@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from bench.figures import Figure, Goal, Other
 from bench.main import QUESTIONS
 from bench.publish import page
 from bench.report import format_value, print_others, print_verdicts
+from campaign.pages import BEGIN, END
 
 ROOT = Path(__file__).parents[2]
 #: What reput should reach: at least so many a second, at most so many seconds or microseconds.
@@ -158,9 +160,35 @@ def test_every_question_has_its_place_on_the_page_of_figures() -> None:
     assert f"| goals met | 0 of {len(QUESTIONS) + 1} |" in written
     del run["questions"]["scan"]  # type: ignore[attr-defined]
     assert "Not measured in this run: Scans.\n" in page(run)
+    failed = Figure("frames: failed requests, reput", "requests", [3.0], Goal(most=0))
+    run["questions"]["broker.frames"].append(failed.to_json())  # type: ignore[index]
+    assert "Not measured in this run: Scans; Frames made before.\n" in page(run)
+    failed.values = [0.0]
+    run["questions"]["broker.frames"][1] = failed.to_json()  # type: ignore[index]
+    assert "Not measured in this run: Scans.\n" in page(run)
     run["questions"]["another"] = []  # type: ignore[index]
     with pytest.raises(ValueError, match="no place for another"):
         page(run)
+
+
+#: Rows of README's table, and the figures that they show.
+README_ROWS = {
+    "rebuild of queues and index": "rebuild of queues and index, synced",
+    "an Arrow table put, until it can be consumed": "put_arrow, appended and dispatched, recycled memory",
+    "start of a killed store of 1 GB": "recovery of a killed store",
+    "one key queried at a time": "query_message, one key a call",
+    "single puts of 64 threads, each synced": "put_message, SYNC_FLUSH, 64 threads",
+}
+
+
+def test_the_page_of_figures_and_readme_show_the_run_that_is_kept() -> None:
+    run = json.loads((ROOT / "docs/design/figures.json").read_text())
+    _, _, rest = (ROOT / "docs/figures.md").read_text().partition(BEGIN)
+    assert rest.partition(END)[0] == page(run)
+    others = {one["name"]: one["other"] for figures in run["questions"].values() for one in figures if one["other"]}
+    readme = (ROOT / "README.md").read_text()
+    shown = {row: float(times) for row, times in re.findall(r"^\| (.+) \| ([0-9.]+) \|$", readme, re.MULTILINE)}
+    assert shown == {row: float(f"{others[name]['times']:.2g}") for row, name in README_ROWS.items()}
 
 
 def test_one_question_alone_prints_its_json(tmp_path: Path) -> None:
