@@ -9,7 +9,7 @@ from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import iso_time, write_error, write_fields, write_json, write_table, write_text
-from reput.errors import CorruptStoreError
+from reput.errors import CorruptMetadataError, CorruptStoreError
 
 if TYPE_CHECKING:
     from reput.config.message_store import MessageStoreConfig
@@ -32,6 +32,7 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: Index
       reput info /tmp/store --json
     """
     from reput.log.directory import StoreDirectory
+    from reput.log.metadata import read_epochs
 
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     answer = _directory_facts(directory)
@@ -40,6 +41,10 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: Index
             answer |= _store_facts(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
     except CorruptStoreError as damage:  # a damaged index file, with which the store does not open
         answer["findings"] = [str(damage)]
+    try:
+        answer["epochs"] = [epoch._asdict() for epoch in read_epochs(directory.path, directory.files)]
+    except CorruptMetadataError as damage:
+        answer["findings"].append(str(damage))
     if as_json:
         write_json(answer)
     else:
@@ -78,6 +83,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "max_commit_log_offset": None,
         "earliest_timestamp": None,
         "latest_timestamp": None,
+        "epochs": [],
         "queues": [],
         "runtime_info": None,
         "retention": None,
@@ -144,6 +150,7 @@ def _write(answer: dict[str, Any]) -> None:
             "bytes on the disk": format_value(answer["allocated_bytes"]),
             **(_runtime_fields(runtime) if runtime else {}),
             **({} if answer["dispatched_to"] is None else {"external dispatch": _dispatch_text(answer)}),
+            **({"epochs": _epochs_text(answer["epochs"])} if answer["epochs"] else {}),
             **({"retention": _RETENTION.format_map(retention)} if retention else {}),
             **(
                 {
@@ -194,6 +201,10 @@ def _dispatch_text(answer: dict[str, Any]) -> str:
     lag = max((answer["max_commit_log_offset"] or 0) - end, 0)
     who = "nobody now; start `reput dispatch`" if process is None else f"process {process}"
     return f"up to offset {end}, lag {format_value(lag)} bytes, by {who}"
+
+
+def _epochs_text(epochs: list[dict[str, int]]) -> str:
+    return f"{len(epochs)}, the last is {epochs[-1]['epoch']} from offset {epochs[-1]['start_offset']}"
 
 
 def _span(first: object, last: object) -> str:

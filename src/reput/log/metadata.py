@@ -1,4 +1,4 @@
-"""JSON files of a store directory, read only; for a damaged or empty file its `.bak` is read, as in RocketMQ."""
+"""Settings of a store directory, read only; for a damaged or empty file its `.bak` is read, as in RocketMQ."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from reput.errors import CorruptMetadataError
 from reput.files import FileLayer
+from reput.formats.epoch_file import EPOCH_FILE, Epoch, decode_epochs
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.metadata import FILE_NAMES, decode_metadata
 from reput.formats.paths import CONFIG
@@ -38,6 +39,14 @@ def read_metadata_file(path: str, kind: type[_T], files: FileLayer) -> _T | None
 def read_config_file(path: str, files: FileLayer) -> Any:
     """Values of one of RocketMQ's JSON files, as in `decode_fastjson`; the backup is used as in `read_metadata`."""
     return _read_or_backup(path, decode_fastjson, files)
+
+
+def read_epochs(root: str, files: FileLayer) -> tuple[Epoch, ...]:
+    """Epochs of a store directory, oldest first; empty for a store that has never been in controller mode.
+
+    Raises CorruptMetadataError if their file is damaged, and its backup is missing or damaged, too.
+    """
+    return _read_or_backup(os.path.join(root, EPOCH_FILE), decode_epochs, files) or ()
 
 
 def _read_or_backup(path: str, decode: Callable[[bytes], _T], files: FileLayer) -> _T | None:

@@ -13,6 +13,7 @@ from reput.formats import (
     checkpoint,
     consume_queue,
     consume_queue_ext,
+    epoch_file,
     index_file,
     metadata,
     paths,
@@ -290,6 +291,11 @@ def test_the_heads_of_replication_are_as_the_page_says():
     assert sign_of_life == replication.FRAME_HEADER.pack(690, 0)
     (rows,) = tables(text, EXAMPLE_TABLE)
     assert [int(value) for *_, value in rows] == list(replication.FRAME_HEADER.unpack(sign_of_life))
+
+
+def test_the_epochs_of_the_example_are_read():
+    (data,) = examples(page("epoch-file.md"))
+    assert epoch_file.decode_epochs(data) == ((1, 0), (2, 1872))
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
