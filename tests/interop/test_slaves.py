@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ from reput import Broker, Message
 from reput.client.send_result import SendStatus
 from reput.client.sync import Producer
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand
-from reput.transport.blocking_client import BlockingConnection
+from tests.support.asking import ask, until
 from tests.support.broker import make_topic
 from tests.support.fake_master import log_of
 from tests.support.rocketmq.apache import Apache
@@ -27,22 +24,6 @@ from tests.support.sockets import free_ports
 pytestmark = pytest.mark.java
 
 FILE_SIZE = 1 << 20
-WITHIN_S = 60
-
-
-def ask(address: str, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
-    connection = BlockingConnection(address)
-    (opaque,) = connection.send(RemotingCommand(code, ext_fields=fields, body=body))
-    answer = connection.answer(opaque, WITHIN_S)
-    connection.close()
-    assert answer.code == 0, answer
-    return answer
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline
 
 
 def is_followed(address: str) -> bool:

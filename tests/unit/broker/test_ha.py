@@ -16,9 +16,8 @@ from reput import Broker, Message, MessageStore, RemotingError
 from reput.client.send_result import SendStatus
 from reput.client.sync import Producer
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand
 from reput.replication.follower import Follower, FollowState
-from reput.transport.blocking_client import BlockingConnection
+from tests.support.asking import ask
 from tests.support.broker import SMALL
 from tests.support.fake_master import log_of
 from tests.support.sockets import free_ports
@@ -106,15 +105,6 @@ def test_a_sync_master_counts_a_follower_that_acknowledges(tmp_path: Path, flush
                 pass
             ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, b"slaveTimeout=20\n")
             assert producer.send(Message("orders", b"late")).status is SendStatus.FLUSH_SLAVE_TIMEOUT
-
-
-def ask(address: str, code: int, body: bytes = b"", **fields: str) -> RemotingCommand:
-    connection = BlockingConnection(address)
-    (opaque,) = connection.send(RemotingCommand(code, ext_fields=fields, body=body))
-    answer = connection.answer(opaque, 60)
-    connection.close()
-    assert answer.code == 0
-    return answer
 
 
 def ha_status(address: str) -> Any:

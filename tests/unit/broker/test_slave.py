@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,11 @@ from reput import Broker, ConfigError, Message, MessageStore
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.pull_headers import PullMessageResponseHeader
 from reput.transport.blocking_client import BlockingConnection
-from tests.support.broker import SMALL, batch_command, pull_command, send_command, texts
+from tests.support.asking import ask, call, request, until
+from tests.support.broker import SMALL, batch_command, pull_command, send_command
 from tests.support.fake_master import log_of
 from tests.support.sockets import free_ports
 
@@ -56,48 +56,29 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         yield Pair(tmp_path, names.namesrv)
 
 
-def ask(broker: Broker, command: RemotingCommand) -> RemotingCommand:
-    connection = BlockingConnection(broker.address)
-    try:
-        [opaque] = connection.send(command)
-        return connection.answer(opaque, 60)
-    finally:
-        connection.close()
-
-
-def ask_code(broker: Broker, code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
-    return ask(broker, RemotingCommand(code, ext_fields=texts(fields), body=body))
-
-
 def send(broker: Broker, count: int, topic: str = "orders") -> None:
     for number in range(count):
-        assert ask(broker, send_command(topic, b"%d" % number)).code == 0
+        assert call(broker.address, send_command(topic, b"%d" % number)).code == 0
 
 
 def pull(broker: Broker, offset: int, topic: str = "orders", **more: Any) -> tuple[int, PullMessageResponseHeader]:
-    answer = ask(broker, pull_command(topic, offset, **more))
+    answer = call(broker.address, pull_command(topic, offset, **more))
     return answer.code, decode_header(PullMessageResponseHeader, answer.ext_fields)
 
 
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-
-
 def max_offset(broker: Broker, topic: str = "orders") -> int:
-    answer = ask_code(broker, RequestCode.GET_MAX_OFFSET, topic=topic, queueId=0)
+    answer = call(broker.address, request(RequestCode.GET_MAX_OFFSET, topic=topic, queueId=0))
     return int((answer.ext_fields or {}).get("offset", -1))
 
 
 def commit(broker: Broker, offset: int, group: str = "g") -> None:
-    assert ask(broker, pull_command("orders", group=group)).code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert call(broker.address, pull_command("orders", group=group)).code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     fields = {"consumerGroup": group, "topic": "orders", "queueId": 0, "commitOffset": offset}
-    assert ask_code(broker, RequestCode.UPDATE_CONSUMER_OFFSET, **fields).code == 0
+    ask(broker.address, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
 
 
 def committed(broker: Broker, group: str = "g") -> int | None:
-    body = ask_code(broker, RequestCode.GET_ALL_CONSUMER_OFFSET).body
+    body = ask(broker.address, RequestCode.GET_ALL_CONSUMER_OFFSET).body
     return decode_metadata(ConsumerOffsets, body).offset_table.get(f"orders@{group}", {}).get(0)
 
 
@@ -118,12 +99,12 @@ def test_a_slave_has_the_log_topics_groups_and_offsets_of_its_master(pair: Pair,
         until(lambda: max_offset(slave) == 10)
         group = {"groupName": "billing", "retryMaxTimes": 3}
         body = json.dumps(group).encode()
-        assert ask_code(master, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body).code == 0
+        ask(master.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
         commit(master, 7)
         until(lambda: committed(slave) == 7)
 
         def groups() -> Any:
-            answer = ask_code(slave, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            answer = ask(slave.address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             return decode_metadata(SubscriptionGroups, answer.body).subscription_group_table
 
         until(lambda: "billing" in groups())
@@ -189,9 +170,9 @@ def test_what_a_slave_refuses(pair: Pair) -> None:
         until(lambda: max_offset(slave) == 1)
         end = slave.in_loop(lambda state: state.store.max_commit_log_offset)
         busy, away, error = ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR
-        assert ask(slave, send_command("orders")).code == busy
-        assert ask(slave, send_command("orders", code=RequestCode.SEND_MESSAGE)).code == busy
-        assert ask(slave, batch_command("orders", [b"a", b"b"])).code == busy
+        assert call(slave.address, send_command("orders")).code == busy
+        assert call(slave.address, send_command("orders", code=RequestCode.SEND_MESSAGE)).code == busy
+        assert call(slave.address, batch_command("orders", [b"a", b"b"])).code == busy
         for code, expected in (
             (RequestCode.CONSUMER_SEND_MSG_BACK, busy),
             (RequestCode.POP_MESSAGE, busy),
@@ -201,7 +182,7 @@ def test_what_a_slave_refuses(pair: Pair) -> None:
             (RequestCode.UPDATE_AND_CREATE_TOPIC, error),
             (RequestCode.DELETE_SUBSCRIPTIONGROUP, error),
         ):
-            assert ask_code(slave, code).code == expected
+            assert call(slave.address, request(code)).code == expected
         assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
 
 
@@ -209,7 +190,7 @@ def test_a_slave_that_is_not_to_be_read_refuses_pulls(pair: Pair) -> None:
     with both(pair, slave_read_enable=False) as (master, slave):
         send(master, 1)
         until(lambda: max_offset(slave) == 1)
-        assert ask(slave, pull_command("orders")).code == ResponseCode.SYSTEM_BUSY
+        assert call(slave.address, pull_command("orders")).code == ResponseCode.SYSTEM_BUSY
 
 
 @pytest.mark.parametrize(
@@ -233,13 +214,13 @@ def test_a_slave_tells_how_it_follows(pair: Pair) -> None:
     with both(pair) as (master, slave):
         send(master, 1)
         until(lambda: max_offset(slave) == 1)
-        status = json.loads(ask_code(slave, RequestCode.GET_BROKER_HA_STATUS).body)
+        status = json.loads(ask(slave.address, RequestCode.GET_BROKER_HA_STATUS).body)
         client = status["haClientRuntimeInfo"]
         assert status["master"] is False
         assert client["maxOffset"] == master.in_loop(lambda state: state.store.max_commit_log_offset)
         assert client["masterAddr"] == slave.in_loop(lambda state: state.slave and state.slave.master_address)
         assert client["lastReadTimestamp"] > 0
-        [known] = json.loads(ask_code(master, RequestCode.GET_BROKER_HA_STATUS).body)["haConnectionInfo"]
+        [known] = json.loads(ask(master.address, RequestCode.GET_BROKER_HA_STATUS).body)["haConnectionInfo"]
         assert known["inSync"]
 
 
@@ -308,7 +289,7 @@ def test_messages_with_a_time_are_delivered_once_over_a_fail_over(pair: Pair) ->
 
     def send_later(broker: Broker, body: bytes, due_ms: int) -> None:
         command = send_command("orders", body, properties={"TIMER_DELIVER_MS": str(due_ms)})
-        assert ask(broker, command).code == 0
+        assert call(broker.address, command).code == 0
 
     with both(pair) as (master, slave):
         send_later(master, b"soon", now_ms + 1500)
