@@ -15,8 +15,8 @@ from reput import Broker, Message
 from reput.client.send_result import SendStatus
 from reput.client.sync import Producer
 from reput.remoting.codes import RequestCode
-from tests.support.asking import ask, until
-from tests.support.broker import make_topic
+from tests.support.asking import ask, call, request, until
+from tests.support.broker import batch_command, make_topic, send_command
 from tests.support.fake_master import log_of
 from tests.support.rocketmq.apache import Apache
 from tests.support.sockets import free_ports
@@ -93,3 +93,42 @@ def test_a_slave_of_rocketmq_follows_our_sync_master(tmp_path: Path, version: st
         until(lambda: send() is SendStatus.SLAVE_NOT_AVAILABLE)
     assert end > FILE_SIZE
     assert log_of(slave, end) == log_of(master, end)
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_a_send_for_which_too_few_replicas_are_in_sync_is_refused_as_by_rocketmq(tmp_path: Path, version: str) -> None:
+    port, namesrv_port, ha_port = free_ports(3)
+    keys = {
+        "brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "minInSyncReplicas": "2",
+        "enableAutoInSyncReplicas": "true",
+    }  # fmt: skip
+    sends = {
+        "one": lambda: send_command("orders"),
+        "a batch": lambda: batch_command("orders", [b"a", b"b"]),
+        "a half message": lambda: send_command("orders", properties={"TRAN_MSG": "true", "PGROUP": "p"}),
+        "one that does not wait": lambda: send_command("orders", properties={"WAIT": "false"}),
+    }
+
+    def answers(address: str) -> dict[str, tuple[int, str | None]]:
+        got = {kind: call(address, send()) for kind, send in sends.items()}
+        return {kind: (answer.code, answer.remark) for kind, answer in got.items()}
+
+    here: dict[str, Any] = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "haListenPort": ha_port}
+    here["mapped_file_size_commit_log"] = FILE_SIZE
+    refused = 1, "in-sync replicas not enough"
+    with Apache(version) as java:
+        with Broker.start(tmp_path / "master", **here, **keys) as broker:
+            make_topic(broker.address, "orders", 1)
+            ours = answers(broker.address)
+            ours_to_java = java.run("signed-send", namesrv=broker.namesrv, topic="orders", body="x")
+        java.run(
+            "broker-start", path=str(tmp_path / "master"), port=port, namesrv_port=namesrv_port,
+            log_file_size=FILE_SIZE, keys=keys | {"brokerName": "broker-a", "enableSlaveActingMaster": "true"},
+        )  # fmt: skip
+        assert ours == answers(f"127.0.0.1:{port}")
+        namesrv, route = f"127.0.0.1:{namesrv_port}", request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders")
+        until(lambda: call(namesrv, route).code == 0)  # its first registration may have reached nobody
+        assert ours_to_java == java.run("signed-send", namesrv=namesrv, topic="orders", body="x")
+    assert ours == dict.fromkeys(sends, refused) | {"one that does not wait": (0, None)}
+    assert ours_to_java["code"] == 1
+    assert "in-sync replicas not enough" in ours_to_java["remark"]

@@ -71,7 +71,7 @@ async def followed(state: BrokerState, count: int = 1) -> AsyncIterator[list[Fak
     for slave in slaves:
         slave.report(0)
         slave.report(await slave.receive())
-    while state.ha.count_in_sync() < count or state.ha.acknowledged_by(count) < state.store.max_commit_log_offset:
+    while state.ha.count_in_sync(1) < count:  # they lack less than a byte
         await asyncio.sleep(0)
     try:
         yield slaves

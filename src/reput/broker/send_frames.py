@@ -57,7 +57,7 @@ class SendFrameProcessor:
         self._on_append = state.on_append
         store_config, config = state.store.config, state.config
         self._is_sync = store_config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._waits = state.waits
+        self._waits, self._replicas = state.waits, state.replicas
         host = encode_store_host(store_config)
         self._unique_ids = UniqueIds(host)
         trace_on = "true" if config.trace_on else "false"
@@ -96,7 +96,8 @@ class SendFrameProcessor:
         """
         host, now_ms = connection.host, self._state.now_ms()
         starts_at = self._state.config.start_accept_send_request_time_stamp
-        if not self._is_usable or len(host) != HOST_V4_SIZE or now_ms < starts_at:
+        is_refused = now_ms < starts_at or (self._replicas is not None and self._replicas.are_not_enough)
+        if not self._is_usable or len(host) != HOST_V4_SIZE or is_refused:  # the plain way says why
             self._requests.take_all(connection)
             return
         self._look_at_topics()

@@ -228,6 +228,9 @@ class SendMessageProcessor:
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, str(error))
         except RemotingCommandError as error:
             return self._refuse(command, error.code, error.remark)
+        waits = properties.get(_WAIT, "true").lower() != "false"
+        if waits and self._state.replicas is not None and self._state.replicas.refuses():
+            return self._refuse(command, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
         (result,) = self._state.writer.put_rows([message.row()])
         if isinstance(result, WouldWaitError):
             if self._state.room.failure is None:
@@ -246,7 +249,6 @@ class SendMessageProcessor:
             None if header.batch else self._recall_handle(message),
         )  # fmt: skip
         answer = command.response(ResponseCode.SUCCESS, None, {**encode_header(stored), **self.ext})
-        waits = properties.get(_WAIT, "true").lower() != "false"
         if not (self._is_sync or (self._state.waits and waits)):
             return answer
         told = answer if waits and not command.is_one_way else None

@@ -82,7 +82,16 @@ class BrokerConfig(TlsConfig):
     in_sync_replicas: int = config_key(
         1, "Copies of a message before a SYNC_MASTER answers, its own included; one slave at least.", minimum=1
     )
-    slave_timeout: int = config_key(3_000, "... for which it waits so long.", unit="ms", minimum=1)
+    enable_auto_in_sync_replicas: bool = config_key(
+        False, "... no more than are in sync, itself included, and no fewer than minInSyncReplicas."
+    )
+    min_in_sync_replicas: int = config_key(
+        1, "A SYNC_MASTER refuses sends while fewer are in sync, itself included.", minimum=1
+    )
+    ha_max_gap_not_in_sync: int = config_key(
+        256 << 20, "A slave is in sync that lacks less of the log.", unit="bytes", minimum=1
+    )
+    slave_timeout: int = config_key(3_000, "A SYNC_MASTER waits so long for slaves.", unit="ms", minimum=1)
 
     # topics and groups
     auto_create_topic_enable: bool = config_key(True, "A send to an unknown topic makes it, after the topic TBW102.")

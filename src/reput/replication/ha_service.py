@@ -32,8 +32,6 @@ assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
 _MOST_CONNECTIONS = 256
 #: After a connection that could not be accepted: the process has too many files or threads.
 _RETRY_S = 1.0
-#: RocketMQ's `haMaxGapNotInSync`, bytes.
-_MAX_GAP_IN_SYNC = 256 << 20
 
 
 class Slave(NamedTuple):
@@ -51,9 +49,9 @@ class Slave(NamedTuple):
     sent_offset: int
     acknowledged_offset: int
 
-    def is_in_sync(self, end_offset: int) -> bool:
-        """Whether it is near enough to the log's end, that is whether it could soon have all."""
-        return self.requested_offset is not None and end_offset - self.acknowledged_offset < _MAX_GAP_IN_SYNC
+    def is_in_sync(self, end_offset: int, max_gap: int) -> bool:
+        """Whether it lacks less than `max_gap` bytes of a log of this end, that is whether it could soon have all."""
+        return self.requested_offset is not None and end_offset - self.acknowledged_offset < max_gap
 
 
 def _nobody() -> None:
@@ -101,15 +99,18 @@ class HAService:
         with self._changing:
             return [connection.slave for connection in self._connections]
 
-    def acknowledged_by(self, count: int) -> int:
-        """Commit log offset up to which at least so many slaves have the log; -1 where there are not so many."""
-        offsets = sorted([connection.acknowledged for connection in self._connections], reverse=True)
-        return offsets[count - 1] if count <= len(offsets) else -1
+    @property
+    def acknowledged(self) -> list[int]:
+        """Up to where each connection has acknowledged the log, the largest offset first: the second is of two slaves.
 
-    def count_in_sync(self) -> int:
-        """Slaves that are near enough to the log's end."""
+        Connections are counted, not machines, as by RocketMQ's `GroupTransferService`.
+        """
+        return sorted([connection.acknowledged for connection in self._connections], reverse=True)
+
+    def count_in_sync(self, max_gap: int) -> int:
+        """Connections of slaves that lack less than so many bytes of the log (`DefaultHAService.inSyncReplicasNums`)."""
         end = self._store.max_commit_log_offset
-        return sum(connection.slave.is_in_sync(end) for connection in self._connections)
+        return sum(connection.slave.is_in_sync(end, max_gap) for connection in self._connections)
 
     def close(self) -> None:
         """Close the port and all connections, and wait for their threads."""

@@ -173,9 +173,7 @@ def test_two_slaves_are_needed_for_three_copies(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_slave_that_has_not_asked_for_the_log_or_is_far_behind_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slave_that_has_not_asked_for_the_log_or_is_far_behind_is_not_waited_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving_master(tmp_path / "store") as (client, state):
             silent = await FakeSlave.connect(state)
@@ -183,7 +181,7 @@ def test_a_slave_that_has_not_asked_for_the_log_or_is_far_behind_is_not_waited_f
                 await client.round_trip()
             assert (await client.send_message("orders")).code == ResponseCode.SLAVE_NOT_AVAILABLE
             await silent.gone()
-            monkeypatch.setattr("reput.replication.ha_service._MAX_GAP_IN_SYNC", 100)
+            await change(client, haMaxGapNotInSync=100)
             async with followed(state) as (slave,):
                 (begun,) = client.begin_all([send_command("orders", bytes(200))])  # near before it, far after it
                 assert (await begun).code == ResponseCode.SLAVE_NOT_AVAILABLE
@@ -212,7 +210,7 @@ def test_an_acknowledgement_counts_that_came_right_before_the_end_of_its_connect
             (begun,) = client.begin_all([send_command("orders")])
             await client.round_trip()
             slave.report(await slave.receive())
-            while replicas._acknowledged < slave.end_offset:  # no turn of the loop between this and the end
+            while replicas._acknowledged_by(1) < slave.end_offset:  # no turn of the loop between this and the end
                 pass
             assert state.ha is not None
             [connection] = state.ha._connections
@@ -273,6 +271,128 @@ def test_where_the_sync_is_late_the_answer_tells_of_the_slaves(tmp_path: Path) -
                 slave.report(slave.end_offset)
                 while len(state.sending):
                     await client.round_trip()
+
+    run(scenario())
+
+
+NOT_ENOUGH = (ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+
+
+async def is_refused(client: Client, state: BrokerState, command: RemotingCommand) -> bool:
+    """Whether a send is refused for too few replicas, and nothing was appended."""
+    end = state.store.max_commit_log_offset
+    answer = await client.begin_all([command])[0]
+    if (answer.code, answer.remark) != NOT_ENOUGH:
+        return False
+    assert (answer.ext_fields or {}).keys() == {"MSG_REGION", "TRACE_ON"}
+    assert state.store.max_commit_log_offset == end
+    return True
+
+
+@MODES
+@pytest.mark.parametrize("kind", SENDS)
+def test_a_send_is_refused_while_fewer_are_in_sync_than_min_in_sync_replicas(
+    tmp_path: Path, mode: dict[str, object], kind: str
+) -> None:
+    async def scenario() -> None:
+        async with serving_master(tmp_path / "store", **mode) as (client, state):
+            await change(client, minInSyncReplicas=2)
+            assert await is_refused(client, state, SENDS[kind]())
+            async with followed(state) as (slave,):
+                (begun,) = client.begin_all([SENDS[kind]()])
+                before = slave.end_offset
+                while state.store.max_commit_log_offset == before:
+                    await client.round_trip()
+                slave.report(await slave.receive())
+                assert (await begun).code == 0
+                await change(client, minInSyncReplicas=3)
+                assert await is_refused(client, state, SENDS[kind]())
+
+    run(scenario())
+
+
+@MODES
+def test_many_sends_of_one_read_are_refused_and_logged_once(
+    tmp_path: Path, mode: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with serving_master(tmp_path / "store", **mode) as (client, state), followed(state) as (slave,):
+            (begun,) = client.begin_all([send_command("orders")])  # the kernel knows the topic now
+            await client.round_trip()
+            slave.report(await slave.receive())
+            assert (await begun).code == 0
+            await slave.gone()
+            await change(client, minInSyncReplicas=2)
+            end = state.store.max_commit_log_offset
+            one_way = send_command("orders", one_way=True)
+            *begun_all, _ = client.begin_all([*(send_command("orders") for _ in range(50)), one_way])
+            answers = await asyncio.gather(*begun_all)
+            assert {(one.code, one.remark) for one in answers} == {NOT_ENOUGH}
+            await client.round_trip()
+            assert state.store.max_commit_log_offset == end
+            assert (await client.send_message("orders", properties={"WAIT": "false"})).code == 0
+            assert state.store.max_commit_log_offset > end
+
+    run(scenario())
+    told = [one for one in caplog.messages if "IN_SYNC_REPLICAS_NOT_ENOUGH" in one]
+    assert told == ["sends that wait for slaves answered=IN_SYNC_REPLICAS_NOT_ENOUGH needed=1"]
+
+
+def test_a_slave_that_lacks_as_much_as_the_gap_is_not_in_sync(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        keys = {"slaveTimeout": 1, "minInSyncReplicas": 1}
+        async with serving_master(tmp_path / "store", **keys) as (client, state), followed(state) as (slave,):
+            assert (await client.send_message("orders", bytes(300))).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+            lack = state.store.max_commit_log_offset - slave.end_offset
+            await change(client, minInSyncReplicas=2, haMaxGapNotInSync=lack)
+            assert await is_refused(client, state, send_command("orders"))
+            await change(client, haMaxGapNotInSync=lack + 1)
+            assert not await is_refused(client, state, send_command("orders"))
+
+    run(scenario())
+
+
+def test_with_auto_in_sync_replicas_as_many_are_waited_for_as_are_in_sync(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving_master(tmp_path / "store", inSyncReplicas=3) as (client, state):
+            await change(client, enableAutoInSyncReplicas="true")
+            assert (await client.send_message("orders")).code == 0  # its own copy is all there is
+            async with followed(state, 2) as slaves:
+                (begun,) = client.begin_all([send_command("orders")])
+                await client.round_trip()
+                slaves[0].report(await slaves[0].receive())
+                await slaves[0].is_heard(slaves[0].end_offset)
+                await client.round_trip()
+                assert not begun.done()
+                await slaves[1].gone()  # the number is that of the moment of the send
+                await client.round_trip()
+                assert not begun.done()
+                (later,) = client.begin_all([send_command("orders")])
+                await client.round_trip()
+                slaves[0].report(await slaves[0].receive())
+                assert (await later).code == 0
+                assert not begun.done()
+                again = await FakeSlave.connect(state)
+                again.report(slaves[0].end_offset)
+                assert (await begun).code == 0
+                await again.gone()
+            while state.ha is not None and state.ha.slaves:
+                await client.round_trip()
+            await change(client, minInSyncReplicas=2)
+            assert await is_refused(client, state, send_command("orders"))
+
+    run(scenario())
+
+
+def test_where_no_slave_is_waited_for_a_late_sync_is_what_the_answer_tells(tmp_path: Path) -> None:
+    disk = HeldDisk()
+
+    async def scenario() -> None:
+        keys = SYNCED | {"syncFlushTimeout": 50}
+        async with serving_master(tmp_path / "store", FaultyFiles(disk.judge), **keys) as (client, _):
+            await change(client, enableAutoInSyncReplicas="true")
+            with disk.held():
+                assert (await client.send_message("orders")).code == ResponseCode.FLUSH_DISK_TIMEOUT
 
     run(scenario())
 

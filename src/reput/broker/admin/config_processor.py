@@ -37,10 +37,10 @@ _ALWAYS_REFUSED = (
 _OF_BROKER = frozenset(
     """
     auto_create_subscription_group auto_create_topic_enable broker_permission default_query_max_num
-    enable_property_filter in_sync_replicas lite_pull_message_enable long_polling_enable
-    notify_consumer_ids_changed_enable reject_transaction_message short_polling_time_mills slave_timeout
-    start_accept_send_request_time_stamp store_reply_message_enable transaction_check_max transaction_time_out
-    use_server_side_reset_offset
+    enable_auto_in_sync_replicas enable_property_filter ha_max_gap_not_in_sync in_sync_replicas
+    lite_pull_message_enable long_polling_enable min_in_sync_replicas notify_consumer_ids_changed_enable
+    reject_transaction_message short_polling_time_mills slave_timeout start_accept_send_request_time_stamp
+    store_reply_message_enable transaction_check_max transaction_time_out use_server_side_reset_offset
     """.split()
 )
 #: ... of the store: what retention goes by.

@@ -63,11 +63,12 @@ class RuntimeProcessor:
     def ha_status(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The slaves of the broker, and how much of the log each lacks (`HARuntimeInfo`)."""
         ha, end = self._state.ha, self._state.store.max_commit_log_offset
+        max_gap = self._state.config.ha_max_gap_not_in_sync
         slaves = [
             {
                 "addr": slave.address,
                 "diff": end - slave.acknowledged_offset,
-                "inSync": slave.is_in_sync(end),
+                "inSync": slave.is_in_sync(end, max_gap),
                 "slaveAckOffset": slave.acknowledged_offset,
                 "transferFromWhere": slave.sent_offset,
                 "transferredByteInSecond": 0,
