@@ -14,12 +14,17 @@ from reput.client.sync import Producer
 from reput.formats.message import Message
 from reput.formats.metadata import ConsumerOffsets, decode_metadata
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.options import read_options
-from tests.support.asking import ask, call, until
-from tests.support.broker import make_topic, pull_command
+from reput.transport.tls import ClientTls
+from tests.support.asking import ask, call, request, until
+from tests.support.broker import make_topic, pull_command, send_command
+from tests.support.certificates import write_certificate
 from tests.support.fake_master import log_of
-from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.apache import JAVA_OPTIONS, Apache
+from tests.support.signed import ROOT_PASSWORD, signed
+from tests.support.sockets import free_ports
 
 pytestmark = pytest.mark.java
 
@@ -80,4 +85,62 @@ def test_a_slave_has_all_and_serves_rocketmqs_consumers_when_its_master_is_gone(
         bodies = sorted(int(java.run("consumer-take")) for _ in range(COUNT))
         java.run("consumer-stop")
         assert bodies == list(range(COUNT))
+    assert log_of(tmp_path / "slave", end) == log_of(tmp_path / "master", end)
+
+
+CREDENTIALS = json.dumps({"accessKey": "replicas", "secretKey": ROOT_PASSWORD})
+#: How a broker of each version checks who asks: by plain_acl.yml, or by users.
+CHECKS = {
+    "4.9.7": {"aclEnable": "true"},
+    "5.3.3": {
+        "authenticationEnabled": "true", "innerClientAuthenticationCredentials": CREDENTIALS,
+        "authenticationMetadataProvider":
+            "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", CHECKS)
+def test_a_slave_signs_over_tls_what_it_asks_a_master_that_checks_it(tmp_path: Path, version: str) -> None:
+    files, (port, namesrv_port) = write_certificate(tmp_path / "files"), free_ports(2)
+    account = {"accessKey": "replicas", "secretKey": ROOT_PASSWORD, "admin": True}
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/plain_acl.yml").write_text(json.dumps({"accounts": [account]}))
+    options = (
+        "-Dtls.test.mode.enable=false", "-Dtls.server.mode=enforcing", f"-Dtls.server.certPath={files.cert}",
+        f"-Dtls.server.keyPath={files.key}", "-Dtls.enable=true", "-Dtls.client.authServer=true",
+        f"-Dtls.client.trustCertPath={files.trust}", f"-Drocketmq.home.dir={tmp_path}",
+    )  # fmt: skip
+    keys = {
+        **LOCAL, "broker_role": "SLAVE", "broker_id": 1, "namesrv_addr": f"127.0.0.1:{namesrv_port}",
+        "tls_enable": True, "tls_client_trust_cert_path": files.trust, "mapped_file_size_commit_log": FILE_SIZE,
+        "inner_client_authentication_credentials": CREDENTIALS,
+    }  # fmt: skip
+
+    def ask_master(command: RemotingCommand) -> RemotingCommand:
+        answer = call(
+            f"127.0.0.1:{port}", signed(command, "replicas", ROOT_PASSWORD), ClientTls(trust_cert_path=files.trust)
+        )
+        assert answer.code == 0, answer
+        return answer
+
+    with Broker.start(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE, **LOCAL) as broker:
+        make_topic(broker.address, "orders", 4)
+    with Apache(version, (*JAVA_OPTIONS, *options)) as java:
+        java.run(
+            "broker-start", path=str(tmp_path / "master"), port=port, namesrv_port=namesrv_port,
+            log_file_size=FILE_SIZE, keys={"brokerName": "broker-a"} | CHECKS[version],
+        )  # fmt: skip
+        refused = call(f"127.0.0.1:{port}", request(RequestCode.GET_ALL_TOPIC_CONFIG), ClientTls(auth_server=False))
+        assert refused.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)  # it does check who asks
+        for _ in range(10):
+            ask_master(send_command("orders"))
+        ask_master(request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g"}'))
+        ask_master(
+            request(RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="g", topic="orders", queueId=0, commitOffset=4)
+        )
+        with Broker.start(tmp_path / "slave", **keys) as slave:
+            until(lambda: slave.in_loop(lambda state: state.offsets.query_offset("g", "orders", 0)) == 4)
+            assert slave.in_loop(lambda state: state.topics.topic_config_table["orders"].write_queue_nums) == 4
+            end = slave.in_loop(lambda state: state.store.max_commit_log_offset)
     assert log_of(tmp_path / "slave", end) == log_of(tmp_path / "master", end)

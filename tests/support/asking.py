@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from reput.remoting.command import RemotingCommand
 from reput.transport.blocking_client import BlockingConnection
+from reput.transport.tls import ClientTls
 from tests.support.broker import texts
 
 #: After so long without what a test waits for it has failed.
@@ -18,9 +19,9 @@ def request(code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
     return RemotingCommand(code, ext_fields=texts(fields), body=body)
 
 
-def call(address: str, command: RemotingCommand) -> RemotingCommand:
+def call(address: str, command: RemotingCommand, tls: ClientTls | None = None) -> RemotingCommand:
     """The answer to a request, whatever it is."""
-    connection = BlockingConnection(address)
+    connection = BlockingConnection(address, tls)
     try:
         [opaque] = connection.send(command)
         return connection.answer(opaque, WITHIN_S)

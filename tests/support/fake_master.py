@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reput.formats.metadata import TopicConfig, Topics, encode_metadata
 from reput.formats.replication import FRAME_HEADER, REPORT
-from reput.remoting.codes import RequestCode
+from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 
 
@@ -23,6 +23,7 @@ class FakeMaster:
         file_size: `mappedFileSizeCommitLog`.
         topics: By name.
         told: What it says of its log's begin and end; None: the truth.
+        refuses: It answers nothing but that it does not know who asks; the log it serves all the same.
         piece: Bytes of a frame at the most.
         change: Changes each frame before it is sent.
         cut_after: Frames after which it closes a connection; None: never.
@@ -33,6 +34,7 @@ class FakeMaster:
         self.log, self.file_size = log, file_size
         self.topics: dict[str, TopicConfig] = {}
         self.told: tuple[int, int] | None = None
+        self.refuses = False
         self.piece = 32_768
         self.cut_after: int | None = None
         self.change: Callable[[int, bytes], tuple[int, bytes]] = lambda offset, body: (offset, body)
@@ -45,6 +47,10 @@ class FakeMaster:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._remoting.getsockname()[1]}"
+
+    @property
+    def ha_address(self) -> str:
+        return f"127.0.0.1:{self._ha.getsockname()[1]}"
 
     def close(self) -> None:
         for one in (self._ha, self._remoting, *self._open):
@@ -69,7 +75,12 @@ class FakeMaster:
             data += received
             while len(data) >= 8 and len(data) >= (size := frame_size(data[:8])):
                 command, data = decode_command(data[:size]), data[size:]
-                answer = RemotingCommand(0, opaque=command.opaque, body=self._body(command.code))
+                if self.refuses:
+                    answer = RemotingCommand(
+                        ResponseCode.NO_PERMISSION, command.opaque, remark="check signature failed."
+                    )
+                else:
+                    answer = RemotingCommand(0, opaque=command.opaque, body=self._body(command.code))
                 answer.flag = 1
                 connection.sendall(encode_command(answer))
 
@@ -84,10 +95,13 @@ class FakeMaster:
         return json.dumps({"table": {"commitLogMinOffset": str(first), "commitLogMaxOffset": str(last)}}).encode()
 
     def _replicate(self, connection: socket.socket) -> None:
-        """Frames from the first report on, a heartbeat at each further report where nothing is to be sent."""
+        """Frames from the first report on, a heartbeat at each further report where nothing is to be sent.
+
+        Report 0 is for all of the log, as of reput's master.
+        """
         reports: list[int] = []
         self.reports.append(reports)
-        at = self._report(connection, reports)
+        at = self._report(connection, reports) or self.log[0]
         connection.setblocking(False)
         frames = 0
         while self.cut_after is None or frames < self.cut_after:

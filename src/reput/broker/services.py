@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from functools import partial
 
-from reput.broker.access.access import Access
+from reput.broker.access.access import Access, inner_credentials
 from reput.broker.access.plain_gate import PlainGate
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
@@ -32,6 +32,7 @@ from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from reput.broker.transactions.transactional_message_check_service import TransactionalMessageCheckService
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
+from reput.client.mq_client_api import MQClientAPI
 from reput.config.broker import BrokerRole
 from reput.remoting.command import RemotingCommand
 from reput.service.broker_stats_manager import SAMPLE_S
@@ -86,7 +87,9 @@ class BrokerServices:
         self.transactions = TransactionalMessageCheckService(state, to_client, self.ended)
         self._slave: Slave | None = None
         if state.config.broker_role is BrokerRole.SLAVE:
-            self._slave = state.slave = Slave(state, SlaveSynchronize(state, self.pop.modes, client))
+            credentials = inner_credentials(state.config)
+            synchronize = SlaveSynchronize(state, self.pop.modes, MQClientAPI(client, credentials))
+            self._slave = state.slave = Slave(state, synchronize, credentials)
             state.registration.tell_master(self._slave.master_is)
         processors: tuple[Processor, ...] = (
             sends, pulls, QueryProcessor(state), self.clients, ReplyMessageProcessor(state, sends, to_client),

@@ -240,7 +240,9 @@ class BrokerConfig(TlsConfig):
         None, 'A super user that the first start makes: {"username":"...","password":"..."}.', secret=True
     )
     inner_client_authentication_credentials: str | None = config_key(
-        None, 'A super user for other parts of the cluster: {"accessKey":"...","secretKey":"..."}.', secret=True
+        None,
+        'A super user for others of the cluster, and who a slave is: {"accessKey":"...","secretKey":"..."}.',
+        secret=True,
     )
     migrate_auth_from_v1_enabled: bool = config_key(
         False, "Each start makes the users that accounts of plain_acl.yml have not yet."

@@ -43,12 +43,12 @@ class TlsConfig(RocketmqConfig):
         ClientAuth.NONE, "require: clients need a certificate; optional: one that is shown has to be right."
     )
     tls_server_trust_cert_path: str | None = config_key(None, "Who signs certificates of clients (PEM).")
-    tls_enable: bool = config_key(False, "Talk TLS to name servers.")
-    tls_client_auth_server: bool = config_key(True, "The certificate of a name server has to be right, and to name it.")
+    tls_enable: bool = config_key(False, "Talk TLS to name servers, and as a slave to the master.")
+    tls_client_auth_server: bool = config_key(True, "The certificate of such a server has to be right, and to name it.")
     tls_client_trust_cert_path: str | None = config_key(
-        None, "Who signs certificates of name servers (PEM); without it, whom this machine trusts."
+        None, "Who signs certificates of these servers (PEM); without it, whom this machine trusts."
     )
-    tls_client_cert_path: str | None = config_key(None, "The certificate that name servers are shown (PEM).")
+    tls_client_cert_path: str | None = config_key(None, "The certificate that these servers are shown (PEM).")
     tls_client_key_path: str | None = config_key(None, "The private key for it (PEM).")
     tls_client_key_password: str | None = config_key(None, "The password of this key.", secret=True)
 

@@ -13,16 +13,18 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from threading import Event
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from reput.client.session_credentials import SessionCredentials
 from reput.config.message_store import FlushDiskType
-from reput.errors import RemotingError, ReplicationError
+from reput.errors import AccessDeniedError, RemotingError, ReplicationError
 from reput.formats.replication import HEARTBEAT_S, SILENCE_S
 from reput.replication.ha_stream import HAStream
 from reput.replication.master import Master, MasterLog, ha_address
 from reput.store.message_store import MessageStore
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.replication")
 
@@ -33,6 +35,8 @@ _ROOM_BYTES = 16 << 20
 _WAIT_S, _RETRY_S = 0.2, 1.0
 #: Seconds between two looks for changes of topics.
 _TOPICS_S = 10.0
+
+_T = TypeVar("_T")
 
 
 class FollowState(NamedTuple):
@@ -75,8 +79,11 @@ class Follower:
         begin: Where an empty store begins: with the oldest file that the master has, or with its newest one.
         acknowledges: Tell the master what has come, as a slave does. A master that waits for a slave counts it.
         bandwidth: Bytes a second at the most, `LEAST_BANDWIDTH` or more; None: no limit.
-        ha_address: Where the master serves its log, "host:port"; without it, where its configuration says.
+        ha_address: Where the master serves its log, "host:port"; without it, where its configuration says. With it the
+            log is followed, too, where the master refuses to answer: the HA port asks nobody who he is.
         own_topics: Topics of the store's that stay, though the master has none of their names.
+        tls: How to talk TLS to `address`; None for the plain protocol. The HA port is always plain.
+        credentials: Sign what is asked there; None for none.
         on_state: Called after each step, in the thread of `run`.
         on_topics: Called after topics have changed, in that thread.
     """
@@ -91,6 +98,8 @@ class Follower:
         bandwidth: int | None = None,
         ha_address: str | None = None,
         own_topics: Collection[str] = (),
+        tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
         on_state: Callable[[FollowState], None] = _no_step,
         on_topics: Callable[[], None] = _no_topics,
     ) -> None:
@@ -99,8 +108,9 @@ class Follower:
         self._ha_address, self._own_topics, self._on_topics = ha_address, own_topics, on_topics
         self._writer = store.replica_writer(self._copy_topics)
         self._is_synced = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._master = Master(address)
+        self._master = Master(address, tls=tls, credentials=credentials)
         self._log: MasterLog | None = None
+        self._refusals: set[str] = set()
         self._is_connected = False
         self._topics_at = 0.0
         self._heard_ms = 0
@@ -143,16 +153,16 @@ class Follower:
     def _follow(self, stop: Event, once: bool) -> None:
         """Follow over one connection."""
         self._kept = 0
-        config = self._master.config()
-        self._log = self._master.log()
+        config = self._told(self._master.config) or {}
+        log = self._log = self._told(self._master.log)
         self._check_file_size(config)
-        self._copy_topics()
-        while self._writer.is_empty and self._log.max_offset == self._log.min_offset:  # there is nothing to ask for
+        self._told(self._copy_topics)
+        while self._writer.is_empty and log and log.max_offset == log.min_offset:  # there is nothing to ask for
             self._on_state(self.state)
             if once or stop.wait(_RETRY_S):
                 return
-            self._log = self._master.log()
-        first, known = self._first_report(self._log)
+            log = self._log = self._told(self._master.log)
+        first, known = self._first_report(log)
         stream = HAStream(self._ha_address or ha_address(self._master.address, config), self._bandwidth)
         try:
             stream.report(first)
@@ -160,6 +170,21 @@ class Follower:
             self._receive(stream, first, known, stop, once)
         finally:
             stream.close()
+
+    def _told(self, ask: Callable[[], _T]) -> _T | None:
+        """What the master answers; None where it refuses, and the log is followed without it.
+
+        Raises AccessDeniedError where nobody else says where the log is.
+        """
+        try:
+            return ask()
+        except AccessDeniedError as error:
+            if self._ha_address is None:
+                raise
+            if str(error) not in self._refusals:
+                self._refusals.add(str(error))
+                logger.error("%s; its log is followed, but its topics are not copied", error)
+            return None
 
     def _check_file_size(self, config: dict[str, str]) -> None:
         ours, theirs = self._store.config.mapped_file_size_commit_log, config.get("mappedFileSizeCommitLog")
@@ -169,13 +194,17 @@ class Follower:
                 f"follow into a new store with --set mappedFileSizeCommitLog={theirs}"
             )
 
-    def _first_report(self, log: MasterLog) -> tuple[int, bytes]:
+    def _first_report(self, log: MasterLog | None) -> tuple[int, bytes]:
         """The offset to ask for, and the bytes that must come first.
 
-        Report 0 would mean the newest file. A log that begins at 0 is asked for from 1 on: the first byte of a record
-        is 0, as records are shorter than 16 MiB.
+        Report 0 means the newest file of RocketMQ's, so it is only for a master that does not say where its log begins:
+        the first frame says it then. A log that begins at 0 is asked for from 1 on: the first byte of a record is 0, as
+        records are shorter than 16 MiB.
         """
         end = self._writer.end_offset
+        if log is None:
+            start = 0 if self._writer.is_empty else max(end - _OVERLAP_BYTES, self._store.min_commit_log_offset, 1)
+            return start, self._writer.last_bytes(end - start) if start else b""
         if self._writer.is_empty:
             size = self._store.config.mapped_file_size_commit_log
             newest = max(log.max_offset - 1, log.min_offset)
@@ -209,6 +238,9 @@ class Follower:
             elif now - heard > SILENCE_S:
                 raise RemotingError(f"{stream.address}: the master was silent for {SILENCE_S:g} s")
             for offset, body in frames:
+                if not following:
+                    self._writer.begin_at(offset)
+                    following = offset
                 self._check_offset(offset, following)
                 following += len(body)
                 known = self._compare(known, body, offset)
@@ -227,7 +259,7 @@ class Follower:
                 stream.report(told)
                 due = now + HEARTBEAT_S
             if now - self._topics_at > _TOPICS_S:
-                self._copy_topics()
+                self._told(self._copy_topics)
             self._on_state(self.state)
             if once and self._log is not None and self._writer.end_offset >= self._log.max_offset:
                 return
@@ -280,8 +312,8 @@ class Follower:
 
     def _look(self, following: int) -> None:
         """Check after a sign of life without bytes that the master still has the log that is followed."""
-        log = self._log = self._master.log()
-        if not log.min_offset <= following <= log.max_offset:
+        log = self._log = self._told(self._master.log)
+        if log is not None and not log.min_offset <= following <= log.max_offset:
             raise ReplicationError(
                 f"{self._store.path}: the next byte is {following}, and the log of {self._master.address} has "
                 f"{log.min_offset} to {log.max_offset}; nothing was changed"

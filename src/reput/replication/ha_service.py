@@ -108,7 +108,7 @@ class HAService:
         return sorted([connection.acknowledged for connection in self._connections], reverse=True)
 
     def count_in_sync(self, max_gap: int) -> int:
-        """Connections of slaves that lack less than so many bytes of the log (`DefaultHAService.inSyncReplicasNums`)."""
+        """Connections of slaves that lack less than so many bytes of the log (`inSyncReplicasNums`)."""
         end = self._store.max_commit_log_offset
         return sum(connection.slave.is_in_sync(end, max_gap) for connection in self._connections)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from reput.client.mq_client_api import checked
+from reput.client.session_credentials import SessionCredentials
 from reput.config.properties import parse_properties
 from reput.errors import CorruptMetadataError, RemotingError
 from reput.formats.metadata import Topics, decode_metadata
@@ -13,6 +14,7 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.blocking_client import BlockingConnection
 from reput.transport.client import host_and_port
+from reput.transport.tls import ClientTls
 
 _ANSWER_S = 3.0
 
@@ -27,11 +29,19 @@ class MasterLog(NamedTuple):
 class Master:
     """A broker by its address; asks by a connection of its own, made again after an error. For one thread.
 
-    Every method raises RemotingError where the broker cannot be asked, MQBrokerError where it refuses.
+    Every method raises RemotingError where the broker cannot be asked, and MQBrokerError where it refuses,
+    AccessDeniedError among these.
+
+    Args:
+        address: "host:port".
+        tls: How to talk TLS; None for the plain protocol.
+        credentials: Sign each request; None for none.
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(
+        self, address: str, *, tls: ClientTls | None = None, credentials: SessionCredentials | None = None
+    ) -> None:
+        self.address, self._tls, self._credentials = address, tls, credentials
         self._connection: BlockingConnection | None = None
 
     def log(self) -> MasterLog:
@@ -64,10 +74,13 @@ class Master:
             self._connection = None
 
     def _ask(self, code: int) -> RemotingCommand:
+        command = RemotingCommand(code)
+        if self._credentials is not None:
+            self._credentials.sign(command)
         try:
             if self._connection is None:
-                self._connection = BlockingConnection(self.address)
-            [opaque] = self._connection.send(RemotingCommand(code), timeout_s=_ANSWER_S)
+                self._connection = BlockingConnection(self.address, self._tls)
+            [opaque] = self._connection.send(command, timeout_s=_ANSWER_S)
             return checked(self.address, self._connection.answer(opaque, _ANSWER_S))
         except RemotingError:
             self.close()

@@ -35,7 +35,7 @@ class ClientTls:
 
     @classmethod
     def of(cls, config: TlsConfig) -> ClientTls | None:
-        """What the keys of a server say of its own requests to name servers; None for the plain protocol."""
+        """What the keys of a server say of its own requests to other servers; None for the plain protocol."""
         if not config.tls_enable:
             return None
         return cls(

@@ -16,12 +16,16 @@ from reput import Broker, ConfigError, Message, MessageStore
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.pull_headers import PullMessageResponseHeader
 from reput.transport.blocking_client import BlockingConnection
+from reput.transport.tls import ClientTls
 from tests.support.asking import ask, call, request, until
 from tests.support.broker import SMALL, batch_command, pull_command, send_command
+from tests.support.certificates import Files, write_certificate
 from tests.support.fake_master import log_of
+from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
 from tests.support.sockets import free_ports
 
 LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -48,10 +52,14 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reput.broker.slave.slave._COPY_S", 0.02)
     monkeypatch.setattr("reput.replication.follower._TOPICS_S", 0.0)
     monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.02)
+
+
+@pytest.fixture
+def pair(tmp_path: Path, without_pauses: None) -> Iterator[Pair]:
     with Broker.start(tmp_path / "names", **KEYS, broker_name="names") as names:
         yield Pair(tmp_path, names.namesrv)
 
@@ -282,6 +290,96 @@ def test_a_slave_that_cannot_be_one_does_not_start(tmp_path: Path, keys: dict[st
     with pytest.raises(ConfigError, match=message):
         Broker.start(tmp_path / "slave", **KEYS, broker_role="SLAVE", **keys)
     assert not (tmp_path / "slave").exists()
+
+
+class Guarded:
+    """A pair whose brokers speak nothing but TLS and check requests, and a super user of both."""
+
+    def __init__(self, folder: Path, namesrv: str, files: Files, access: dict[str, Any], user: tuple[str, str]) -> None:
+        self.pair = Pair(folder, namesrv, **of_tls(files), tls_server_mode="enforcing", **access)
+        self._tls, self.user = ClientTls(trust_cert_path=files.trust), user
+
+    def slave(self, password: str) -> Broker:
+        return self.pair.slave(inner_client_authentication_credentials=_credentials(self.user[0], password))
+
+    def call(self, broker: Broker, command: RemotingCommand) -> RemotingCommand:
+        answer = call(broker.address, signed(command, *self.user), self._tls)
+        assert answer.code == 0, answer
+        return answer
+
+
+def of_tls(files: Files) -> dict[str, Any]:
+    return {
+        "tls_server_cert_path": files.cert, "tls_server_key_path": files.key,
+        "tls_enable": True, "tls_client_trust_cert_path": files.trust,
+    }  # fmt: skip
+
+
+def _credentials(name: str, password: str) -> str:
+    return json.dumps({"accessKey": name, "secretKey": password})
+
+
+@pytest.fixture(params=["users", "plain_acl.yml"])
+def guarded(request: pytest.FixtureRequest, tmp_path: Path, without_pauses: None) -> Iterator[Guarded]:
+    files = write_certificate(tmp_path / "files")
+    access, user = dict(AUTHORIZATION), "root"
+    if request.param == "plain_acl.yml":
+        user = "replicas"
+        account = {"accessKey": user, "secretKey": ROOT_PASSWORD, "admin": True}
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf/plain_acl.yml").write_text(json.dumps({"accounts": [account]}))
+        access = {"acl_enable": True, "rocketmq_home": str(tmp_path)}
+    with Broker.start(tmp_path / "names", **KEYS, broker_name="names", **of_tls(files)) as names:
+        yield Guarded(tmp_path, names.namesrv, files, access, (user, ROOT_PASSWORD))
+
+
+def test_a_slave_signs_what_it_asks_over_tls(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    with guarded.pair.start("master") as master, guarded.slave(ROOT_PASSWORD) as slave:
+        for _ in range(3):
+            guarded.call(master, send_command("orders"))
+        guarded.call(master, request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"billing"}'))
+        fields = {"consumerGroup": "billing", "topic": "orders", "queueId": 0, "commitOffset": 2}
+        guarded.call(master, request(RequestCode.UPDATE_CONSUMER_OFFSET, **fields))
+        until(lambda: copied(slave) == (True, True, 2))
+        assert guarded.call(slave, request(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=0)).ext_fields == {
+            "offset": "3"
+        }
+    assert "cannot be copied" not in caplog.text
+    assert "not copied" not in caplog.text
+
+
+def copied(slave: Broker) -> tuple[bool, bool, int]:
+    """Whether a slave has the topic orders and the group billing, and the group's offset."""
+    return slave.in_loop(
+        lambda state: (
+            "orders" in state.topics.topic_config_table,
+            "billing" in state.groups.subscription_group_table,
+            state.offsets.query_offset("billing", "orders", 0),
+        )
+    )
+
+
+def test_a_slave_with_a_wrong_secret_says_so_and_follows_the_log(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    def end_of(broker: Broker) -> int:
+        return broker.in_loop(lambda state: state.store.max_commit_log_offset)
+
+    with guarded.pair.start("master") as master:
+        guarded.call(master, send_command("orders", b"before"))
+        with guarded.slave("wrong-secret-of-tests") as slave:
+            until(lambda: end_of(slave) == end_of(master))
+            guarded.call(master, send_command("orders", b"after"))
+            until(lambda: end_of(slave) == end_of(master))
+            until(lambda: "groups and offsets of the master cannot be copied" in caplog.text)
+            assert not copied(slave)[0]
+            end = end_of(master)
+    assert log_of(guarded.pair.path("slave"), end) == log_of(guarded.pair.path("master"), end)
+    [told] = [one for one in caplog.messages if "cannot be copied" in one]
+    assert "heck signature failed" in told
+    assert told.endswith("key=innerClientAuthenticationCredentials")
+    assert "its log is followed, but its topics are not copied" in caplog.text
+    assert "secret-of-tests" not in caplog.text
 
 
 def test_messages_with_a_time_are_delivered_once_over_a_fail_over(pair: Pair) -> None:

@@ -196,6 +196,122 @@ def test_inner_batches_go_to_the_queues_of_their_topic(tmp_path: Path, is_late: 
     assert files(tmp_path / "copy", "consumequeue") == files(tmp_path / "master", "consumequeue")
 
 
+class TestAMasterThatRefusesToAnswer:
+    """Its log is followed by its HA address; nobody is told topics."""
+
+    @staticmethod
+    def follow(path: Path, master: FakeMaster, end: int, *, known: int | None = None) -> None:
+        """Follow until the store ends at an offset; `known`: where the master is then thought to end."""
+        stop = Event()
+
+        def look(state: FollowState) -> None:
+            if state.end_offset == end and (state.master and state.master.max_offset) == known:
+                stop.set()
+
+        with open_store(path) as store:
+            Follower(store, master.address, ha_address=master.ha_address, on_state=look).run(stop)
+            store.wait_dispatched()
+
+    @pytest.mark.parametrize("begin", [0, FILE_SIZE])
+    def test_the_log_is_the_masters_from_its_begin_and_from_any_place(
+        self, source: tuple[Path, int], master: FakeMaster, tmp_path: Path, begin: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        master.log, master.refuses = log_of(*source, begin=begin), True
+        master.topics = {"orders": TopicConfig("orders", 3, 5)}
+        whole = master.log[1]
+        half = next(end for end in record_ends(source[0], whole) if end > source[1] // 2)
+        master.log = begin, whole[: half - begin]
+        self.follow(tmp_path / "copy", master, half)
+        master.log = begin, whole
+        self.follow(tmp_path / "copy", master, source[1])
+        assert same(tmp_path / "copy", source[0], begin)
+        with MessageStore.open(tmp_path / "copy", read_only=True) as store:
+            assert not store.topics
+        told = [one for one in caplog.messages if "its log is followed, but its topics are not copied" in one]
+        assert len(told) == 2  # once by each follower
+        assert "check signature failed" in told[0]
+
+    def test_an_empty_log_is_waited_for(
+        self, source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("reput.replication.follower.HEARTBEAT_S", 0.0)
+        log, master.log, master.refuses = master.log, (0, b""), True
+        stop = Event()
+
+        def look(state: FollowState) -> None:
+            if any(len(one) > 3 for one in master.reports):  # it has heard heartbeats
+                master.log = log
+            if state.end_offset == source[1]:
+                stop.set()
+
+        with open_store(tmp_path / "copy") as store:
+            Follower(store, master.address, ha_address=master.ha_address, on_state=look).run(stop)
+        assert same(tmp_path / "copy", source[0])
+
+    def test_it_is_asked_again_at_each_sign_of_life(
+        self, source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("reput.replication.follower._TOPICS_S", 0.0)
+        master.refuses, master.topics = True, {"orders": TopicConfig("orders", 3, 5)}
+        stop = Event()
+
+        def look(state: FollowState) -> None:
+            if state.end_offset == source[1]:
+                master.refuses = False
+            if state.master is not None:
+                stop.set()
+
+        with open_store(tmp_path / "copy") as store:
+            Follower(store, master.address, ha_address=master.ha_address, on_state=look).run(stop)
+            assert store.topics == master.topics
+
+    def test_other_bytes_are_found_without_its_answers(
+        self, source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+    ) -> None:
+        self.follow(tmp_path / "copy", master, source[1], known=source[1])
+        begin, data = master.log
+        at = len(data) - 100
+        master.log, master.refuses = (begin, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] + data), True
+        with pytest.raises(ReplicationError, match="differ from those of"):
+            self.follow(tmp_path / "copy", master, -1)
+        assert same(tmp_path / "copy", source[0])
+
+    def test_an_inner_batch_waits_for_its_topic(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.0)
+        topic = TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"})
+        with open_store(tmp_path / "master") as store:
+            store.put_messages([Message("orders", b"%d" % number) for number in range(50)])
+            plain = store.max_commit_log_offset
+            store.update_topic(topic)
+            store.put_batch(MessageExtBatch.of([Message("batches", b"x")] * 3, unique_key="0" * 32))
+            store.wait_dispatched()
+            end = store.max_commit_log_offset
+        with fake_master(log_of(tmp_path / "master", end), FILE_SIZE) as served:
+            served.refuses, served.topics, stop = True, {"batches": topic}, Event()
+            ends = []
+
+            def look(state: FollowState) -> None:
+                ends.append(state.end_offset)
+                if "tried again" in caplog.text:
+                    served.refuses = False
+                if state.end_offset == end:
+                    stop.set()
+
+            with open_store(tmp_path / "copy") as store:
+                Follower(store, served.address, ha_address=served.ha_address, on_state=look).run(stop)
+                store.wait_dispatched()
+        assert set(ends) <= {0, plain, end}
+        assert files(tmp_path / "copy", "batchconsumequeue") == files(tmp_path / "master", "batchconsumequeue") != {}
+
+    def test_without_an_ha_address_nothing_says_where_the_log_is(self, master: FakeMaster, tmp_path: Path) -> None:
+        master.refuses, stop = True, Event()
+        with open_store(tmp_path / "copy") as store:
+            Follower(store, master.address, on_state=lambda _: stop.set()).run(stop)
+        assert not master.reports
+
+
 class TestRefusals:
     """Each names the reason; the store keeps what it had."""
 

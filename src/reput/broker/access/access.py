@@ -12,6 +12,7 @@ from reput.broker.access.gate import Gate, request_codes
 from reput.broker.access.plain_acl_processor import PlainAclProcessor
 from reput.broker.access.plain_gate import PlainGate
 from reput.broker.state import BrokerState
+from reput.client.session_credentials import SessionCredentials
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
 from reput.events import Event
@@ -78,22 +79,33 @@ class Access:
 
 def _first_users(config: BrokerConfig) -> Iterable[User]:
     """The super users of the configuration; raises ConfigError, without their passwords, where a text is none."""
-    given = (
-        ("initAuthenticationUser", config.init_authentication_user, "username", "password"),
-        ("innerClientAuthenticationCredentials", config.inner_client_authentication_credentials,
-         "accessKey", "secretKey"),
-    )  # fmt: skip
-    for key, text, name, password in given:
-        if text is None:
-            continue
-        try:
-            value = json.loads(text)
-            username, secret = value[name], value[password]
-        except (ValueError, KeyError, TypeError):
-            username = secret = None
-        if not (isinstance(username, str) and isinstance(secret, str) and username and secret):
-            raise ConfigError(f'{key}: expected {{"{name}":"...","{password}":"..."}}')
-        yield User(username, secret, UserType.SUPER)
+    if (text := config.init_authentication_user) is not None:
+        yield User(*_name_and_secret("initAuthenticationUser", text, "username", "password"), UserType.SUPER)
+    if (credentials := inner_credentials(config)) is not None:
+        yield User(credentials.access_key, credentials.secret_key, UserType.SUPER)
+
+
+def inner_credentials(config: BrokerConfig) -> SessionCredentials | None:
+    """Who the broker is to others of its cluster, a slave to its master (`BrokerOuterAPI.newAclRPCHook`); None: nobody.
+
+    Raises ConfigError, without the secret, where the text is none.
+    """
+    text = config.inner_client_authentication_credentials
+    if text is None:
+        return None
+    return SessionCredentials(*_name_and_secret("innerClientAuthenticationCredentials", text, "accessKey", "secretKey"))
+
+
+def _name_and_secret(key: str, text: str, name: str, secret: str) -> tuple[str, str]:
+    """The two members of a JSON object; raises ConfigError, without what they are, where the text is none."""
+    try:
+        value = json.loads(text)
+        found = value[name], value[secret]
+    except (ValueError, KeyError, TypeError):
+        found = None, None
+    if not all(isinstance(one, str) and one for one in found):
+        raise ConfigError(f'{key}: expected {{"{name}":"...","{secret}":"..."}}')
+    return found
 
 
 def _keeps_users(config: BrokerConfig) -> bool:

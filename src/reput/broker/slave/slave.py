@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from reput.broker.slave.slave_synchronize import SlaveSynchronize
 from reput.broker.state import BrokerState
+from reput.client.session_credentials import SessionCredentials
 from reput.errors import ReputError
 from reput.events import Event
 from reput.replication.follower import Follower, FollowState
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.broker")
 
@@ -36,11 +38,15 @@ class Slave:
     Args:
         state: The slave's.
         synchronize: Copies groups and offsets.
+        credentials: Sign what the master is asked; None for none.
     """
 
-    def __init__(self, state: BrokerState, synchronize: SlaveSynchronize) -> None:
+    def __init__(
+        self, state: BrokerState, synchronize: SlaveSynchronize, credentials: SessionCredentials | None
+    ) -> None:
         self._state = state
         self._synchronize = synchronize
+        self._credentials = credentials
         self._loop = asyncio.get_running_loop()
         self._master: _Known | None = None
         self._following: tuple[threading.Event, threading.Thread] | None = None
@@ -117,6 +123,7 @@ class Slave:
         follower = Follower(
             state.store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=self._on_state,
             on_topics=self._on_topics, own_topics={config.topic_name for config in state.topics.own_topics},
+            tls=ClientTls.of(state.config), credentials=self._credentials,
         )  # fmt: skip
         while not stop.is_set():
             try:

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from reput.broker.slave.timer_copy import TimerCopy
 from reput.broker.state import BrokerState
-from reput.errors import CorruptMetadataError, MQBrokerError, RemotingError, ReputError
+from reput.client.mq_client_api import MQClientAPI
+from reput.errors import AccessDeniedError, CorruptMetadataError, MQBrokerError, RemotingError, ReputError
 from reput.events import Event
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import (
@@ -19,10 +20,8 @@ from reput.formats.metadata import (
 )
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import RemotingCommand
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
 from reput.store.timer.timer_message_store import TIMER_TOPIC
-from reput.transport.client import RemotingClient
 
 logger = logging.getLogger("reput.broker")
 
@@ -38,11 +37,11 @@ class SlaveSynchronize:
     Args:
         state: The slave's.
         modes: How its groups get messages.
-        client: Reaches the master.
+        api: Asks the master.
     """
 
-    def __init__(self, state: BrokerState, modes: MessageRequestModeManager, client: RemotingClient) -> None:
-        self._state, self._modes, self._client = state, modes, client
+    def __init__(self, state: BrokerState, modes: MessageRequestModeManager, api: MQClientAPI) -> None:
+        self._state, self._modes, self._api = state, modes, api
         self._timers = TimerCopy(state.store.path, state.files)
         self._said = ""
 
@@ -59,7 +58,9 @@ class SlaveSynchronize:
             requests = None if modes is None else decode_metadata(MessageRequestModes, modes)
         except (RemotingError, CorruptMetadataError) as error:
             if str(error) != self._said:
-                logger.warning(Event("groups and offsets of the master cannot be copied", master=master, error=error))
+                key = {"key": "innerClientAuthenticationCredentials"} if isinstance(error, AccessDeniedError) else {}
+                what = "groups and offsets of the master cannot be copied"
+                logger.warning(Event(what, master=master, error=error, **key))
             self._said = str(error)
             return False
         self._said = ""
@@ -89,9 +90,10 @@ class SlaveSynchronize:
 
     async def _asked(self, master: str, code: int) -> bytes | None:
         """The body of an answer; None where the master has no such thing: 4.x no POP, others no timers."""
-        answer = await self._client.call(master, RemotingCommand(code))
-        if answer.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR):
+        try:
+            return bytes((await self._api.call(master, code)).body)
+        except MQBrokerError as error:
+            is_missing = error.code in (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.SYSTEM_ERROR)
+            if not is_missing or isinstance(error, AccessDeniedError):
+                raise
             return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise MQBrokerError(master, answer.code, answer.remark or "")
-        return bytes(answer.body)

@@ -3,6 +3,7 @@ package reput.interop;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.io.File;
+import java.lang.reflect.Constructor;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -113,8 +114,8 @@ final class BrokerPull {
         if (arguments.has("log_file_size")) store.setMappedFileSizeCommitLog(arguments.get("log_file_size").getAsInt());
         if (arguments.has("flush")) store.setFlushDiskType(arguments.get("flush").getAsString());
         BrokerConfig config = new BrokerConfig();
+        Properties keys = new Properties();
         if (arguments.has("keys")) {
-            Properties keys = new Properties();
             for (Map.Entry<String, JsonElement> key : arguments.get("keys").getAsJsonObject().entrySet()) {
                 keys.setProperty(key.getKey(), key.getValue().getAsString());
             }
@@ -125,9 +126,25 @@ final class BrokerPull {
         config.setNamesrvAddr(namesrv);
         NettyServerConfig server = new NettyServerConfig();
         server.setListenPort(arguments.has("port") ? arguments.get("port").getAsInt() : Names.freePort());
-        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
+        BrokerController broker = keys.containsKey("authenticationEnabled")
+            ? checking(keys, config, server, store)
+            : new BrokerController(config, server, new NettyClientConfig(), store);
         if (!broker.initialize()) throw new IllegalStateException("the broker does not start on " + path);
         return broker;
+    }
+
+    /** A broker with keys of access, which 5.3 and later have: its users are in the store's folder. */
+    private static BrokerController checking(Properties keys, BrokerConfig config, NettyServerConfig server, MessageStoreConfig store)
+        throws Exception {
+        for (Constructor<?> made : BrokerController.class.getConstructors()) {
+            Class<?>[] types = made.getParameterTypes();
+            if (types.length != 5 || !types[4].getSimpleName().equals("AuthConfig")) continue;
+            Object access = types[4].getConstructor().newInstance();
+            MixAll.properties2Object(keys, access);
+            types[4].getMethod("setAuthConfigPath", String.class).invoke(access, store.getStorePathRootDir() + File.separator + "config");
+            return (BrokerController) made.newInstance(config, server, new NettyClientConfig(), store, access);
+        }
+        throw new IllegalArgumentException("this version has no authenticationEnabled");
     }
 
     /**
