@@ -1,4 +1,4 @@
-"""What the commands of `reput admin` share: where the name server is, and one run of a client."""
+"""What commands share that ask servers: where the name server is, who asks, and one run of a client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from reput.cli.options import check_path
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
+    from reput.client.session_credentials import SessionCredentials
     from reput.config.admin import AdminConfig
+    from reput.transport.tls import ClientTls
 
 _T = TypeVar("_T")
 
@@ -52,6 +54,19 @@ def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitabl
     `config` is the file of the option of this name.
     """
     from reput.admin.admin_client import AdminClient
+
+    credentials, tls = access(config)
+
+    async def run() -> _T:
+        async with AdminClient(namesrv, credentials=credentials, tls=tls) as client:
+            return await work(client)
+
+    logging.getLogger("reput").addHandler(logging.NullHandler())
+    return asyncio.run(run())
+
+
+def access(config: str | None) -> tuple[SessionCredentials | None, ClientTls | None]:
+    """Who asks, and how TLS is talked, by the file of the option `Config` and by the environment."""
     from reput.client.session_credentials import SessionCredentials
     from reput.transport.tls import ClientTls
 
@@ -59,13 +74,7 @@ def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitabl
     credentials = None
     if chosen.access_key is not None and chosen.secret_key is not None:
         credentials = SessionCredentials(chosen.access_key, chosen.secret_key, chosen.security_token)
-
-    async def run() -> _T:
-        async with AdminClient(namesrv, credentials=credentials, tls=ClientTls.of(chosen)) as client:
-            return await work(client)
-
-    logging.getLogger("reput").addHandler(logging.NullHandler())
-    return asyncio.run(run())
+    return credentials, ClientTls.of(chosen)
 
 
 def _chosen(config: str | None) -> AdminConfig:

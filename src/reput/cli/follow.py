@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from reput.cli import interrupts
+from reput.cli.admin_options import Config, access
 from reput.cli.open_store import open_store
 from reput.cli.options import Json, Settings, check_path, store_config
 from reput.cli.output import write_error, write_fields, write_json, write_status
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from reput.replication.follow_metrics import FollowMetrics
     from reput.replication.follower import Follower, FollowState
+    from reput.replication.master import Master
     from reput.store.message_store import MessageStore
+    from reput.transport.tls import ClientTls
 
 _LINE_EVERY_S = 1.0
 _FILE_SIZE = "mappedFileSizeCommitLog"
@@ -65,6 +68,7 @@ def follow(
         int | None,
         typer.Option("--metrics-port", metavar="PORT", help="Serve the lag for Prometheus at 127.0.0.1; 0: any port."),
     ] = None,
+    config: Config = None,
     settings: Settings,
     as_json: Json = False,
 ) -> int:
@@ -92,24 +96,28 @@ def follow(
     import threading
 
     from reput.replication.follower import Follower
+    from reput.replication.master import Master
 
     if (master is None) == (namesrv is None):
         raise ConfigError("give --master or --namesrv")
+    credentials, tls = access(config)
     stop = threading.Event()
     with ExitStack() as stack:
         metrics = _metrics(metrics_port, stack)
 
         def make(opened: MessageStore, address: str, on_state: Callable[[FollowState], None]) -> Follower:
             return Follower(
-                opened, address, begin=begin, acknowledges=acknowledge, bandwidth=bandwidth, on_state=on_state
-            )
+                opened, address, begin=begin, acknowledges=acknowledge, bandwidth=bandwidth, on_state=on_state,
+                credentials=credentials, tls=tls,
+            )  # fmt: skip
 
         def open_copy(path: str, address: str) -> MessageStore:
-            return open_store(path, config=store_config([*settings, *_file_size(path, address, settings)], None))
+            asked = Master(address, credentials=credentials, tls=tls)
+            return open_store(path, config=store_config([*settings, *_file_size(path, asked, settings)], None))
 
         stack.enter_context(interrupts.stopping(stop.set))
         if namesrv is not None:
-            return _follow_all(store, namesrv, open_copy, make, stop, once, _Watch(metrics), as_json)
+            return _follow_all(store, namesrv, open_copy, make, stop, once, _Watch(metrics), as_json, tls)
         assert master is not None
         watch = _Watch(metrics)
         opened = stack.enter_context(open_copy(store, master))
@@ -130,11 +138,12 @@ def _follow_all(
     once: bool,
     watch: _Watch,
     as_json: bool,
+    tls: ClientTls | None,
 ) -> int:
     """Follow the brokers of a cluster; the exit status."""
     from reput.replication.followers import Followers
 
-    followers = Followers(folder, namesrv.split(";"), open_copy, make, watch)
+    followers = Followers(folder, namesrv.split(";"), open_copy, make, watch, tls)
     followers.run(stop, once=once)
     for name, state in sorted(followers.states.items()):
         _write({"broker": name, **_fields(state)}, as_json)
@@ -158,21 +167,19 @@ def _metrics(port: int | None, stack: ExitStack) -> FollowMetrics | None:
     return metrics
 
 
-def _file_size(store: str, master: str, settings: list[str]) -> list[str]:
+def _file_size(store: str, master: Master, settings: list[str]) -> list[str]:
     """The setting that gives a new store log files of the master's size."""
     from reput.files import DISK
-    from reput.replication.master import Master
     from reput.store.recovery.listing import is_fresh
 
     if not is_fresh(DISK, os.path.abspath(store)) or any(
         setting.partition("=")[0] == _FILE_SIZE for setting in settings
     ):
         return []
-    asked = Master(master)
     try:
-        size = asked.config().get(_FILE_SIZE)
+        size = master.config().get(_FILE_SIZE)
     finally:
-        asked.close()
+        master.close()
     return [] if size is None else [f"{_FILE_SIZE}={size}"]
 
 

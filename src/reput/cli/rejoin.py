@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli.admin_options import Config, access
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import Json, RunnerName, Store, choose_runner
 
@@ -24,6 +25,7 @@ def rejoin(
     apply: Annotated[
         bool, typer.Option("--apply", help="Give up what the master does not have; else only show it.")
     ] = False,
+    config: Config = None,
     runner_name: RunnerName = "auto",
     as_json: Json = False,
 ) -> int:
@@ -43,9 +45,12 @@ def rejoin(
     """
     from reput.replication import rejoin as job
 
+    credentials, tls = access(config)
     with job_run(store, None) as progress:
         runner = choose_runner(runner_name, None, store, None)
-        result = job.rejoin(store, master, apply=apply, runner=runner, progress=progress)
+        result = job.rejoin(
+            store, master, apply=apply, credentials=credentials, tls=tls, runner=runner, progress=progress
+        )
     end_job(_report(store, master, result), None, _fields(result) if as_json else None)
     return int(_is_to_be_done(result))
 

@@ -19,6 +19,7 @@ from reput.remoting.route_bodies import ClusterInfo
 from reput.replication.follower import Follower, FollowState
 from reput.store.message_store import MessageStore
 from reput.transport.blocking_client import BlockingConnection
+from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.replication")
 
@@ -31,15 +32,17 @@ OpenStore = Callable[[str, str], MessageStore]
 MakeFollower = Callable[[MessageStore, str, Callable[[FollowState], None]], Follower]
 
 
-def broker_addresses(name_servers: Sequence[str]) -> dict[str, str]:
+def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) -> dict[str, str]:
     """The address of each broker name: its master's, or where that is away, the slave's with the lowest id.
+
+    `tls`: how to talk TLS to name servers; None for the plain protocol.
 
     Raises RemotingError where no name server answers.
     """
     failure = RemotingError("no name server was given")
     for address in name_servers:
         try:
-            connection = BlockingConnection(address)
+            connection = BlockingConnection(address, tls)
             try:
                 [opaque] = connection.send(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_s=_ANSWER_S)
                 answer = checked(address, connection.answer(opaque, _ANSWER_S))
@@ -64,6 +67,7 @@ class Followers:
         open_store: Opens a store.
         make: Makes the follower of a store, a broker's address, and what is to be called after each step.
         on_state: Called with a broker's name after each step, in its thread.
+        tls: How to talk TLS to name servers; None for the plain protocol.
 
     Attributes:
         states: How far each is, by broker name.
@@ -77,9 +81,10 @@ class Followers:
         open_store: OpenStore,
         make: MakeFollower,
         on_state: Callable[[str, FollowState], None],
+        tls: ClientTls | None = None,
     ) -> None:
         self._folder, self._name_servers = folder, tuple(name_servers)
-        self._open_store, self._make, self._on_state = open_store, make, on_state
+        self._open_store, self._make, self._on_state, self._tls = open_store, make, on_state, tls
         self._threads: dict[str, tuple[str, Flag, Thread]] = {}
         self.states: dict[str, FollowState] = {}
         self.failures: dict[str, Exception] = {}
@@ -90,10 +95,10 @@ class Followers:
         Raises RemotingError where no name server answers at the start.
         """
         try:
-            self._begin(broker_addresses(self._name_servers), once)
+            self._begin(broker_addresses(self._name_servers, self._tls), once)
             while not once and not stop.wait(_LOOK_S):
                 try:
-                    self._begin(broker_addresses(self._name_servers), once)
+                    self._begin(broker_addresses(self._name_servers, self._tls), once)
                 except RemotingError as error:
                     logger.warning(Event("no name server answers", error=error))
             while once and not stop.is_set() and any(thread.is_alive() for _, _, thread in self._threads.values()):

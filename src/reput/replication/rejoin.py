@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reput.client.session_credentials import SessionCredentials
 from reput.errors import RemotingError, ReplicationError, StoreFormatError
 from reput.files import DISK, File, FileLayer
 from reput.formats.replication import SILENCE_S
@@ -28,6 +29,7 @@ from reput.log.splits import Split
 from reput.progress import Progress
 from reput.replication.ha_stream import HAStream
 from reput.replication.master import Master, MasterLog, ha_address
+from reput.transport.tls import ClientTls
 
 #: Bytes of a file that are compared to see whether it is the master's.
 _FIRST_BYTES = 64 << 10
@@ -71,6 +73,8 @@ def rejoin(
     master: str,
     *,
     apply: bool = False,
+    credentials: SessionCredentials | None = None,
+    tls: ClientTls | None = None,
     runner: Runner,
     progress: Progress | None = None,
     files: FileLayer = DISK,
@@ -84,6 +88,8 @@ def rejoin(
         master: The broker, "host:port".
         apply: Keep the records that only the store has beside its log, in `commitlog.broken`, and cut them off; then
             repair queues and index.
+        credentials: Sign what the broker is asked; None for none.
+        tls: How to talk TLS to it; None for the plain protocol. The HA port is always plain.
         runner: Of the repair.
         progress: Of the repair.
         files: The file layer.
@@ -96,20 +102,21 @@ def rejoin(
         CorruptRecordError: Damage in the store's log: repair it first.
     """
     directory = StoreDirectory(store_path, files=files)
+    asked = Master(master, tls=tls, credentials=credentials)
     if not apply:
-        return _compare(directory, master, files)
+        return _compare(directory, asked, files)
     with locked(directory.path), watched(directory.path, files):
-        found = _compare(directory, master, files)
+        found = _compare(directory, asked, files)
         kept = tuple(_cut(directory, found.common_offset, files))
     repaired = repair(directory.path, apply=True, runner=runner, progress=progress)
     return Rejoin(found.common_offset, found.end_offset, found.master, found.topics, kept, repaired)
 
 
-def _compare(directory: StoreDirectory, address: str, files: FileLayer) -> Rejoin:
+def _compare(directory: StoreDirectory, master: Master, files: FileLayer) -> Rejoin:
     log_files = directory.log_files()
     if not log_files:
         raise StoreFormatError(f"{directory.path}: no messages: a slave begins with the whole log of its master")
-    master = Master(address)
+    address = master.address
     try:
         config, log = master.config(), master.log()
     finally:

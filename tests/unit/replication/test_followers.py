@@ -103,7 +103,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(
     cluster: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named = {"../broker-c": cluster.address, "broker-a": cluster.address}
-    monkeypatch.setattr(followers, "broker_addresses", lambda name_servers: named)
+    monkeypatch.setattr(followers, "broker_addresses", lambda name_servers, tls: named)
     done = run_reput("follow", tmp_path / "copies", "--namesrv", cluster.namesrv, "--once", "--json")
     assert done.status == 2
     assert "'../broker-c' is no name of a folder" in done.err
