@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,7 +24,7 @@ from tests.support.rocketmq.apache import Apache as JavaProcess
 
 _LOCALHOST = "127.0.0.1"
 #: RocketMQ's own scripts ask for 8 GB; on a machine of 24 GB with both brokers and their load this is plenty.
-_JAVA_OPTIONS = ("-Xms512m", "-Xmx2g", "-XX:+UseG1GC")
+JAVA_OPTIONS = ("-Xms512m", "-Xmx2g", "-XX:+UseG1GC")
 _ROUTABLE_S = 300.0
 _POLL_S = 0.002
 _STOPPED_S = 60.0
@@ -39,6 +40,18 @@ def ask(address: str, code: int, **fields: object) -> RemotingCommand:
     command = RemotingCommand(code, opaque=1, ext_fields={name: str(value) for name, value in fields.items()})
     with connect(address) as connection:
         return call(connection, command)
+
+
+def runtime_info(address: str) -> dict[str, str]:
+    """What a broker tells of its store; empty of one of RocketMQ's with an empty store, which fails then."""
+    answer = ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    table: dict[str, str] = {} if answer.code else json.loads(answer.body)["table"]
+    return table
+
+
+def log_end(address: str) -> int:
+    """Commit log offset after a broker's last record; 0 where there is none."""
+    return int(runtime_info(address).get("commitLogMaxOffset", 0))
 
 
 def connect(address: str) -> socket.socket:
@@ -79,10 +92,24 @@ class Side(ABC):
 
     name: str
 
-    def __init__(self, path: str, flush_disk_type: str, log_file_size: int | None = None) -> None:
-        """Start it on a store; returns when clients can find it. `log_file_size`: RocketMQ's default, 1 GiB."""
+    def __init__(
+        self,
+        path: str,
+        flush_disk_type: str,
+        log_file_size: int | None = None,
+        keys: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Start it on a store; returns when clients can find it.
+
+        Args:
+            path: The store's directory.
+            flush_disk_type: RocketMQ's key.
+            log_file_size: Bytes of a commit log file; without it RocketMQ's default, 1 GiB.
+            keys: More of RocketMQ's keys, of broker and store.
+        """
         self.path = path
         self._log_file_size = log_file_size
+        self._keys = keys
         ports = free_port(), free_port()
         self.address, self.namesrv = (f"{_LOCALHOST}:{port}" for port in ports)
         begun = time.perf_counter()
@@ -181,17 +208,6 @@ class Ours(Side):
 
     name = "reput"
 
-    def __init__(
-        self,
-        path: str,
-        flush_disk_type: str,
-        log_file_size: int | None = None,
-        keys: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """As of `Side`, with more keys."""
-        self._keys = keys
-        super().__init__(path, flush_disk_type, log_file_size)
-
     def _start(self, port: int, namesrv_port: int, flush_disk_type: str) -> None:
         settings = {"bindAddress": _LOCALHOST, "brokerIP1": _LOCALHOST, "flushDiskType": flush_disk_type, **self._keys}
         if self._log_file_size is not None:
@@ -236,10 +252,10 @@ class Apache(Side):
     name = NAME
 
     def _start(self, port: int, namesrv_port: int, flush_disk_type: str) -> None:
-        self._process = JavaProcess(VERSION, _JAVA_OPTIONS)
+        self._process = JavaProcess(VERSION, JAVA_OPTIONS)
         sizes = {} if self._log_file_size is None else {"log_file_size": self._log_file_size}
-        keys = {"port": port, "namesrv_port": namesrv_port, "flush": flush_disk_type, **sizes}
-        self._process.run("broker-start", path=self.path, **keys)
+        asked = {"port": port, "namesrv_port": namesrv_port, "flush": flush_disk_type, **sizes}
+        self._process.run("broker-start", path=self.path, keys=dict(self._keys), **asked)
 
     def check(self) -> None:
         """Nothing: the JVM has said that it serves."""
@@ -269,7 +285,9 @@ def processor_seconds(pid: int) -> float:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server((_LOCALHOST, 0)) as server:
-        _, port = server.getsockname()
-    return int(port)
+    """A port that nobody listens on, nor on the second one below it, which RocketMQ's broker takes, too."""
+    while True:
+        with socket.create_server((_LOCALHOST, 0)) as server:
+            port: int = server.getsockname()[1]
+            with suppress(OSError), socket.create_server((_LOCALHOST, port - 2)):
+                return port
