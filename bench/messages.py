@@ -48,22 +48,22 @@ def message(number: int, *, payload: bytes) -> Message:
     return Message(TOPIC, payload, TAGS[number & 3], (_KEY_PREFIX + digits,), _PROPERTIES, 0, _UNIQUE_PREFIX + digits)
 
 
-def table(rows: int, *, first: int = 0) -> pa.Table:
+def table(rows: int, *, first: int = 0, body_size: int = BODY_SIZE) -> pa.Table:
     """Messages `first` .. `first + rows` as a table for `put_arrow`, in batches of 65 536 rows."""
-    bodies = np.random.default_rng(first).bytes(_BATCH_ROWS * BODY_SIZE)
+    bodies = np.random.default_rng(first).bytes(min(rows, _BATCH_ROWS) * body_size)
     batches = [
-        _batch(start, min(_BATCH_ROWS, first + rows - start), bodies)
+        _batch(start, min(_BATCH_ROWS, first + rows - start), bodies, body_size)
         for start in range(first, first + rows, _BATCH_ROWS)
     ]
     return pa.Table.from_batches(batches)
 
 
-def _batch(first: int, rows: int, bodies: bytes) -> pa.RecordBatch:
+def _batch(first: int, rows: int, bodies: bytes, body_size: int) -> pa.RecordBatch:
     numbers = np.arange(first, first + rows)
     every = np.arange(rows + 1, dtype=np.int32)
     names = pa.array(list(_PROPERTIES)).take(pa.array(np.tile(np.arange(2), rows)))
     values = pa.array(list(_PROPERTIES.values())).take(pa.array(np.tile(np.arange(2), rows)))
-    offsets = pa.py_buffer((every * np.int32(BODY_SIZE)).tobytes())
+    offsets = pa.py_buffer((every * np.int32(body_size)).tobytes())
     return pa.RecordBatch.from_pydict(
         {
             "topic": pa.array([TOPIC]).take(pa.array(np.zeros(rows, np.int32))),

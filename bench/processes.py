@@ -22,6 +22,12 @@ def start_child(what: str, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(_child(what, arguments), cwd=_ROOT, stdout=subprocess.PIPE)
 
 
+def start_talk(module: str, *call: str) -> subprocess.Popen[str]:
+    """Start a function of a module in a process of its own, to talk with it over its standard streams, line by line."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-m", module, *call], cwd=_ROOT, stdin=pipe, stdout=pipe, text=True)
+
+
 def run_children(module: str, calls: Sequence[Sequence[str]]) -> list[list[float]]:
     """The numbers that functions of a module print last, each in a process of its own, all at the same time."""
     commands = [[sys.executable, "-m", module, *call] for call in calls]

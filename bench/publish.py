@@ -64,7 +64,7 @@ _ROOMS: dict[str, dict[str, _Question]] = {
         "spark_cores": _Question("A second core", _PROTOTYPE),
     },
     "Replication": {
-        "follow": _Question("Catch-up of a slave", _APACHE),
+        "follow": _Question("Slaves: catch-up and lag", _APACHE),
         "broker.replication": _Question("Sends that wait for a slave", _APACHE),
     },
     "Broker and client": {

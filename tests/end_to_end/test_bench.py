@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from bench import messages
 from bench.figures import Figure, Goal, Other
+from bench.follow_lag import late_ms
 from bench.main import QUESTIONS
 from bench.publish import page
 from bench.report import format_value, print_others, print_verdicts
@@ -79,7 +81,11 @@ GOALS = {
     "dispatch, part of a rebuild's rate, on Spark": ("least", 0.8),
     "dispatch, behind a writer of 200 k msg/s, p50": ("most", 1000),
     "dispatch, behind a writer of 200 k msg/s, p99": ("most", 1000),
-    "slave, processor time of the catch-up": ("most", 1.5),
+    "slave of reput's master, processor time of the catch-up": ("most", 1.5),
+    "slave of RocketMQ's master, processor time of the catch-up": ("most", 1.5),
+    "slave of reput's master, bodies of 4 KB, processor time of the catch-up": ("most", 1.5),
+    "follower, lag behind a master that appends 1 MB/s, p50": ("most", 5),
+    "follower, added to the arrival of the bytes of RocketMQ's master, p50": ("most", 1),
     "statistics on Spark, gain of a second core, part of the machine's": ("least", 0.85),
     "rebuild, first phase, on Spark, gain of a second core, part of the machine's": ("least", 0.85),
     "most resident memory of a Spark worker: all columns, statistics, rebuild": ("most", 1000),
@@ -109,7 +115,9 @@ TIMES = {
     "rebuild of queues and index, synced": 8,
     "recovery of a killed store": 8,
     "open of a closed store of 100 times the log": 0.67,
-    "slave, catch-up until dispatched": 3,
+    "slave of reput's master, catch-up until dispatched": 3,
+    "slave of RocketMQ's master, catch-up until dispatched": 3,
+    "slave of reput's master, bodies of 4 KB, catch-up until dispatched": 3,
 }
 #: The machine's own figures, without which the others say nothing.
 LIMITS = {"memcpy, one thread", "page cache pwrite, fresh", "page cache pwrite, recycled", "fdatasync of small writes"}
@@ -261,6 +269,12 @@ def test_the_verdict_names_value_and_goal() -> None:
 )
 def test_values_are_shown_with_three_digits(value: float, text: str) -> None:
     assert format_value(value) == text
+
+
+def test_a_follower_is_late_until_it_has_all_of_an_append() -> None:
+    appends = np.array([(0.0, 10), (1.0, 20), (1.1, 30), (1.2, 40), (1.3, 50)])  # the first fifth warms up
+    steps = np.array([(0.5, 10), (1.25, 39), (1.5, 40), (2.0, 90)])
+    assert late_ms(appends, steps) == pytest.approx([250, 150, 300, 700])
 
 
 def test_the_messages_that_are_measured_have_the_size_that_the_limits_assume(tmp_path: Path) -> None:
