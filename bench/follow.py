@@ -101,7 +101,12 @@ class _Row:
                 self.rate.add_other(copied.bytes / 1e6 / copied.seconds)
                 self.cost.add_other(copied.used / (copied.bytes / 1e9))
         self._setting.remove(path)
-        self._setting.say(f"{self.rate.name}: {self.rate.values[-1]:.0f} MB/s, {self.cost.values[-1]:.2f} s a GB")
+        told = [f"{one.values[-1]:.3g} {one.unit}" + self._beside(one) for one in (self.rate, self.cost)]
+        self._setting.say(f"{self.rate.name}: {', '.join(told)}")
+
+    @staticmethod
+    def _beside(figure: Figure) -> str:
+        return "" if figure.other is None else f" beside {figure.other.values[-1]:.3g}"
 
     def _ours(self, path: str) -> _Copied:
         [[seconds, used, size]] = run_children("bench.follow_child", [["follow", path, self._master.address]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -285,9 +286,11 @@ def processor_seconds(pid: int) -> float:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, nor on the second one below it, which RocketMQ's broker takes, too."""
+    """A port that nobody listens on, nor on the second one below it, which RocketMQ's broker takes, too.
+
+    It lies below the ports that the system gives to connections: one of these could be gone once a JVM has started.
+    """
     while True:
-        with socket.create_server((_LOCALHOST, 0)) as server:
-            port: int = server.getsockname()[1]
-            with suppress(OSError), socket.create_server((_LOCALHOST, port - 2)):
-                return port
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server((_LOCALHOST, port)), socket.create_server((_LOCALHOST, port - 2)):
+            return port
