@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
@@ -30,13 +31,22 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
         return runner.run(timed())
 
 
+#: Below the ports that the system gives to connections: one of these may be gone once a process has started.
+_PORTS = range(20_000, 32_000)
+#: Not the generator that hypothesis seeds: two processes of tests would draw the same ports.
+_RANDOM = random.SystemRandom()
+
+
 def free_ports(count: int) -> list[int]:
     """Different ports that nobody has now, for processes that have to be told theirs."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    with ExitStack() as taken:
+        ports: list[int] = []
+        while len(ports) < count:
+            port = _RANDOM.choice(_PORTS)
+            with suppress(OSError):
+                taken.enter_context(socket.create_server(("127.0.0.1", port)))
+                ports.append(port)
+        return ports
 
 
 class Serving:
