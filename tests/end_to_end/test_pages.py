@@ -110,7 +110,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "from pyspark.sql import SparkSession": "needs a server: tests/spark/connect",
     },
     "tables.md": {
-        "reput export /data/store /data/iceberg --decode json --format iceberg --new-fields": "goes on until Ctrl-C"
+        "reput export /data/store /data/iceberg --decode json --format iceberg --new-fields": "goes on until Ctrl-C",
+        "reput export /data/store /mnt/tables --decode json --format iceberg --runner spark --master": "a cluster",
     },
     "tail.md": {"reput tail build/tail --topic orders ": "goes on until Ctrl-C"},
     "tour.md": {
