@@ -53,6 +53,7 @@ from bench import (
     spark_wire,
     statistics,
     sync_flush,
+    tables,
 )
 from bench.broker import (
     batches,
@@ -103,6 +104,7 @@ QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "spark_stream": spark_stream.measure,
     "spark_wire": spark_wire.measure,
     "dispatch": dispatch.measure,
+    "tables": tables.measure,
     "follow": follow.measure,
     "spark_cores": spark_cores.measure,
     "rebuild_cores": rebuild_cores.measure,

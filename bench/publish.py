@@ -45,6 +45,7 @@ _ROOMS: dict[str, dict[str, _Question]] = {
         "statistics": _Question("Statistics", _PROTOTYPE),
         "export": _Question("Export", _PROTOTYPE),
         "import": _Question("Import", _PROTOTYPE),
+        "tables": _Question("Tables that follow a log", _USER),
         "backup": _Question("Backup", _USER),
         "dispatch": _Question("Dispatch by another process", _USER),
         "commands": _Question("Commands, from start to result", _USER),

@@ -81,6 +81,8 @@ GOALS = {
     "dispatch, part of a rebuild's rate, on Spark": ("least", 0.8),
     "dispatch, behind a writer of 200 k msg/s, p50": ("most", 1000),
     "dispatch, behind a writer of 200 k msg/s, p99": ("most", 1000),
+    "Iceberg, catch-up, Spark on two cores": ("least", 1_000_000),
+    "Iceberg, from put to readable row, 50 k msg/s, interval of 1 s, p99": ("most", 5),
     "slave of reput's master, processor time of the catch-up": ("most", 1.5),
     "slave of RocketMQ's master, processor time of the catch-up": ("most", 1.5),
     "slave of reput's master, bodies of 4 KB, processor time of the catch-up": ("most", 1.5),
