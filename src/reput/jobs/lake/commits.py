@@ -90,7 +90,8 @@ class LakeCommits:
     def recover(self) -> None:
         """Publish a commit that was decided before a kill, and remove staged files of undecided commits."""
         if self.last is not None and self._files.exists(self._staging(self.last.number)):
-            self._name_files(self.last)
+            self._files.sync_directory(self._commits)  # the killed process has not, perhaps
+            self._name_files(self.last, again=True)
         for entry in self._files.list_directory(self._state):
             if entry.name.startswith(_STAGING):
                 self._files.remove_tree(os.path.join(self._state, entry.name))
@@ -118,7 +119,13 @@ class LakeCommits:
     def _next_number(self) -> int:
         return 0 if self.last is None else self.last.number + 1
 
-    def _name_files(self, commit: LakeCommit) -> None:
+    def _name_files(self, commit: LakeCommit, *, again: bool = False) -> None:
+        """Give the staged files their names, and publish them.
+
+        Args:
+            again: whether an earlier process may have begun with it. It may have been killed between a name and its
+                sync, so the names of all folders and files are synced.
+        """
         staging = self._staging(commit.number)
         names, folders = [], set[str]()
         for one in commit.lake_files:
@@ -131,11 +138,18 @@ class LakeCommits:
                     f"{path}: it was exported, and is missing before commit {commit.number} was complete; so is "
                     f"{staged}. It was removed: export to another folder"
                 )
+            if again:
+                folders.update(self._folders(one))
         for folder in sorted(folders):
             self._files.sync_directory(folder)
         self._files.rename_files(names)
         self._publish(commit)
         self._files.remove_tree(staging)
+
+    def _folders(self, one: LakeFile) -> list[str]:
+        """The folder of a file, and those above it up to the output."""
+        names = one.path.split(os.sep)[:-1]
+        return [os.path.join(self._output, *names[:count]) for count in range(len(names) + 1)]
 
     def _read_last(self) -> LakeCommit | None:
         names = [entry.name for entry in self._files.list_directory(self._commits) if entry.name.isdigit()]
