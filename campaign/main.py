@@ -34,13 +34,14 @@ from campaign import (
     model,
     power,
     repairs,
+    tables,
 )  # fmt: skip
 from campaign.cases import Findings, Part, run_case, run_part
 from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, brokers.PART, *kinds.PARTS, java_clients.PART,
+    repairs.PART, frames.PART, brokers.PART, *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]
 
