@@ -168,6 +168,38 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
         shutil.rmtree(tmp_path / str(number))
 
 
+@pytest.mark.parametrize("what", ["commits", "topic="])
+def test_names_of_a_run_that_was_killed_before_their_sync_survive_a_power_cut(
+    store: Path, what: str, tmp_path: Path
+) -> None:
+    """The next run tells the table of the batch; then the power goes, and the log grows by a topic."""
+    grown, output = tmp_path / "store", tmp_path / "out"
+    shutil.copytree(store, grown)
+
+    def run_raw(files: FileLayer) -> None:
+        export(grown, output, runner=LocalRunner(1), options=ExportOptions(**OPTIONS, format="iceberg"), files=files)
+
+    counting = FaultyFiles()
+    run_raw(counting)
+    shutil.rmtree(output)
+    syncs = [one.number for one in counting.operations if one.kind == "sync_directory" and what in one.path]
+    assert len(syncs) >= 2, "a sync for each of two batches"
+    killed, after = FaultyFiles(crash_at(syncs[-1])), FaultyFiles()
+    with pytest.raises(Crash):
+        run_raw(killed)
+    killed.abandon()
+    after.goes_on_after(killed)
+    run_raw(after)
+    after.cut_power(output, tmp_path / "cut")
+    shutil.rmtree(output)
+    (tmp_path / "cut").rename(output)
+    with reput.MessageStore.open(grown, **SMALL) as opened:  # type: ignore[arg-type]
+        opened.put_arrow(pa.table({"topic": ["later"], "body": [b"x"]}))
+    run_raw(DISK)
+    offsets = reput.read_log(grown, ["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist()
+    assert table_rows(output) == offsets
+
+
 def test_a_disk_that_fails_once_is_an_error_and_the_next_run_completes(store: Path, tmp_path: Path) -> None:
     counting = FaultyFiles()
     run(store, tmp_path / "expected", counting, "parquet")
