@@ -157,7 +157,7 @@ class Follower:
         log = self._log = self._told(self._master.log)
         self._check_file_size(config)
         self._told(self._copy_topics)
-        while self._writer.is_empty and log and log.max_offset == log.min_offset:  # there is nothing to ask for
+        while self._has_nothing and log and log.max_offset == log.min_offset:  # there is nothing to ask for
             self._on_state(self.state)
             if once or stop.wait(_RETRY_S):
                 return
@@ -194,6 +194,11 @@ class Follower:
                 f"follow into a new store with --set mappedFileSizeCommitLog={theirs}"
             )
 
+    @property
+    def _has_nothing(self) -> bool:
+        """Whether the store has no byte; it may have a file, where the power was cut before its first sync."""
+        return self._writer.is_empty or not self._writer.end_offset
+
     def _first_report(self, log: MasterLog | None) -> tuple[int, bytes]:
         """The offset to ask for, and the bytes that must come first.
 
@@ -202,17 +207,23 @@ class Follower:
         records are shorter than 16 MiB.
         """
         end = self._writer.end_offset
-        if log is None:
-            start = 0 if self._writer.is_empty else max(end - _OVERLAP_BYTES, self._store.min_commit_log_offset, 1)
-            return start, self._writer.last_bytes(end - start) if start else b""
         if self._writer.is_empty:
+            if log is None:
+                return 0, b""
             size = self._store.config.mapped_file_size_commit_log
             newest = max(log.max_offset - 1, log.min_offset)
             start = log.min_offset if self._begin == "oldest" else newest - newest % size
             self._writer.begin_at(start)
-            if start == 0:
-                self._keep(np.zeros(1, np.uint8))
-            return max(start, 1), b""
+            return self._report_of_begin(start)
+        if log is not None:
+            self._check_bounds(log, end)
+        if not end:
+            return self._report_of_begin(0)
+        start = max(end - _OVERLAP_BYTES, self._store.min_commit_log_offset, 0 if log is None else log.min_offset, 1)
+        return start, self._writer.last_bytes(end - start)
+
+    def _check_bounds(self, log: MasterLog, end: int) -> None:
+        """Refuse a master whose log does not reach to the store's end, or begins after it."""
         where = f"{self._store.path} ends at {end}, and the log of {self._master.address}"
         if end > log.max_offset:
             raise ReplicationError(
@@ -224,8 +235,11 @@ class Follower:
                 f"{where} begins at {log.min_offset}: the bytes between were deleted there; nothing was changed; "
                 "follow into a new store, and keep this one for what it has"
             )
-        start = max(end - _OVERLAP_BYTES, self._store.min_commit_log_offset, log.min_offset, 1)
-        return start, self._writer.last_bytes(end - start)
+
+    def _report_of_begin(self, start: int) -> tuple[int, bytes]:
+        if start == 0:
+            self._keep(np.zeros(1, np.uint8))
+        return max(start, 1), b""
 
     def _receive(self, stream: HAStream, first: int, known: bytes, stop: Event, once: bool) -> None:
         following, heard = first, time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -102,6 +103,26 @@ def test_an_empty_master_is_waited_for_or_with_once_is_the_end(
     with open_store(tmp_path / "copy") as store:
         Follower(store, master.address, on_state=look).run(stop)
     assert same(tmp_path / "copy", source[0])
+
+
+@pytest.mark.parametrize("has_messages", [True, False])
+def test_a_store_that_lost_its_power_before_its_first_sync_begins_again(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, has_messages: bool
+) -> None:
+    follow(tmp_path / "copy", master)
+    log = tmp_path / "copy/commitlog"
+    for file in log.iterdir():
+        if int(file.name):
+            file.unlink()
+        else:
+            file.write_bytes(bytes(FILE_SIZE))
+    for derived in ("consumequeue", "index", "checkpoint", "config/reputShutdown.json"):
+        path = tmp_path / "copy" / derived
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if not has_messages:
+        master.log = 0, b""
+    assert follow(tmp_path / "copy", master).end_offset == (source[1] if has_messages else 0)
+    assert same(tmp_path / "copy", source[0]) is has_messages
 
 
 def test_it_goes_on_after_each_cut_of_the_connection(
