@@ -28,8 +28,8 @@ class ReplicaWriter:
     """Appends a master's bytes at the end of a store's log. `MessageStore.replica_writer` makes one; for one thread.
 
     A record becomes readable, and is dispatched, when all of it has come and has proven itself: lengths, own offset,
-    CRC of the body. Counters of queues do not move: a store that follows takes no puts, and the start of a promoted one
-    finds the counters in its log.
+    CRC of the body, and of the whole record, where it has one or forceVerifyPropCRC asks for it. Counters of queues do
+    not move: a store that follows takes no puts, and the start of a promoted one finds the counters in its log.
 
     Args:
         writer: Of the store.
@@ -42,6 +42,7 @@ class ReplicaWriter:
         self._on_unknown_topic = on_unknown_topic
         self._log = writer.parts.log
         self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
+        self._require_property_crc = writer.reader.config.force_verify_prop_crc
         #: Bytes of a blank record that are still to come.
         self._blank_left = 0
 
@@ -130,7 +131,7 @@ class ReplicaWriter:
         data = data[: size - begin % size]
         if self._blank_left:
             return self._append_blank(data[: self._blank_left])
-        columns = self._scanner.scan(data, begin, check_crc=True)
+        columns = self._scanner.scan(data, begin, check_crc=True, require_property_crc=self._require_property_crc)
         good = self._proven(columns)
         end = columns.next_offset - begin
         if good < columns.rows:

@@ -105,6 +105,22 @@ def test_records_before_a_wrong_one_are_there(source: tuple[Path, bytes], tmp_pa
         assert store.get_message("orders", 0, 0, 100).messages()
 
 
+@pytest.mark.parametrize("has_crc", [True, False])
+def test_where_each_record_must_have_a_crc_one_without_is_not_appended(tmp_path: Path, has_crc: bool) -> None:
+    with MessageStore.open(tmp_path / "master", enabled_append_prop_crc=has_crc) as store:
+        store.put_message(Message("orders", b"a"))
+        end = store.max_commit_log_offset
+    data = log_of(tmp_path / "master", end)[1]
+    with MessageStore.open(tmp_path / "copy", force_verify_prop_crc=True) as store:
+        writer = store.replica_writer()
+        if has_crc:
+            assert writer.append(array(data)) == end
+        else:
+            with pytest.raises(CorruptRecordError, match="does not fit its CRC"):
+                writer.append(array(data))
+            assert writer.end_offset == 0
+
+
 def test_only_an_empty_log_can_begin_later_and_only_with_a_file(source: tuple[Path, bytes], tmp_path: Path) -> None:
     with open_store(tmp_path / "copy") as store:
         writer = store.replica_writer()
