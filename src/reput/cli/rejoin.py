@@ -9,7 +9,8 @@ import typer
 
 from reput.cli.admin_options import Config, access
 from reput.cli.job_run import end_job, job_run
-from reput.cli.options import Json, RunnerName, Store, choose_runner
+from reput.cli.options import Json, RunnerName, Settings, Store, choose_runner, job_arguments
+from reput.cli.repair import KEYS
 
 if TYPE_CHECKING:
     from reput.jobs.report.report import Report
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def rejoin(
     store: Store,
     *,
+    settings: Settings,
     master: Annotated[
         str, typer.Option("--master", metavar="HOST:PORT", help="The broker that the store is to follow.")
     ],
@@ -36,6 +38,8 @@ def rejoin(
     --apply, and with the store closed, these records are kept in STORE/commitlog.broken and cut off the log, and a
     repair brings queues and index in step. After a kill the same command continues.
 
+    --set takes what `reput repair` takes: sizes of queue and index files that the store's files do not tell.
+
     The exit status is 0 if the store can follow, 1 if something is to be given up, 2 if the logs have nothing in
     common, or the master cannot be asked.
 
@@ -45,11 +49,12 @@ def rejoin(
     """
     from reput.replication import rejoin as job
 
+    arguments = job_arguments(settings, KEYS, "a rejoin")
     credentials, tls = access(config)
     with job_run(store, None) as progress:
         runner = choose_runner(runner_name, None, store, None)
         result = job.rejoin(
-            store, master, apply=apply, credentials=credentials, tls=tls, runner=runner, progress=progress
+            store, master, apply=apply, credentials=credentials, tls=tls, runner=runner, progress=progress, **arguments
         )
     end_job(_report(store, master, result), None, _fields(result) if as_json else None)
     return int(_is_to_be_done(result))

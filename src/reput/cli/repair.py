@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reput.jobs.report.report import Report
 
 #: Keys that `--set` takes here: values that the store's files may not tell any more.
-_KEYS = (
+KEYS = (
     "mapped_file_size_consume_queue",
     "mapper_file_size_batch_consume_queue",
     "max_hash_slot_num",
@@ -95,7 +95,7 @@ def repair(
     from reput.jobs.repair import repair_job as job
     from reput.jobs.repair import salvage_job
 
-    arguments: dict[str, Any] = job_arguments(settings, _KEYS, "a repair")
+    arguments: dict[str, Any] = job_arguments(settings, KEYS, "a repair")
     arguments |= {"apply": apply, "commit_log_path": commit_log_path, "rules": rules}
     with job_run(store, report, commit_log_path=commit_log_path) as progress:
         arguments |= {"runner": choose_runner(runner_name, master, store, commit_log_path), "progress": progress}

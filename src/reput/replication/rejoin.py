@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from reput.client.session_credentials import SessionCredentials
 from reput.errors import RemotingError, ReplicationError, StoreFormatError
@@ -78,6 +79,7 @@ def rejoin(
     runner: Runner,
     progress: Progress | None = None,
     files: FileLayer = DISK,
+    **settings: Any,
 ) -> Rejoin:
     """Compare the log of a closed store with that of a running broker; with `apply` give up what is not common.
 
@@ -93,6 +95,7 @@ def rejoin(
         runner: Of the repair.
         progress: Of the repair.
         files: The file layer.
+        settings: Of the repair: file sizes and more, where the store's files do not tell them.
 
     Raises:
         ReplicationError: The logs have nothing in common, or their files have different sizes. Nothing was changed.
@@ -108,7 +111,7 @@ def rejoin(
     with locked(directory.path), watched(directory.path, files):
         found = _compare(directory, asked, files)
         kept = tuple(_cut(directory, found.common_offset, files))
-    repaired = repair(directory.path, apply=True, runner=runner, progress=progress)
+    repaired = repair(directory.path, apply=True, runner=runner, progress=progress, **settings)
     return Rejoin(found.common_offset, found.end_offset, found.master, found.topics, kept, repaired)
 
 

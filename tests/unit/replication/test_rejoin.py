@@ -84,6 +84,22 @@ def test_a_store_keeps_beside_what_only_it_has_and_follows(tmp_path: Path, commo
     assert [one for one in found if one.kind.finding_class is not FindingClass.HARMLESS] == []
 
 
+def test_sizes_that_no_file_tells_are_given(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    put(old, 3, "both")
+    shutil.copytree(old, new)
+    put(old, 1, "lost")
+    for folder in ("consumequeue", "index"):  # as a power cut may take them
+        shutil.rmtree(old / folder)
+    names = ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")
+    with master(new, 0) as broker:
+        done = rejoin(old, broker.address, apply=True, runner=LocalRunner(), **{name: SMALL[name] for name in names})
+    assert done.repair is not None
+    assert done.repair.is_fine
+    with MessageStore.open(old, **SMALL) as store:
+        assert len(store.query_message("both", "both-0")) == 1
+
+
 def test_nothing_is_given_up_where_the_master_has_it_all(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     end = put(old, 3, "both")
