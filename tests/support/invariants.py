@@ -155,11 +155,16 @@ def check_store(store: Path, options: dict[str, object] = SMALL) -> list[Record]
 
 
 def check_rebuild(store: Path, target: Path, options: dict[str, object] = SMALL) -> None:
-    """Queues and index made from a copy of the log alone are those of the store."""
+    """Queues made from a copy of the log alone are those of the store, which may have files of zeros besides.
+
+    Such a file is that of a queue whose messages were all cut off, by a power cut or by `reput rejoin`.
+    """
     shutil.copytree(store / "commitlog", target / "commitlog")
     with reput.MessageStore.open(target, files=FaultyFiles(), **options):
         pass
-    assert contents(target, "consumequeue") == contents(store, "consumequeue")
+    rebuilt, found = contents(target, "consumequeue"), contents(store, "consumequeue")
+    besides = {name for name in found.keys() - rebuilt.keys() if not any((store / name).read_bytes())}
+    assert rebuilt == {name: digest for name, digest in found.items() if name not in besides}
 
 
 def contents(store: Path, part: str = ".", leave_out: tuple[str, ...] = ("lock",)) -> dict[str, str]:
