@@ -134,7 +134,7 @@ async def _failing_disk(pair: Pair) -> None:
 async def _fail_over(pair: Pair) -> None:
     """The copy becomes the master, and has all that a SYNC_MASTER has acknowledged; the old one rejoins as its copy."""
     chance = pair.chance
-    match chance.choice(("master", "both", "cut off")):
+    match chance.choice(("master", "both", "both", "cut off")):
         case "master":
             await pair.die(pair.master)
         case "both":
@@ -179,7 +179,7 @@ async def _run(folder: Path, seed: int) -> Counter[str]:
 PART = Part(
     "replication",
     "a master and its slave or follower: kills, power cuts, network, wrong bytes, other logs, disks, fail-overs",
-    600,
+    400,
     run,
     ("kills", "power cuts", "bits flipped on the wire", "other logs told", "fail-overs", "acknowledged messages"),
 )

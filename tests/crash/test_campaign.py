@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import reput
-from campaign import flips, mutants
+from campaign import flips, mutants, replication
 from campaign import main as campaign
 from campaign.cases import Part, run_case
 from campaign.report import FIGURES, PAGE, markdown, page_with
@@ -27,6 +27,16 @@ def test_a_share_of_every_part_keeps_the_promises(tmp_path: Path) -> None:
     assert parts["power"]["cases"] == 80
     assert parts["power"]["counts"]["crash points"] > 80
     assert markdown(json.loads(output.read_text())).count("\n| ") > 30
+
+
+def test_a_master_and_its_copy_keep_the_promises(tmp_path: Path) -> None:
+    output = tmp_path / "found.json"
+    share = f"{4 / replication.PART.cases}"
+    assert campaign.main(["--only", "replication", "--share", share, "--seed", "7100", "--output", str(output)]) == 0
+    found = json.loads(output.read_text())["parts"]["replication"]
+    assert found["cases"] == 4
+    assert sum(count for name, count in found["counts"].items() if name.startswith("fault: ")) == 16
+    assert found["counts"]["acknowledged messages"] > 0
 
 
 def test_the_figures_in_the_docs_are_those_of_their_file() -> None:
