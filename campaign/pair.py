@@ -280,7 +280,8 @@ class Pair:
     def _arm(self, life: Life, end: Callable[[], None], *, by_disk: bool) -> None:
         """Draw the moment: an operation of the disk, a byte of the protocol, or any."""
         chance, later = self.chance, asyncio.get_running_loop().call_later
-        match chance.choice(("disk", "disk", "byte", "time") if by_disk else ("byte", "byte", "time")):
+        moments = ["disk", "disk", "byte", "time"] if by_disk else ["byte", "byte", "time"]
+        match chance.choice(moments):
             case "disk":
                 life.disk.at = len(life.disk.operations) + chance.randrange(chance.choice((5, 50)))
             case "byte":
