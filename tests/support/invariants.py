@@ -107,6 +107,8 @@ def check_queues(store: Path, records: list[Record]) -> None:
 def _check_folder(folder: Path, expected: dict[tuple[str, int], bytes], unit_size: int) -> None:
     found: dict[tuple[str, int], bytes] = {}
     for path in sorted(folder.glob("*/*/*")):
+        if not path.stat().st_size and path == max(path.parent.iterdir()):
+            continue  # left by a kill between its making and its length; RocketMQ removes it at its next start, too
         key = (path.parent.parent.name, int(path.parent.name))
         assert int(path.name) == len(found.get(key, b"")), f"{path}: files in between are missing"
         found[key] = found.get(key, b"") + path.read_bytes()
