@@ -148,7 +148,7 @@ class LakeCommits:
 
     def _folders(self, one: LakeFile) -> list[str]:
         """The folder of a file, and those above it up to the output."""
-        names = one.path.split(os.sep)[:-1]
+        names = one.path.split("/")[:-1]
         return [os.path.join(self._output, *names[:count]) for count in range(len(names) + 1)]
 
     def _read_last(self) -> LakeCommit | None:
