@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +42,22 @@ OPTIONS: dict[str, Any] = SMALL | {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def known(spark: SparkSession) -> None:
     register(spark)
+
+
+def test_a_thread_writes_once_it_has_registered_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame([("orders", b"x")], "topic string, body binary")
+
+    def write() -> None:
+        register(spark)
+        frame.write.format("reput").mode("append").save(str(tmp_path / "store"))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write).result()
+    with reput.MessageStore.open(tmp_path / "store", read_only=True) as store:
+        assert store.max_offset("orders", 0) == 1
 
 
 def messages(spark: SparkSession, begin: int = 0, end: int = 600) -> DataFrame:

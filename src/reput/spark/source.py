@@ -124,8 +124,14 @@ def register(spark: SparkSession) -> None:
     Spark finds the format by itself where reput is installed and every installed module `pyspark_*` can be imported. If
     one of these imports fails, Spark logs "Skipping the lookup of Python Data Sources due to the failure" and finds no
     format; and it does not look into `--py-files`. In these cases, call this function first.
+
+    For a write Spark looks only into the session that is active in the thread, and a new thread has none:
+    DATA_SOURCE_NOT_FOUND. So each thread that writes calls this function first; it makes the session the active one.
     """
     spark.dataSource.register(ReputDataSource)
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:  # a session of Spark Connect has none
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def read_log(
