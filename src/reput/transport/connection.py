@@ -74,7 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         self._opaques = count(1)
         #: By opaque: the answer, and the loop time until which it may come.
         self._calls: dict[int, tuple[asyncio.Future[RemotingCommand], float]] = {}
-        self._expiry: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.Handle | None = None
+        self._expiry_time = math.inf
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
 
@@ -239,15 +240,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _expire_at(self, until: float) -> None:
         """Look for calls without an answer at a time: one timer for all, as a timer takes as long as a call."""
-        if self._expiry is None or until < self._expiry.when():
+        if until < self._expiry_time:
             if self._expiry is not None:
                 self._expiry.cancel()
-            self._expiry = self._loop.call_at(until, self._expire)
+            self._expiry_time = until
+            self._expiry = self._loop.call_at(until, self._expire)  # of uvloop no TimerHandle, where the time is over
 
     def _expire(self) -> None:
-        assert self._expiry is not None
-        now = max(self._loop.time(), self._expiry.when())
-        self._expiry = None
+        now = max(self._loop.time(), self._expiry_time)
+        self._expiry, self._expiry_time = None, math.inf
         waiting = [(answer, until) for answer, until in self._calls.values() if not answer.done()]
         for answer, until in waiting:
             if until <= now:

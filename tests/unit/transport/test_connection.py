@@ -313,6 +313,27 @@ def test_calls_expire_each_at_its_own_time() -> None:
     assert run(ask()) == [1, 2, 0]
 
 
+def test_a_call_whose_time_is_over_before_it_is_sent_expires() -> None:
+    """A loop that stood still; uvloop's `call_at` returns no TimerHandle for such a time."""
+
+    async def ask() -> None:
+        async with serving({}) as here:
+            peer = await here.peer()
+            connection = await here.opened_connections.get()
+            for timeouts in ((0.0, 30), (-1.0, -2.0), (30, -1.0)):
+                calls = [asyncio.ensure_future(connection.call(RemotingCommand(307), one)) for one in timeouts]
+                for call, timeout_s in zip(calls, timeouts, strict=True):
+                    if timeout_s <= 0:
+                        with pytest.raises(RemotingTimeoutError, match="no answer to request 307"):
+                            await asyncio.wait_for(call, 10)
+                    else:
+                        assert not call.done()
+                        call.cancel()
+            peer.close()
+
+    run(ask())
+
+
 def test_requests_wait_until_the_server_has_read_those_before_them() -> None:
     """Many large requests at once; what waits for the server is bounded, and the connection stays."""
     read = asyncio.Event()
