@@ -30,7 +30,9 @@ def test_messages_with_a_time_are_counted_by_topic_and_by_time(tmp_path: Path) -
             assert list(near) == [(end,) for end in ("5", "60", "300", "900", "3600", "14400", "28800", "86400")]
             assert {end: count for (end,), count in near.items() if count and end != "5"} == {"14400": 2}
             waiting = (await labelled(served, "rocketmq_timer_dequeue_lag"))[()]
-            assert waiting - near[("5",)] in (2, 3)  # the slot that is over may not be counted any more
+            # the third's slot is over, and may not be counted any more: two looks at two times
+            assert waiting in (2, 3)
+            assert near[("5",)] in (0, 1)
             (late_s,) = (await labelled(served, "rocketmq_timer_dequeue_latency_milliseconds")).values()
             assert late_s < 60
             delays = await labelled(served, "rocketmq_delay_message_latency_seconds_bucket", "topic", "le")
