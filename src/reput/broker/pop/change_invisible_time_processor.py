@@ -24,7 +24,8 @@ _REMARK = "not set any response code"  # RocketMQ's, of answers that are well
 class ChangeInvisibleTimeProcessor:
     """Takes CHANGE_MESSAGE_INVISIBLETIME: a new check point, then the ack of the old one.
 
-    A kill between the two gives the message twice. Both are in the log before the answer.
+    A kill between the two gives the message twice. Both are in the log before the answer. The new check point's pop
+    time is after the old one's, whatever the clock says: the ack counts for every check point with its key.
 
     Args:
         state: The broker's.
@@ -60,11 +61,11 @@ class ChangeInvisibleTimeProcessor:
         if header.invisible_time > most_ms or not self._revive.has_queue(info.revive_qid):
             remark = f"invisibleTime {header.invisible_time} or reviveQid {info.revive_qid} is out of range"
             return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
-        now_ms, offset = state.now_ms(), header.offset
-        new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, now_ms, info.broker_name)
+        offset, pop_time = header.offset, max(state.now_ms(), info.pop_time + 1)  # else both may have the same key
+        new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, pop_time, info.broker_name)
         check_point = self._revive.check_point(CheckPoint(new_key, header.invisible_time, (offset,)), info.revive_qid)
         acks = self._revive.acks(Ack(check_point_key(key, info), (offset,)), info.revive_qid, info.revive_time)
-        answer = ChangeInvisibleTimeResponseHeader(now_ms, header.invisible_time, info.revive_qid)
+        answer = ChangeInvisibleTimeResponseHeader(pop_time, header.invisible_time, info.revive_qid)
         well = command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))
         return self._revive.answer((check_point, *acks), well)
 

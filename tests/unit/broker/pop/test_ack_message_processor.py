@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from reput.broker.pop import pop_revive_service
+from reput.broker.state import BrokerState
 from reput.formats.pop_messages import Ack, CheckPointKey, decode_ack
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.service.pop import revive_round
@@ -109,6 +110,30 @@ def test_a_shorter_invisible_time_brings_a_message_sooner(tmp_path: Path) -> Non
             await fill(client, "orders", "a")
             ((_, topic, handle),) = handles(await pop(client, "orders", invisible_ms=150))
             assert (await change_invisible_time(client, topic, handle, 50)).code == 0
+            ((message, _, _),) = handles(await pop(client, "orders", poll_ms=LONG_MS))
+            assert (message.tags, message.reconsume_times) == ("a", 1)
+
+    run(scenario())
+
+
+def test_changes_within_a_millisecond_of_the_pop_lose_no_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ack of an old check point must not count for the new one."""
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **QUICK) as served:
+            client = await served.client()
+            await with_topic(client, "orders")
+            await fill(client, "orders", "a")
+            with monkeypatch.context() as still:
+                now_ms = int(time.time() * 1000)
+                still.setattr(BrokerState, "now_ms", staticmethod(lambda: now_ms))
+                ((_, topic, handle),) = handles(await pop(client, "orders", invisible_ms=50))
+                for number in range(1, 4):
+                    answer = await change_invisible_time(client, topic, handle, 50)
+                    assert (answer.ext_fields or {})["popTime"] == str(now_ms + number)
+                    handle = renewed(handle, answer)
             ((message, _, _),) = handles(await pop(client, "orders", poll_ms=LONG_MS))
             assert (message.tags, message.reconsume_times) == ("a", 1)
 
