@@ -32,6 +32,7 @@ _BUILD = {
     ],
     "grpc/java": _MAVEN,
     "grpc/proxy": _MAVEN,
+    "iceberg": _MAVEN,
 }
 _JAVA = ["java", *JAVA_OPTIONS, "-Duser.home={home}", "-Djava.io.tmpdir={home}", "-cp", "target/classes:target/jars/*"]
 _RUN = {
@@ -42,6 +43,7 @@ _RUN = {
     "grpc/python": ["venv/bin/python", "main.py"],
     "grpc/java": [*_JAVA, "reput.interop.GrpcClient"],
     "grpc/proxy": [*_JAVA, "org.apache.rocketmq.proxy.ProxyStartup"],
+    "iceberg": [*_JAVA, "reput.interop.IcebergTable"],
 }
 _MOST_S = 300
 
