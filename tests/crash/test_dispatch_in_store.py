@@ -15,7 +15,7 @@ import pytest
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreLockedError, StoreStateError
-from reput.files import DISK
+from reput.files import DISK, FileLayer
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
@@ -82,6 +82,25 @@ def test_get_and_query_see_what_a_dispatcher_wrote_over_restarts_of_the_store(
         check_store(path, options)
     with reput.MessageStore.open(path, read_only=True) as store:
         check_seen(store, 0, 180)
+
+
+class OneTick(FileLayer):
+    """A layer by which all files have the same inode and the same time, as two of marks within a tick may have."""
+
+    def identity(self, path: str) -> tuple[int, int]:
+        return 0, 0
+
+    def modified_ms(self, path: str) -> int:
+        return 0
+
+
+def test_a_mark_is_seen_though_its_file_looks_like_that_of_an_earlier_one(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path / "store", dispatch="external", files=OneTick(), **SMALL) as store:
+        for begin in (0, 5, 10):
+            put(store, begin, begin + 5)
+            dispatch(tmp_path / "store", session=None, once=True)
+            store.wait_dispatched()
+            check_seen(store, 0, begin + 5)
 
 
 def test_without_a_dispatcher_nothing_new_is_seen_and_the_next_start_brings_all_in_step(tmp_path: Path) -> None:

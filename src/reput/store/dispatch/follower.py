@@ -28,14 +28,15 @@ class DispatchFollower(ReputMessageService):
         self._marks_path = marks_path(path)
         self._parts = parts
         self._files = files
-        self._seen: tuple[object, ...] = ()
+        self._seen = b""
 
     def run_once(self) -> int:
         """Read the marks once; returns 1 if the other process has come further, else 0."""
         files, parts = self._files, self._parts
         if not files.exists(self._marks_path):  # on some shared file systems it is missing while it is replaced
             return 0
-        seen = (files.identity(self._marks_path), files.modified_ms(self._marks_path))
+        # Its inode and its time do not tell: each mark is a new file, with the inode of the one before the last one.
+        seen = files.read_bytes(self._marks_path)
         if seen == self._seen:
             return 0
         self._seen = seen
