@@ -30,6 +30,10 @@ KINDS = st.sampled_from(
 )
 
 
+#: A machine that stands still is no disk that does not keep up.
+_OPTIONS = SMALL | {"os_page_cache_busy_time_out_mills": 60_000}
+
+
 class Kept(NamedTuple):
     """A message of the model."""
 
@@ -54,7 +58,7 @@ class StoreModel(RuleBasedStateMachine):
         """The next life; the disk has what it had, and the page cache too, but for a power cut."""
         before, self.files = self.files, FaultyFiles()
         self.files.goes_on_after(before)
-        self.store = reput.MessageStore.open(self.path, files=self.files, **(SMALL | options))
+        self.store = reput.MessageStore.open(self.path, files=self.files, **(_OPTIONS | options))
         # What was put before may be in the page cache alone: a new start makes it durable.
         self.is_synced = options.get("flush_disk_type", "SYNC_FLUSH") == "SYNC_FLUSH"
 

@@ -27,6 +27,7 @@ OPTIONS = SMALL | {
     "flush_interval_commit_log": 5,
     "flush_interval_consume_queue": 10,
     "flush_consume_queue_thorough_interval": 30,
+    "os_page_cache_busy_time_out_mills": 60_000,  # a machine that stands still is no disk that does not keep up
 }
 THREADS = 4
 ROOT = Path(__file__).parents[2]

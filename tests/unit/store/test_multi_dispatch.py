@@ -176,7 +176,7 @@ def test_puts_to_a_light_queue_itself_share_its_counter(open_store: OpenStore) -
 
 
 def test_many_threads_get_offsets_that_are_dense_and_in_log_order(open_store: OpenStore) -> None:
-    store = open_store(**ON, flush_disk_type="ASYNC_FLUSH")
+    store = open_store(**ON, flush_disk_type="ASYNC_FLUSH", os_page_cache_busy_time_out_mills=60_000)
 
     def put(thread: int) -> list[tuple[int, int]]:
         results = [store.put_message(message("%LMQ%b,%LMQ%a"), thread) for _ in range(30)]

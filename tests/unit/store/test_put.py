@@ -22,6 +22,7 @@ from reput.formats.record_layout import SysFlag
 from reput.kernels import message_table
 from reput.kernels.columns import RecordColumns
 from reput.store.results import PutMessageStatus
+from tests.support.asking import until
 from tests.support.faulty_files import FaultyFiles
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL, check_rebuild, check_store, contents, log_records
@@ -491,7 +492,8 @@ def test_a_sync_that_takes_too_long_is_flush_disk_timeout_and_the_message_is_sto
 
 
 def test_sixteen_threads_get_offsets_that_are_dense_and_in_log_order(open_store: OpenStore, path: Path) -> None:
-    store = open_store(mapped_file_size_commit_log=64 * 1024)
+    # A machine that stands still is no disk that does not keep up.
+    store = open_store(mapped_file_size_commit_log=64 * 1024, os_page_cache_busy_time_out_mills=60_000)
     results: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     start = threading.Barrier(16)
 
@@ -659,9 +661,17 @@ def test_what_read_log_gives_can_be_put_again(open_store: OpenStore, path: Path,
 
 def test_a_put_that_meets_the_close_is_stored_or_refused(open_store: OpenStore, path: Path) -> None:
     store = open_store(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=1 << 20)
-    rows = 400_000
+    rows = 40_000
     table = pa.table({"topic": ["t"] * rows, "body": [b"x"] * rows})
     outcome: list[object] = []
+    is_in_the_middle = threading.Event()
+
+    def meet_the_close() -> None:
+        is_in_the_middle.set()
+        until(lambda: store._log.failure)
+
+    assert store._writer is not None
+    store._writer.putting._on_append = meet_the_close
 
     def put() -> None:
         try:
@@ -671,12 +681,11 @@ def test_a_put_that_meets_the_close_is_stored_or_refused(open_store: OpenStore, 
 
     thread = threading.Thread(target=put)
     thread.start()
-    while not store.max_commit_log_offset:
-        thread.join(0.001)
+    assert is_in_the_middle.wait(60)
     store.close()
     log = contents(path)
     thread.join()
-    assert isinstance(outcome[0], StoreStateError), "the table was in before the close: make it larger"
+    assert isinstance(outcome[0], StoreStateError)
     assert contents(path) == log
     again = open_store(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=1 << 20)
     assert not again.recovery.was_killed

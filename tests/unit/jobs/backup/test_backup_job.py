@@ -163,7 +163,7 @@ def test_whatever_is_acknowledged_before_the_start_is_in_the_backup(tmp_path: Pa
     path, target = tmp_path / "store", tmp_path / "target"
     acknowledged: list[int] = []
     taken = []
-    with opened(path, flush_disk_type="ASYNC_FLUSH") as live:
+    with opened(path, flush_disk_type="ASYNC_FLUSH", os_page_cache_busy_time_out_mills=60_000) as live:
 
         def write() -> None:
             for _ in range(20):

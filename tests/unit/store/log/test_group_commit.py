@@ -16,7 +16,7 @@ from reput.store.results import PutMessageStatus
 from tests.support.faulty_files import FaultyFiles, Operation, no_objection
 from tests.support.invariants import SMALL, check_store
 
-OPTIONS = SMALL | {"mapped_file_size_commit_log": 1 << 20}
+OPTIONS = SMALL | {"mapped_file_size_commit_log": 1 << 20, "os_page_cache_busy_time_out_mills": 60_000}
 
 
 class GatedDisk(FaultyFiles):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,8 @@ import reput
 from reput.errors import StoreBusyError, StoreStateError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.metadata import TopicConfig
+from reput.store.log import append_gate
+from reput.store.log.append_gate import AppendGate
 from tests.support.faulty_files import FaultyFiles, Operation
 from tests.support.fixtures import OpenStore
 
@@ -58,25 +62,32 @@ def test_a_put_behind_one_that_is_stuck_is_refused_and_may_be_tried_again(open_s
     assert store.max_offset("t", 0) == (4 if way == "put_messages" else 3)
 
 
-def test_many_threads_that_wait_for_each_other_are_not_refused(open_store: OpenStore) -> None:
-    store = open_store(os_page_cache_busy_time_out_mills=500, mapped_file_size_commit_log=1 << 24)
-    errors: list[BaseException] = []
+class BusyLog(AppendGate):
+    """A log to which others append: it is longer at every third look at it, a third of the time-out after the last.
 
-    def put() -> None:
-        try:
-            for _ in range(300):
-                store.put_message(reput.Message("t", b"x"))
-        except BaseException as error:
-            errors.append(error)
+    Attributes:
+        looks: At its end, and at the clock.
+    """
 
-    threads = [threading.Thread(target=put) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    store.wait_dispatched()
-    assert store.max_offset("t", 0) == 2400
+    looks = 0
+
+    @property
+    def max_offset(self) -> int:
+        self.looks += 1
+        if self.looks == 300:
+            self._lock.release()
+        return self.looks // 3
+
+    def now_s(self) -> float:
+        return self.looks / 9
+
+
+def test_a_put_that_waits_long_while_others_append_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = BusyLog("commitlog", busy_timeout_ms=1000)
+    monkeypatch.setattr(append_gate, "time", SimpleNamespace(monotonic=log.now_s, sleep=time.sleep))
+    log._lock.acquire()
+    log._wait()
+    assert log.looks >= 300
 
 
 def advice_of_log_maps(path: Path) -> set[bool]:
