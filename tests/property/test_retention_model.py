@@ -55,8 +55,8 @@ def test_what_has_not_expired_stays_and_what_has_goes(steps: list[tuple], flush_
                 age(path, expired - first_file + count)
                 expired += count
             elif step == "delete":
-                report = store.delete_expired()
                 durable = min(store.flushed_offset, store.max_commit_log_offset - store.dispatch_behind_bytes)
+                report = store.delete_expired()
                 assert len(report.commit_log_files) <= expired - first_file
                 if durable >= expired * FILE_SIZE:
                     assert len(report.commit_log_files) == expired - first_file

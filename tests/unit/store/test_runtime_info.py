@@ -12,7 +12,7 @@ import pytest
 
 import reput
 from reput.errors import StoreFullError
-from reput.files import DISK
+from reput.files import DISK, FileLayer
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets
 from reput.store.config_files import persist_metadata
 from reput.store.snapshot import folder_use
@@ -138,7 +138,8 @@ def test_a_put_that_fails_because_of_the_disk_is_counted_and_a_bad_message_is_no
         assert store.runtime_info().put_message_failed_times == times
 
 
-def test_a_reader_sees_the_same_but_what_only_the_writer_counts(path, store):
+def test_a_reader_sees_the_same_but_what_only_the_writer_counts(path, store, monkeypatch):
+    monkeypatch.setattr(FileLayer, "disk_used_percent", lambda self, path: 20)  # others write to the disk, too
     fill(store)
     writer = store.runtime_info().to_dict()
     with reput.MessageStore.open(path, read_only=True, config=store.config) as reader:

@@ -140,7 +140,10 @@ def test_a_small_pass_whose_keys_find_no_space_leaves_no_unit_twice(
         assert len(store.query_message("orders", "last", 9, 0, 1 << 62)) == 1
 
 
-def test_a_full_disk_is_left_alone_for_a_while_but_not_by_a_close(tmp_path: Path) -> None:
+def test_a_full_disk_is_left_alone_for_a_while_but_not_by_a_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_caller, "RETRY_WAIT_S", 3600)
     full = threading.Event()
 
     def judge(operation: Operation) -> None:
