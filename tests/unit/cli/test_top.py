@@ -155,7 +155,7 @@ def test_a_narrow_terminal_shows_whole_numbers_and_times(run_reput: Run, width: 
     text = shown_on_a_terminal(arguments, width, "stdout")
     assert max(map(len, text.splitlines())) <= width
     whole = set(re.findall(NUMBER, run_reput(*arguments).out))
-    shown = set(re.findall(NUMBER, re.sub(r"[\d,]+(?=\s+bytes\s+free)", "", text)))  # others write
+    shown = set(re.findall(NUMBER, re.sub(r"[\d,]+(?=\s+(bytes\s+free|%\s+full))", "", text)))  # others write
     assert len(shown) > 3
     assert shown <= whole
 
