@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.asking import until
 from tests.support.broker_ledger import Ledger
 from tests.support.broker_load import Death, kill_starting, load_until_death
 
@@ -30,9 +31,9 @@ def test_a_killed_broker_has_all_that_it_answered_and_groups_go_on(
 def test_a_broker_that_is_killed_while_it_starts_or_stops_has_all_that_it_answered(tmp_path: Path) -> None:
     store, ledger = tmp_path / "store", Ledger()
     assert not load_until_death(store, ledger, "first", Death(300))
-    assert kill_starting(store, 0.3)
+    until(lambda: kill_starting(store, 0.3))  # one that is ready too early counts for nothing
     ledger.check(store, tmp_path / "check-0", is_clean=False)
-    assert not load_until_death(store, ledger, "second", Death(300, is_stopped=True, stop_s=0.0))
-    ledger.check(store, tmp_path / "check-1", is_clean=False)
+    is_clean = load_until_death(store, ledger, "second", Death(300, is_stopped=True, stop_s=0.0))
+    ledger.check(store, tmp_path / "check-1", is_clean=is_clean)  # it may be quicker than the kill
     assert load_until_death(store, ledger, "last", LAST)
     ledger.check(store, tmp_path / "check", is_clean=True)

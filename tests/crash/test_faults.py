@@ -15,6 +15,7 @@ import pytest
 import reput
 from reput.errors import CorruptRecordError, StoreError, StoreFullError, StorePoisonedError
 from reput.store.log.flush import LogSync
+from tests.support.asking import until
 from tests.support.faulty_files import (
     Crash,
     FaultyFiles,
@@ -219,8 +220,9 @@ def test_queues_and_index_catch_up_once_a_full_disk_has_space_again(
         files.judge = full
         for number in range(30):
             store.put_message(reput.Message("orders", b"x", keys=[f"k{number}"]))
+        until(lambda: store._writer.reput.failure)  # type: ignore[union-attr]
         with pytest.raises(TimeoutError, match=f"behind.*{part}.*bytes needed"):
-            store.wait_dispatched(timeout=0.5)
+            store.wait_dispatched(timeout=0.1)
         assert store.dispatch_behind_bytes > 0
         files.judge = no_objection
         store.wait_dispatched()
