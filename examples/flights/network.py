@@ -27,7 +27,7 @@ _SETTINGS = (
 )
 _STOP_S = 60
 #: How long no message may come before the rest counts as missing.
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import random
 import shutil
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import reput.broker.services
@@ -38,7 +37,7 @@ from tests.support.sockets import free_ports
 _KEYS = STORE_KEYS | {"timer_wheel_enable": False}
 #: Nobody listens there: a slave is told its master by its life.
 _NO_NAME_SERVER = "127.0.0.1:9"
-#: Times that a port is tried which somebody else has taken in between.
+#: Tries of what others may disturb: a port that is taken in between, an operation that has begun.
 _TRIES = 5
 _logger = logging.getLogger("reput.broker")
 
@@ -99,10 +98,16 @@ class Disk(FaultyFiles):
         """Leave what was written; the log last, to which nobody may append meanwhile."""
         with self._ending:
             self.is_over = True
-        with suppress(shutil.Error, FileNotFoundError):  # an operation that had begun: it has ended by the next try
-            shutil.copytree(self._store, self._left, ignore=shutil.ignore_patterns("commitlog"))
-        shutil.rmtree(self._left)
-        shutil.copytree(self._store, self._left, ignore=shutil.ignore_patterns("commitlog"))
+        for tried in range(_TRIES):
+            try:
+                shutil.copytree(self._store, self._left, ignore=shutil.ignore_patterns("commitlog"))
+            except (shutil.Error, FileNotFoundError):  # an operation that had begun
+                if tried == _TRIES - 1:
+                    raise
+            else:
+                if tried:  # by then it has ended
+                    break
+            shutil.rmtree(self._left)
         if (self._store / "commitlog").is_dir():
             shutil.copytree(self._store / "commitlog", self._left / "commitlog")
 
