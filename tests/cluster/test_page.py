@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from tests.support.cluster.page import command_of_page
 from tests.support.cluster.standalone import drained, find_line
 from tests.support.cluster.wheel import ROOT, make_environment, without_source_tree
 from tests.support.large_store import write_large_store
+from tests.support.sockets import free_ports
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.spark
@@ -41,13 +41,6 @@ def running(command: str, folder: Path, environment: dict[str, str]) -> Iterator
             process.terminate()
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 def test_a_million_messages_go_through_the_cluster_of_the_page(wheel: Path, tmp_path: Path) -> None:
     """`pytest -s` prints how long the job took, which the page speaks of."""
     store, output = tmp_path / "store", tmp_path / "output"
@@ -60,7 +53,7 @@ def test_a_million_messages_go_through_the_cluster_of_the_page(wheel: Path, tmp_
         "PYSPARK_PYTHON": str(make_environment(tmp_path / "env")),
         "SPARK_LOCAL_IP": "127.0.0.1",  # whose network is no part of the test
     }
-    host = {"HOST": "127.0.0.1", "_7077": free_port()}
+    host = {"HOST": "127.0.0.1", "_7077": free_ports(1)[0]}
     begin_master, begin_worker = (
         command_of_page(f"deploy.{name}", **host) for name in ("master.Master", "worker.Worker")
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.support.rocketmq import workload
 from tests.support.rocketmq.apache import VERSIONS, Apache
 from tests.support.rocketmq.stores import SINCE_5, SMALL
 from tests.support.rocketmq.witness import check_agreement, open_apache, told_by_reput
+from tests.support.sockets import free_ports
 
 pytestmark = pytest.mark.java
 
@@ -77,9 +77,8 @@ def test_of_a_store_with_queues_in_files_and_in_a_rocksdb_the_files_are_read(apa
 
 @pytest.mark.parametrize("apache", VERSIONS, indirect=True)
 def test_a_log_of_dledger_is_named_and_not_touched(apache: Apache, tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        peers = f"n0-127.0.0.1:{free.getsockname()[1]}"
+    (port,) = free_ports(1)
+    peers = f"n0-127.0.0.1:{port}"
     path = tmp_path / "store"
     group = {"enableDLegerCommitLog": True, "dLegerGroup": "g", "dLegerPeers": peers, "dLegerSelfId": "n0"}
     write(apache, path, group)

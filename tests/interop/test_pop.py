@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from reput.remoting.codes import RequestCode
 from tests.support.broker import Client, make_topic, messages_of
 from tests.support.pop import ack, change_invisible_time, handles, pop, renewed
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import run
+from tests.support.sockets import free_ports, run
 
 pytestmark = pytest.mark.java
 
@@ -61,17 +60,11 @@ async def retries(client: Client) -> list[bytes]:
     return [message.body for message in messages_of(answer)]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
-
-
 def serve(apache: Apache, path: Path) -> str:
     """Apache's broker on a directory; its address."""
-    port = free_port()
+    port, namesrv_port = free_ports(2)
     apache.run(
-        "broker-start", path=str(path), port=port, namesrv_port=free_port(), log_file_size=FILE_SIZE,
+        "broker-start", path=str(path), port=port, namesrv_port=namesrv_port, log_file_size=FILE_SIZE,
         keys={"brokerName": "broker-a"},
     )  # fmt: skip
     return f"127.0.0.1:{port}"

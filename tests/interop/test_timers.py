@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from reput import Broker
 from reput.formats.message_ext import MessageExt
 from tests.support.broker import Client, make_topic, messages_of
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import run
+from tests.support.sockets import free_ports, run
 
 pytestmark = [pytest.mark.java, pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)]
 
@@ -65,8 +64,7 @@ def test_apaches_broker_delivers_what_ours_was_sent(apache: Apache, tmp_path: Pa
         times = send(apache, broker.namesrv, recalled="gone")
         if is_killed:
             path = Path(shutil.copytree(path, tmp_path / "copy"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=1, port=port):
         check(f"127.0.0.1:{port}", times, 2 if is_killed else 1)  # what it had no checkpoint of it takes twice
 

@@ -19,6 +19,7 @@ from reput.transport.connection import Connection
 from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer
 from tests.support.namesrv import Asked, asked_name_server, broker_header, leaving, run, topics_body
+from tests.support.sockets import free_ports
 
 BODY = encode_register_body(topics_body("orders", "payments"))
 
@@ -142,10 +143,11 @@ def test_a_start_that_fails_listens_to_nobody(tmp_path: Path) -> None:
         async with asked_name_server(tmp_path) as asked:
             with pytest.raises(RemotingError, match=f"{asked.port}.*choose another one, or 0"):
                 await NameServer(NamesrvConfig(kv_config_path=str(tmp_path / "none"))).start("127.0.0.1", asked.port)
+        (port,) = free_ports(1)
         with pytest.raises(CorruptMetadataError, match="kvConfig"):
-            await NameServer(NamesrvConfig(kv_config_path=str(path))).start("127.0.0.1", asked.port)
+            await NameServer(NamesrvConfig(kv_config_path=str(path))).start("127.0.0.1", port)
         again = NameServer(NamesrvConfig(kv_config_path=str(tmp_path / "none")))
-        assert await again.start("127.0.0.1", asked.port) == asked.port
+        assert await again.start("127.0.0.1", port) == port
         await again.stop()
 
     run(scenario())

@@ -20,6 +20,7 @@ from reput.spark.wire import cluster as cluster_module
 from reput.spark.wire import pulls as pulls_module
 from reput.spark.wire.stream_reader import WireStreamReader
 from tests.support.broker import make_topic
+from tests.support.sockets import free_ports
 from tests.support.wire import send_numbers, wire_broker
 
 ALL = ReadAllAvailable()
@@ -120,8 +121,9 @@ def test_a_queue_that_comes_later_is_read_from_its_first_message_on(broker: Brok
 
 def test_a_broker_that_is_away_is_waited_for_between_batches(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with wire_broker(tmp_path / "a") as first_broker:
-        with wire_broker(tmp_path / "b", broker_name="broker-b", namesrv_addr=first_broker.namesrv) as second_broker:
-            port = int(second_broker.address.rpartition(":")[2])
+        port = free_ports(1)[0]
+        second: dict[str, Any] = {"broker_name": "broker-b", "namesrv_addr": first_broker.namesrv, "port": port}
+        with wire_broker(tmp_path / "b", **second):
             send_numbers(first_broker.namesrv, range(4))
             one = stream(first_broker)
             start = stored(one.latestOffset({}, ALL))
@@ -131,7 +133,7 @@ def test_a_broker_that_is_away_is_waited_for_between_batches(tmp_path: Path, cap
         assert end["orders"]["broker-b:0"] == start["orders"]["broker-b:0"]
         assert caplog.text.count("a queue waits for its broker") == 2
         assert numbers(one, start, end) == [4, 5]
-        with wire_broker(tmp_path / "b", broker_name="broker-b", namesrv_addr=first_broker.namesrv, port=port):
+        with wire_broker(tmp_path / "b", **second):
             send_numbers(first_broker.namesrv, range(6, 8), broker_name="broker-b")
             last = stored(one.latestOffset(end, ALL))
             assert numbers(one, end, last) == [6, 7]
