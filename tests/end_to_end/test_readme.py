@@ -13,6 +13,7 @@ import pytest
 from reput import Broker
 from tests.support.commands import run_reput
 from tests.support.pages import ROOT, Block, blocks
+from tests.support.rocketmq.apache import maven
 
 README = ROOT / "README.md"
 TOUR = ROOT / "docs/tour.md"
@@ -33,7 +34,8 @@ def test_the_java_program_runs_as_it_stands_and_prints_what_the_tour_says(tmp_pa
     with Broker.start(tmp_path / "build/tour", bind_address="127.0.0.1", brokerIP1="127.0.0.1") as broker:
         words = shlex.split(command.text.replace("127.0.0.1:9876", broker.namesrv))
         words.append(f"-Drocketmq.log.root={tmp_path}")
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+        with maven():
+            done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     printed = done.stdout.removesuffix("\x1b[0m")  # Maven's last word
     assert done.returncode == 0, printed + done.stderr
     assert printed.splitlines()[0] == command.output.splitlines()[0]

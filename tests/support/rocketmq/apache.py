@@ -27,10 +27,23 @@ class ApacheError(Exception):
     """A command failed in Java, or Java did: the stack trace, or the last lines that the process printed."""
 
 
+@contextmanager
+def maven() -> Iterator[Path]:
+    """The folder of what is built: ~/.cache/reput/interop, or REPUT_INTEROP_DIR.
+
+    Maven's own cache is not made for two at a time: whoever runs Maven is alone meanwhile.
+    """
+    cache = Path(os.environ.get("REPUT_INTEROP_DIR", Path.home() / ".cache/reput/interop"))
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
+
+
 def build(version: str) -> Path:
     """The folder with classes and jars for a RocketMQ version: made by Maven the first time, and kept.
 
-    It lies under ~/.cache/reput/interop (REPUT_INTEROP_DIR), named by the version and a hash of the sources.
+    It is named by the version and a hash of the sources.
     """
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
     if missing:
@@ -40,11 +53,8 @@ def build(version: str) -> Path:
         )
     sources = [path for path in sorted([SOURCES / "pom.xml", *SOURCES.glob("src/**/*")]) if path.is_file()]
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
-    cache = Path(os.environ.get("REPUT_INTEROP_DIR", Path.home() / ".cache/reput/interop"))
-    built = cache / f"{version}-{digest}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's own cache is not made for two at a time
+    with maven() as cache:
+        built = cache / f"{version}-{digest}"
         if not built.exists():
             with tempfile.TemporaryDirectory(dir=cache) as folder:
                 project = shutil.copytree(SOURCES, Path(folder) / "project")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.rocketmq.apache import JAVA_OPTIONS
+from tests.support.rocketmq.apache import JAVA_OPTIONS, maven
 
 _SOURCES = Path(__file__).parents[3] / "interop"
 _GO = [["go", "build", "-mod=readonly", "-o", "client", "."]]
@@ -62,16 +61,13 @@ def run_command(program: str, home: Path) -> list[str]:
 
 
 def built(program: str) -> Path:
-    """The folder where a program can run: made the first time, under ~/.cache/reput/interop (REPUT_INTEROP_DIR)."""
+    """The folder where a program can run: made the first time, and kept."""
     tool = _BUILD[program][0][0]
     assert shutil.which(tool), f"{tool} not found on PATH: tests of clients in other languages need Go, Node and Maven"
     sources = [path for path in sorted((_SOURCES / program).rglob("*")) if path.is_file()]
     digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
-    cache = Path(os.environ.get("REPUT_INTEROP_DIR", Path.home() / ".cache/reput/interop"))
-    folder = cache / f"{program.replace('/', '-')}-{digest}"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # also of the builds in apache.py: Maven's own cache is not made for two
+    with maven() as cache:
+        folder = cache / f"{program.replace('/', '-')}-{digest}"
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=cache) as parent:
                 project = shutil.copytree(_SOURCES / program, Path(parent) / "project")
