@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -202,7 +203,9 @@ def test_a_slave_whose_next_byte_is_deleted_meanwhile_is_sent_away(
         while service.slaves:
             pass
         service.close()
-    assert f"and the log begins at {first} now" in caplog.text
+    told = re.search(r"its next byte is (\d+), and the log begins at (\d+) now", caplog.text)
+    assert told is not None
+    assert int(told[1]) < int(told[2]) <= first  # it may come to that byte while files are still being deleted
 
 
 def test_a_connection_that_cannot_be_accepted_does_not_close_the_port(
