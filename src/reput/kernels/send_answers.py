@@ -7,6 +7,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.kernels.blocks import get, put
+from reput.kernels.decimals import put_decimal
 from reput.kernels.memory import copy_short, load_i32_native, store_i32, store_u8
 from reput.kernels.remoting_header import H_OPAQUE
 from reput.kernels.send_block import (
@@ -20,7 +21,7 @@ from reput.kernels.send_block import (
     SIZES_AT,
 )
 
-_COMMA, _MINUS = 0x2C, 0x2D
+_COMMA = 0x2C
 
 
 def answer_texts(fields: bytes, end: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
@@ -35,23 +36,6 @@ def answer_texts(fields: bytes, end: bytes) -> tuple[npt.NDArray[np.uint8], npt.
     )
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     return np.frombuffer(b"".join(texts), np.uint8), ends
-
-
-@njit
-def _put_number(t, value):  # type: ignore[no-untyped-def]
-    if value < 0:
-        store_u8(t, _MINUS)
-        t += 1
-        value = -value
-    digits = 1
-    bound = np.int64(10)
-    while digits < 19 and value >= bound:
-        digits += 1
-        bound *= 10
-    for i in range(digits):
-        store_u8(t + digits - 1 - i, 48 + value % 10)
-        value //= 10
-    return t + digits
 
 
 @njit
@@ -92,13 +76,13 @@ def put_answer(block, first, count, queue_id, queue_offset, unique, unique_size)
     """Write the answer to a send whose records begin at log offset `first`."""
     out = get(block, B_ANSWERS) + get(block, B_ANSWERED)
     t = _put_ids(block, _put_text(block, out + 8, 0), first, count)
-    t = _put_number(_put_text(block, t, 1), queue_id)
-    t = _put_number(_put_text(block, t, 2), queue_offset)
+    t = put_decimal(_put_text(block, t, 1), queue_id)
+    t = put_decimal(_put_text(block, t, 2), queue_offset)
     if unique_size:
         t = _put_text(block, t, 3)
         copy_short(t, unique, unique_size)
         t += unique_size
-    t = _put_number(_put_text(block, t, 4), get(block, B_HEADER + H_OPAQUE))
+    t = put_decimal(_put_text(block, t, 4), get(block, B_HEADER + H_OPAQUE))
     t = _put_text(block, t, 5)
     store_i32(out, t - out - 4)
     store_i32(out + 4, t - out - 8)

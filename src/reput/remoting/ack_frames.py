@@ -26,18 +26,28 @@ _PROOF = [b"1000000001", b"1000000002", b"1000000003"]
 _MOST_FORMS, _MOST_HANDLES, _LONGEST_HEADER = 4096, 4096, 1024
 _MOST_DIGITS, _ZERO = 18, ord("0")
 
-_TAKEN = (
-    f'{{"code":0,"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-).encode()
+#: The header of the answer to an ack that was taken, around opaque, as `encode_command` writes it.
+TAKEN = (
+    b'{"code":0,"flag":1,"language":"JAVA","opaque":',
+    b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
+)
 
 
 class AckFrame(NamedTuple):
-    """A request that acks one message by its queue offset and the handle `info`."""
+    """A request that acks one message by its queue offset and the handle `info`.
+
+    Attributes:
+        texts: The header around its three numbers: offset, opaque, and the handle's last word. The acks of other
+            messages with this handle have the same texts.
+        numbers: Which of these is the offset, and which is opaque.
+    """
 
     queue: PopKey
     info: ExtraInfo
     offset: int
     opaque: int
+    texts: tuple[bytes, ...]
+    numbers: tuple[int, int]
 
 
 class _Form(NamedTuple):
@@ -73,8 +83,13 @@ def decode_plain_ack(frame: memoryview) -> AckFrame | None:
     opaque = int(number)
     if opaque > INT32_MAX or (number[0] == _ZERO and len(number) > 1):  # the latter is no JSON
         return None
-    info = _info(values[info_at].rpartition(b" ")[0])
-    return None if info is None else AckFrame(queue, info, int(digits), opaque)
+    handle = values[info_at].rpartition(b" ")[0]
+    info = _info(handle)
+    if info is None:
+        return None
+    texts = [parts[0] + parts[1], parts[2] + parts[3], parts[4] + parts[5], parts[6]]
+    texts[info_at] += handle + b" "
+    return AckFrame(queue, info, int(digits), opaque, tuple(texts), (offset_at, opaque_at))
 
 
 @lru_cache(_MOST_FORMS)
@@ -106,9 +121,3 @@ def _info(handle: bytes) -> ExtraInfo | None:
         return decode_extra_info(handle.decode())
     except (RemotingCommandError, UnicodeDecodeError):
         return None
-
-
-def encode_taken(opaque: int) -> bytes:
-    """The frame of the answer to an ack that was taken, as `encode_command` writes it."""
-    text = _TAKEN % opaque
-    return FRAME_HEAD.pack(LENGTH_SIZE + len(text), len(text)) + text

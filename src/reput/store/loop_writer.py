@@ -49,6 +49,15 @@ class LoopWriter:
         """
         return self._writable().putting_rows.put(rows)
 
+    def encode_row(self, row: PutRow) -> bytes:
+        """The record that a row with one message becomes, for a kernel that writes more of its kind.
+
+        Its queue offset, log offset and store time are 0.
+
+        Raises MessageIllegalError.
+        """
+        return self._writable().putting_rows.encode(row)
+
     def append_written(self, write: Callable[[LogTail], int]) -> int:
         """Let a kernel write records at the log's end (see `CommitLog.append_written`).
 

@@ -122,6 +122,17 @@ class PutRows:
         self._on_append()
         return results
 
+    def encode(self, row: PutRow) -> bytes:
+        """See `LoopWriter.encode_row`."""
+        record = self._message(row)
+        data = pack_record(
+            record.magic_code, record.body_crc, row.queue_id, row.flag, 0, 0, row.sys_flag, row.born_timestamp,
+            row.born_host, 0, self._store_host, row.reconsume_times, row.prepared_transaction_offset, row.body,
+            record.topic, record.properties,
+        )  # fmt: skip
+        self._log.check_size(len(data))
+        return data
+
     def _put_in_turn(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
         results: list[PutRowResult | ReputError] = []
         for row in rows:
@@ -160,18 +171,12 @@ class PutRows:
         packed, keys = [], []
         for number, row in enumerate(rows):
             try:
-                record = self._message(row)
-                data = pack_record(
-                    record.magic_code, record.body_crc, row.queue_id, row.flag, 0, 0, row.sys_flag,
-                    row.born_timestamp, row.born_host, 0, self._store_host, row.reconsume_times,
-                    row.prepared_transaction_offset, row.body, record.topic, record.properties,
-                )  # fmt: skip
-                self._log.check_size(len(data))
+                data = self.encode(row)
             except MessageIllegalError as error:
                 faults[number] = error
             else:
                 packed.append(data)
-                keys.append(record.key)
+                keys.append((row.topic, row.queue_id))
         places = iter(self._append(packed, keys) if packed else ())
         results = [faults.get(number) or next(places) for number in range(len(rows))]
         put = sum(isinstance(result, PutRowResult) for result in results)

@@ -1,28 +1,32 @@
-"""AckFrames: the acks that one read of a connection brings are put together."""
+"""AckFrames: the acks that one read of a connection brings, in one call of a kernel for those with one handle."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import groupby
-from operator import itemgetter
+from functools import lru_cache
+
+import numpy as np
 
 from reput.broker.pop.handles import check_handle, check_point_key
-from reput.broker.pop.revive_messages import ReviveMessage, ReviveMessages
+from reput.broker.pop.revive_messages import Place, ReviveMessages
 from reput.broker.state import BrokerState
 from reput.errors import ReputError, WouldWaitError
-from reput.formats.pop_messages import Ack
-from reput.remoting.ack_frames import ACK_BEGIN, AckFrame, decode_plain_ack, encode_taken
+from reput.formats.pop_messages import ack_unique_key
+from reput.formats.record_layout import unpack_record
+from reput.kernels.ack_frames import MARK, AckForm
+from reput.remoting.ack_frames import TAKEN, AckFrame, decode_plain_ack
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand
+from reput.remoting.extra_info import ExtraInfo
 from reput.remoting.pop_headers import PopKey
+from reput.service.pop.pop_stats import ACK, PUT_OK
+from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
-from reput.transport.requests import encode_answer, failure_answer
 
-#: Acks that are put together at most: they take about a millisecond.
-_MOST = 64
-_NO_RANGE = (0, -1)
-_queue_and_info = itemgetter(0, 1)
+#: Memory for the answers to some 500 acks, which take a quarter of a millisecond.
+_ANSWER_BYTES = 1 << 16
+#: Forms that are kept, each of one handle and 2 KB.
+_MOST_FORMS = 1024
 
 
 class AckFrames:
@@ -30,77 +34,97 @@ class AckFrames:
 
     Args:
         state: The broker's.
-        revive: Makes what acks become, and puts it.
+        revive: Makes what acks become.
     """
 
     def __init__(self, state: BrokerState, revive: ReviveMessages) -> None:
         self._state = state
         self._revive = revive
+        self._answers = np.empty(_ANSWER_BYTES, np.uint8)
+        self._form = lru_cache(_MOST_FORMS)(self._make_form)
 
     def take(self, connection: Connection, keep: Callable[[bytes], None]) -> bool:
-        """Take the acks that come next, and give their answers to `keep`; False where the next frame is no plain ack.
+        """Take the acks with the handle of the next frame, and give their answers to `keep`.
 
-        Plain is an ack that `AckMessageProcessor` would put: of a message that a queue has, not popped in order.
+        Returns False where that frame is no plain ack, and nothing has changed. Plain is an ack that
+        `AckMessageProcessor` would put: of a message that a queue has, not popped in order.
 
         Raises:
-            WouldWaitError: The log has no room for the next ack; those before it are answered.
+            WouldWaitError: In `NeverWaiting`: the log has no room for the next ack.
         """
         since_s = time.perf_counter()
-        acks, sizes = self._next(connection)
-        faults = self._put(acks)
-        latency = self._state.rpc_latency
-        if latency is not None:
-            latency.sent({RequestCode.ACK_MESSAGE: faults.count(None)}, since_s)
-        for number, (ack, fault) in enumerate(zip(acks, faults, strict=True)):
-            if fault is None:
-                keep(encode_taken(ack.opaque))
-            elif isinstance(fault, WouldWaitError):
-                connection.frames.put_back(sum(sizes[number:]))
-                raise fault
-            else:
-                keep(self._refuse(ack, fault, since_s))
-        return bool(acks)
-
-    def _next(self, connection: Connection) -> tuple[list[AckFrame], list[int]]:
-        """The plain acks that come next, and the bytes of their frames."""
-        acks: list[AckFrame] = []
-        sizes: list[int] = []
-        ranges: dict[PopKey, tuple[int, int]] = {}
         frames = connection.frames
-        while len(acks) < _MOST and frames.begins_with(8, ACK_BEGIN) and (frame := frames.frame()) is not None:
-            ack = decode_plain_ack(frame)
-            if ack is None or not self._is_plain(connection, ack, ranges):
-                frames.put_back(len(frame))
-                break
-            acks.append(ack)
-            sizes.append(len(frame))
-        return acks, sizes
-
-    def _is_plain(self, connection: Connection, ack: AckFrame, ranges: dict[PopKey, tuple[int, int]]) -> bool:
-        queue, info, offset, _ = ack
-        if queue not in ranges:
-            topic, _, queue_id = queue
-            store, refusal = self._state.store, check_handle(self._state, connection, queue)
-            found = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-            ranges[queue] = found if refusal is None else _NO_RANGE
-        low, high = ranges[queue]
-        return low <= offset <= high and not info.is_order and self._revive.has_queue(info.revive_qid)
-
-    def _put(self, acks: list[AckFrame]) -> list[ReputError | None]:
-        """Put acks; the fault of each that is not put."""
-        messages: list[ReviveMessage | ReputError] = []
-        for (queue, info), some in groupby(acks, _queue_and_info):
-            ack = Ack(check_point_key(queue, info), tuple([one.offset for one in some]))
-            try:
-                messages += self._revive.acks(ack, info.revive_qid, info.revive_time)
-            except ReputError as error:
-                messages += [error] * len(ack.offsets)
-        faults = iter(self._revive.put_now([one for one in messages if isinstance(one, ReviveMessage)]))
-        return [next(faults) if isinstance(one, ReviveMessage) else one for one in messages]
-
-    def _refuse(self, ack: AckFrame, fault: ReputError, since_s: float) -> bytes:
-        command = RemotingCommand(RequestCode.ACK_MESSAGE, ack.opaque)
-        answer = failure_answer(command, fault)
+        frame = frames.frame()
+        if frame is None:
+            return False
+        frames.put_back(len(frame))
+        ack = decode_plain_ack(frame)
+        form = None if ack is None else self._form_for(connection, ack)
+        if ack is None or form is None:
+            return False
+        begin, end = frames.window()
+        taken = self._append(form, begin, end)
+        if not taken:
+            return False
+        frames.taken(form.at - begin)
+        keep(form.take_answers())
+        self._state.dispatch.soon()
+        self._revive.stats.inc_put(check_point_key(ack.queue, ack.info), ACK, PUT_OK, taken)
         if self._state.rpc_latency is not None:
-            self._state.rpc_latency.answered(command, answer, since_s)
-        return encode_answer(answer)
+            self._state.rpc_latency.sent({RequestCode.ACK_MESSAGE: taken}, since_s)
+        return True
+
+    def _append(self, form: AckForm, begin: int, end: int) -> int:
+        """Let the kernel take acks; 0 where the plain way is to say why it cannot."""
+        writer, taken = self._state.writer, 0
+
+        def write(tail: LogTail) -> int:
+            nonlocal taken
+            taken = form.take(
+                begin, end, tail.address, tail.commit_log_offset, tail.room, tail.store_timestamp, tail.next_offsets
+            )
+            return form.log_address - tail.address
+
+        try:
+            writer.append_written(write)
+            if form.needed and not taken:
+                writer.make_room(form.needed)
+                writer.append_written(write)
+        except WouldWaitError:
+            if self._state.room.failure is None:
+                raise
+        except ReputError:
+            pass
+        return taken
+
+    def _form_for(self, connection: Connection, ack: AckFrame) -> AckForm | None:
+        """The form of an ack and of those like it; None where the ack is not plain."""
+        state, info, (topic, _, queue_id) = self._state, ack.info, ack.queue
+        low, high = state.store.min_offset(topic, queue_id), state.store.max_offset(topic, queue_id)
+        is_plain = low <= ack.offset <= high and not info.is_order and self._revive.has_queue(info.revive_qid)
+        if not is_plain or check_handle(state, connection, ack.queue) is not None:
+            return None
+        now_ms = state.now_ms()
+        try:
+            place = Place(info.revive_qid, info.revive_time, state.hooks.slot_of(info.revive_time, now_ms))
+            form = self._form(ack.queue, info, place, ack.texts, ack.numbers)
+        except ReputError:
+            return None
+        form.begin(now_ms, (low, high))
+        return form
+
+    def _make_form(
+        self, queue: PopKey, info: ExtraInfo, place: Place, texts: tuple[bytes, ...], numbers: tuple[int, int]
+    ) -> AckForm:
+        key, writer = check_point_key(queue, info), self._state.writer
+        row = self._revive.ack_row(key, MARK, place)
+        record = writer.encode_row(row)
+        _, (body, _, _, _, properties, _) = unpack_record(record, 0)
+        unique_key, offset = ack_unique_key(key, MARK).encode("utf-8", "replace"), b"%d" % MARK
+        before = len(f"{key.topic}@{key.queue_id}@".encode("utf-8", "replace"))
+        return AckForm(
+            texts=texts, numbers=numbers, record=record,
+            offsets_at=(record.index(offset, body), record.index(unique_key, properties) + before),
+            queue=int(writer.number_queues(row.topic, row.queue_id + 1)[row.queue_id]),
+            answer=TAKEN, answers=self._answers,
+        )  # fmt: skip

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from reput.broker.state import BrokerState
-from reput.errors import RemotingCommandError, ReputError, WouldWaitError
+from reput.errors import RemotingCommandError, ReputError
 from reput.formats.pop_messages import (
     ACK_TAG,
     ACK_TIME_INTERVAL_MS,
@@ -40,6 +39,14 @@ class ReviveMessage(NamedTuple):
     key: CheckPointKey
     kind: str
     row: PutRow
+
+
+class Place(NamedTuple):
+    """Where a message goes: its revive queue, when it is to be there, and until then its slot (ms; None: at once)."""
+
+    revive_qid: int
+    deliver_ms: int
+    out_ms: int | None
 
 
 class ReviveMessages:
@@ -77,6 +84,15 @@ class ReviveMessages:
         contents = list(zip(encode_acks(key, offsets), unique_keys, strict=True))
         return self._messages(key, contents, ACK_TAG, revive_qid, revive_time)
 
+    def ack_row(self, key: CheckPointKey, offset: int, place: Place) -> PutRow:
+        """The row of the ack of one message whose place is known.
+
+        Raises RemotingCommandError for a name that would add properties.
+        """
+        unique_key = ack_unique_key(key, offset)
+        _check_unique_key(unique_key)
+        return self._row((encode_acks(key, [offset])[0], unique_key), ACK_TAG, place, self._state.now_ms())
+
     def batch_ack(self, ack: Ack, revive_qid: int, revive_time: int) -> ReviveMessage:
         """One ack for several messages."""
         key = ack.key
@@ -87,26 +103,26 @@ class ReviveMessages:
     def _messages(
         self, key: CheckPointKey, contents: Sequence[tuple[bytes, str]], tag: str, revive_qid: int, deliver_ms: int
     ) -> list[ReviveMessage]:
-        """The rows that messages become behind `PutHooks`, by their bodies and unique keys; thousands a second."""
-        if any("\x01" in unique_key or "\x02" in unique_key for _, unique_key in contents):
-            remark = "the name of a group or a broker has 0x01 or 0x02, which would add properties to the message"
-            raise RemotingCommandError(ResponseCode.MESSAGE_ILLEGAL, remark)
-        now_ms, topic, queue_id, kind = self._state.now_ms(), self.topic, revive_qid, CK if tag == CK_TAG else ACK
+        """The rows that messages become behind `PutHooks`, by their bodies and unique keys."""
+        now_ms, kind = self._state.now_ms(), CK if tag == CK_TAG else ACK
+        for _, unique_key in contents:
+            _check_unique_key(unique_key)
         try:
             out_ms = self._state.hooks.slot_of(deliver_ms, now_ms)
         except ReputError:
             self.stats.inc_put(key, kind, PUT_FAILED, len(contents))
             raise
-        before, after = f"{TIMER_DELIVER_MS}\x01{deliver_ms}\x02{UNIQ_KEY}\x01", f"\x02{TAGS}\x01{tag}\x02"
+        place = Place(revive_qid, deliver_ms, out_ms)
+        return [ReviveMessage(key, kind, self._row(content, tag, place, now_ms)) for content in contents]
+
+    def _row(self, content: tuple[bytes, str], tag: str, place: Place, now_ms: int) -> PutRow:
+        (body, unique_key), (queue_id, deliver_ms, out_ms) = content, place
+        text = f"{TIMER_DELIVER_MS}\x01{deliver_ms}\x02{UNIQ_KEY}\x01{unique_key}\x02{TAGS}\x01{tag}\x02"
+        topic = self.topic
         if out_ms is not None:
-            after += f"{TIMER_OUT_MS}\x01{out_ms}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01{revive_qid}\x02"
+            text += f"{TIMER_OUT_MS}\x01{out_ms}\x02{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01{queue_id}\x02"
             topic, queue_id = TIMER_TOPIC, 0
-        messages = []
-        for body, unique_key in contents:
-            properties = f"{before}{unique_key}{after}".encode("utf-8", "replace")
-            row = PutRow(topic, queue_id, body, properties, 0, 0, now_ms, self._host)
-            messages.append(ReviveMessage(key, kind, row))
-        return messages
+        return PutRow(topic, queue_id, body, text.encode("utf-8", "replace"), 0, 0, now_ms, self._host)
 
     # -- putting
 
@@ -120,27 +136,6 @@ class ReviveMessages:
             self.stats.inc_put(message.key, message.kind, status)
         return end_offset
 
-    def put_now(self, messages: Sequence[ReviveMessage]) -> list[ReputError | None]:
-        """Put what several requests bring, and return the fault of each that was not put: `Appends.append_rows_now`.
-
-        Where no room could be made in the log, the reason is the fault; else WouldWaitError.
-        """
-        if not messages:
-            return []
-        results = self._state.appends.append_rows_now([message.row for message in messages])
-        faults = [result if isinstance(result, ReputError) else None for result in results]
-        no_room = self._state.room.failure
-        if no_room is not None:
-            faults = [no_room if isinstance(fault, WouldWaitError) else fault for fault in faults]
-        counts = Counter(
-            (message.key, message.kind, PUT_OK if fault is None else PUT_FAILED)
-            for message, fault in zip(messages, faults, strict=True)
-            if not isinstance(fault, WouldWaitError)
-        )
-        for counted, count in counts.items():
-            self.stats.inc_put(*counted, count)
-        return faults
-
     def answer(
         self, messages: Sequence[ReviveMessage], answer: RemotingCommand
     ) -> Answer | Coroutine[Any, Any, Answer]:
@@ -151,3 +146,9 @@ class ReviveMessages:
             self.stats.inc_put(message.key, message.kind, PUT_OK if is_put else PUT_FAILED)
 
         return self._state.appends.answer_rows([message.row for message in messages], answer, told)
+
+
+def _check_unique_key(unique_key: str) -> None:
+    if "\x01" in unique_key or "\x02" in unique_key:
+        remark = "the name of a group or a broker has 0x01 or 0x02, which would add properties to the message"
+        raise RemotingCommandError(ResponseCode.MESSAGE_ILLEGAL, remark)

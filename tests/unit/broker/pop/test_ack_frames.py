@@ -1,4 +1,4 @@
-"""Acks that are put together give the same bytes in the log, and the same answers, as one ack at a time."""
+"""Acks that a kernel takes give the same bytes in the log, and the same answers, as one ack at a time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from reput.broker.broker import BrokerController
 from reput.broker.pop.ack_frames import AckFrames
 from reput.errors import RemotingCommandError, StoreFullError, WouldWaitError
 from reput.files import NeverWaiting
+from reput.kernels.ack_frames import AckForm
 from reput.remoting.codes import RequestCode, ResponseCode, SerializeType
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
 from tests.support.broker import send_command, texts
@@ -80,17 +81,18 @@ def test_a_stream_of_acks_gives_the_same_log_and_the_same_answers_as_one_at_a_ti
         reads.append(stream[:size])
         stream = stream[size:]
     together: dict[bool, int] = {True: 0, False: 0}
-    put = AckFrames._put
+    append = AckFrames._append
 
     def results(plain_way: bool) -> tuple[bytes, bytes]:
         ports = []
 
         def work(controller: BrokerController, peer: Peer) -> None:
-            def counted(self: AckFrames, acks: list[object]) -> object:
-                together[plain_way] += len(acks)
-                return put(self, acks)  # type: ignore[arg-type]
+            def counted(self: AckFrames, form: AckForm, begin: int, end: int) -> int:
+                taken = append(self, form, begin, end)
+                together[plain_way] += taken
+                return taken
 
-            monkeypatch.setattr(AckFrames, "_put", counted)
+            monkeypatch.setattr(AckFrames, "_append", counted)
             ports.append(int(controller.address.rpartition(":")[2]))
             for read in reads:
                 take(controller, peer, read)
@@ -159,21 +161,27 @@ def test_a_fault_of_one_pop_is_the_answer_to_its_acks_alone(tmp_path: Path, monk
     assert answers[7].remark == "flow control"
 
 
-def test_acks_for_which_no_room_can_be_made_are_answered_why(tmp_path: Path) -> None:
+def test_acks_for_which_no_room_can_be_made_are_answered_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As sends are: else their connection would wait for ever."""
     acks = [ack(number % MESSAGES, pop_time=NOW_MS - number // MESSAGES) for number in range(1200)]
     full = StoreFullError("/store/commitlog/1", "no space for 256 KiB")
+
+    async def no_room(size: int) -> None:
+        raise full
 
     def work(controller: BrokerController, peer: Peer) -> None:
         controller._state.store._log.on_low = lambda: None  # no file is made ahead
         take(controller, peer, frames(filled()))
         peer.written = b""
-        controller._state.room.failure = full  # as `LogRoom.hold` tells the connection that goes on
+        room = controller._state.room
+        monkeypatch.setattr(room, "make", no_room)
+        room.failure = full  # as `LogRoom.hold` tells the connection that goes on
         with NeverWaiting():
             take(controller, peer, frames(acks))
-        controller._state.room.failure = None
+        room.failure = None
 
-    _, peer = serve(tmp_path, work)
+    hour = 3_600_000  # until a thread looks by itself whether a file is needed
+    _, peer = serve(tmp_path, work, flush_interval_consume_queue=hour)
     codes = [answer.code for answer in peer.answers()]
     assert 0 < codes.count(0) < 1200
     assert codes == sorted(codes)
