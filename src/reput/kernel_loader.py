@@ -44,6 +44,7 @@ KERNEL_MODULES = (
     "reput.kernels.json_objects",
     "reput.kernels.send_frames",
     "reput.kernels.ack_frames",
+    "reput.kernels.timer_records",
     "reput.files.runs",
 )
 #: Processes that compile at once: each takes 530 MB, and the longest kernel takes a fifth of the time of all.

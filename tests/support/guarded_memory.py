@@ -28,7 +28,9 @@ from reput.formats.index_file import (
     entry_position,
     key_hash,
 )
+from reput.kernels.ack_frames import MARK, AckForm
 from reput.kernels.batch_consume_queue import group_batch_units
+from reput.kernels.columns import NARROW, WIDE
 from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_run, select_units
 from reput.kernels.consume_queue_ext import resolve_tags_codes
 from reput.kernels.crc32 import crc32_slices
@@ -52,6 +54,7 @@ from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
 from reput.kernels.small_pass import SmallPass
 from reput.kernels.tags import keep_matching_tags
+from reput.kernels.timer_records import read_timer_records
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V1, V2
 
@@ -209,6 +212,9 @@ def scan_logs() -> int:
                 data.ctypes.data, data.size, _BASE, pairs.ctypes.data, len(pairs), data.ctypes.data,
                 np.array([0, min(1, data.size)], np.int32), *scratch_row(),
             )  # fmt: skip
+            timed = np.empty((len(WIDE), 4), np.int64), np.empty((len(NARROW), 4), np.int32), np.empty((5, 4), np.int64)
+            names = np.frombuffer(b"TIMER_OUT_MSREAL_TOPICREAL_QIDTIMER_DEL_UNIQKEY", np.uint8).ctypes.data
+            read_timer_records(data.ctypes.data, data.size, names, 5, names, *timed)
             slices = np.empty((1, len(pairs), 2), np.int64)
             find_property_slices(
                 data.ctypes.data, data.size, _BASE, pairs.ctypes.data, len(pairs), data.ctypes.data,
@@ -388,6 +394,37 @@ def encode_columns() -> int:
     return 399
 
 
+def ack_frames() -> int:
+    """Frames that are whole, cut at every length, or damaged, and a log that ends where the memory ends."""
+    header = (b'{"code":1,"e":"h ', b'","offset":"', b'","opaque":', b"}")
+    record = Record(body=b'{"ao":%d}' % MARK, topic=b"t", properties=b"UNIQ_KEY\x01%d\x02" % MARK).pack()
+    first = record.index(b"%d" % MARK)
+    answers, logs = Guarded(1 << 12), Guarded(1 << 14)
+    form = AckForm(
+        texts=header, numbers=(1, 2), record=record, offsets_at=(first, record.index(b"%d" % MARK, first + 1)),
+        queue=0, answer=(b"{", b"}"), answers=answers.at_end(bytes(100)),
+    )  # fmt: skip
+    form.begin(1, (0, 10**18))
+    next_offsets, count = np.zeros(1, np.int64), 0
+    for _ in range(60):
+        whole = b""
+        for _ in range(_RANDOM.randrange(1, 5)):
+            numbers = [b"%d" % _RANDOM.choice([0, 7, 10, 999, 10**17, 10**18]) for _ in range(3)]
+            text = b"".join(text + number for text, number in zip(header, [*numbers, b""], strict=True))
+            whole += struct.pack(">ii", len(text) + 4, len(text)) + text
+        contents = [whole[:size] for size in range(len(whole) + 1)] + [damaged(whole) for _ in range(100)]
+        for content in contents:
+            for data in placed(content):
+                count += 1
+                room = logs.at_end(bytes(_RANDOM.choice([0, 1, len(record) - 34, len(record), 2 * len(record), 1000])))
+                form.take(
+                    data.ctypes.data, data.ctypes.data + data.size, room.ctypes.data, 0, room.size, 1,
+                    next_offsets.ctypes.data,
+                )  # fmt: skip
+                form.take_answers()
+    return count
+
+
 def one_byte_too_far() -> int:
     """What must die: the sum of one byte more than there is."""
     data = _GUARDED.at_end(b"a")
@@ -413,6 +450,7 @@ SUBJECTS: dict[str, Callable[[], int]] = {
         further_queues,
         texts,
         encode_columns,
+        ack_frames,
     )
 }
 OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}

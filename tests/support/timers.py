@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from reput import Message, MessageExt, MessageStore
@@ -12,7 +13,7 @@ from reput.formats import timer_wheel as wheel_format
 from reput.formats.java import string_hash
 from reput.formats.timer_log import Magic
 from reput.store.timer import timer_message_store, timer_wheel
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry, TimerMessageStore
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntries, TimerMessageStore
 from tests.support.invariants import SMALL
 
 PRECISION = 1000
@@ -63,15 +64,19 @@ def enqueue_all(store: MessageStore, timers: TimerMessageStore, now_ms: int, end
         messages = store.get_message(TIMER_TOPIC, 0, timers.queue_offset, most).messages()
         if not messages:
             return
-        entries = [
-            TimerEntry(
-                max(int(one.properties["TIMER_OUT_MS"]), timers.read_time_ms), Magic.DEFAULT, one.commit_log_offset,
-                one.store_size, string_hash("orders"),
-            )
-            for one in messages
-            if has_time(one) and not timers.has_unit(one.commit_log_offset)
-        ]  # fmt: skip
-        timers.enqueue(entries, now_ms)
+        offsets = np.array([one.commit_log_offset for one in messages], np.int64)
+        have_units = timers.have_units(offsets)
+        rows = [
+            (max(int(one.properties["TIMER_OUT_MS"]), timers.read_time_ms), one.commit_log_offset, one.store_size)
+            for one, has_unit in zip(messages, have_units.tolist(), strict=True)
+            if has_time(one) and not has_unit
+        ]
+        times, offsets, sizes = np.array(rows, np.int64).reshape(-1, 3).T
+        magics, hashes = (
+            np.full(len(rows), Magic.DEFAULT, np.int32),
+            np.full(len(rows), string_hash("orders"), np.int32),
+        )
+        timers.enqueue(TimerEntries(times, magics, offsets, sizes.astype(np.int32), hashes), now_ms)
         timers.queue_offset = messages[-1].queue_offset + 1
 
 

@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from reput.errors import MessageIllegalError
 from reput.formats.properties import (
     DELAY,
@@ -64,21 +67,21 @@ def due_time(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
     return latest if due_ms is None else min(max(due_ms, out_ms + 1), latest)
 
 
-def slot_time(out_ms: int, write_ms: int, window_ms: int, precision_ms: int) -> int:
-    """The time of the slot in which a message is to wait now: its own, or an earlier one, to be put back there.
+def slot_times(
+    out_ms: npt.NDArray[np.int64], write_ms: npt.NDArray[np.int64], window_ms: int, precision_ms: int
+) -> npt.NDArray[np.int64]:
+    """The time of the slot in which each message is to wait now: its own, or an earlier one, to be put back there.
 
     Args:
-        out_ms: Time of its own slot.
-        write_ms: Now, rounded down to the precision.
+        out_ms: int64[messages], times of their own slots.
+        write_ms: int64[messages], now, rounded down to the precision.
         window_ms: The longest wait in one slot.
         precision_ms: Length of a slot.
     """
-    if out_ms - write_ms < window_ms:
-        return out_ms
-    slots = window_ms // precision_ms
-    if out_ms - write_ms - window_ms < slots // 3 * precision_ms:  # give enough time to the next one
-        return write_ms + slots // 2 * precision_ms
-    return write_ms + window_ms
+    beyond_ms, slots = out_ms - write_ms - window_ms, window_ms // precision_ms
+    is_near = beyond_ms < slots // 3 * precision_ms  # give enough time to the next one
+    steps = np.where(is_near, slots // 2 * precision_ms, window_ms)
+    return np.where(beyond_ms < 0, out_ms, write_ms + steps)
 
 
 def delete_key(real_topic: str, unique_key: str) -> str:

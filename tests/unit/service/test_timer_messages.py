@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from reput.service.timer_messages import (
     due_time,
     encode_recall_handle,
     out_time,
-    slot_time,
+    slot_times,
 )
 
 TIMES = st.integers(1, 1 << 45)
@@ -73,7 +74,7 @@ def test_no_wait_is_longer_than_the_window_nor_later_than_the_message(
 ) -> None:
     write_ms, window_ms = now - now % precision, slots * precision
     out_ms = write_ms + delay - delay % precision
-    time = slot_time(out_ms, write_ms, window_ms, precision)
+    (time,) = slot_times(np.array([out_ms]), np.array([write_ms]), window_ms, precision).tolist()
     assert time % precision == 0
     assert write_ms <= time <= min(out_ms, write_ms + window_ms)
     assert time == out_ms or time > write_ms  # each step comes nearer
@@ -82,8 +83,9 @@ def test_no_wait_is_longer_than_the_window_nor_later_than_the_message(
 def test_the_steps_of_a_far_message_are_those_of_rocketmq() -> None:
     day = 86_400_000
     write_ms = 1_795_578_957_000
-    assert slot_time(1_795_755_357_000, write_ms, 2 * day, 1000) == write_ms + day
-    assert slot_time(1_795_838_152_000, write_ms, 2 * day, 1000) == write_ms + 2 * day
+    out_ms = np.array([1_795_755_357_000, 1_795_838_152_000, write_ms + day])
+    times = slot_times(out_ms, np.full(3, write_ms), 2 * day, 1000)
+    assert times.tolist() == [write_ms + day, write_ms + 2 * day, write_ms + day]
 
 
 @pytest.mark.parametrize(("before", "after"), [("0", "1"), ("1", "2"), ("x", "1"), ("-1", "0")])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from reput.broker.inner_message import write_properties
-from reput.formats.java import string_hash
 from reput.formats.properties import (
     PROPERTY_SEPARATOR,
     REAL_QID,
@@ -21,14 +19,12 @@ from reput.formats.properties import (
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import Bounds, Head, unpack_record
 from reput.formats.timer_log import Magic, TimerUnit
-from reput.service.timer_messages import added_when_due, delete_key, due_time, slot_time
+from reput.service.timer_messages import added_when_due, delete_key, due_time
 from reput.store.put_rows import PutRow
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry
+from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 _TIMER_TOPIC = TIMER_TOPIC.encode()
-_DEFAULT, _ROLL, _DELETE = (int(bit) for bit in Magic)
-#: Each message asks for the hash of its topic, which takes longer than all else of it.
-_topic_hash = lru_cache(maxsize=1024)(string_hash)
+_ROLL = int(Magic.ROLL)
 
 
 @dataclass(slots=True)
@@ -63,33 +59,15 @@ class TimerMessage:
         properties.pop(PROPERTY_CRC32, None)  # the record that it becomes has its own
         return cls(records, head, bounds, properties, int(out_ms), topic, int(queue_id))
 
-    @classmethod
-    def of_records(cls, records: bytes) -> Iterator[TimerMessage | None]:
-        """`of_record` of successive records."""
-        position = 0
-        while position < len(records):
-            yield cls.of_record(records, position)
-            position += int.from_bytes(records[position : position + 4])
-
     @property
     def commit_log_offset(self) -> int:
         """Of its record."""
         return self.head[6]
 
     @property
-    def queue_offset(self) -> int:
-        """Of its record."""
-        return self.head[5]
-
-    @property
     def stored_ms(self) -> int:
         """When its record was stored."""
         return self.head[10]
-
-    @property
-    def delay_s(self) -> int:
-        """From its birth to its own slot."""
-        return (self.out_ms - self.head[8]) // 1000
 
     @property
     def deletes(self) -> str | None:
@@ -101,15 +79,6 @@ class TimerMessage:
         """Topic and key by which it may be deleted."""
         unique_key = self.properties.get(UNIQ_KEY)
         return None if unique_key is None else delete_key(self.real_topic, unique_key)
-
-    def entry(self, write_ms: int, read_time_ms: int, window_ms: int, precision_ms: int) -> TimerEntry:
-        """Where it waits from now on; see `slot_time`. No slot before `read_time_ms` is looked at any more."""
-        time = slot_time(self.out_ms, write_ms, window_ms, precision_ms)
-        magic = _DEFAULT if time == self.out_ms else _DEFAULT | _ROLL
-        if TIMER_DEL_UNIQKEY in self.properties:
-            magic |= _DELETE
-        time = max(time, read_time_ms)
-        return TimerEntry(time, magic, self.head[6], self.head[0], _topic_hash(self.real_topic))
 
     def due_ms(self, unit_time: int, magic: int, precision_ms: int) -> int:
         """When something is to be done with it: delivered at its exact time, or put back once its slot has begun."""

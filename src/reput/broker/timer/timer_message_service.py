@@ -9,7 +9,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
 
 from reput.broker.disk_work import DiskWork
 from reput.broker.state import BrokerState
@@ -17,13 +19,16 @@ from reput.broker.timer.open_slot import OpenSlot, Waiting
 from reput.broker.timer.timer_message import TimerMessage
 from reput.errors import CorruptRecordError, MessageIllegalError, ReputError
 from reput.events import Event
+from reput.formats.java import string_hash
 from reput.formats.timer_log import Magic, TimerUnit
 from reput.formats.timer_wheel import SLOTS_TOTAL
+from reput.kernels.timer_records import TimerRecords
+from reput.service.timer_messages import slot_times
 from reput.service.timer_metrics_manager import TimerMetricsManager
 from reput.service.timer_stats import TimerStats
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.results import GetMessageStatus
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry, TimerMessageStore
+from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntries, TimerMessageStore
 
 logger = logging.getLogger("reput.broker")
 
@@ -220,41 +225,65 @@ class TimerMessageService:
 
     async def _wait(self, read: Sequence[bytes]) -> None:
         """Let successive messages wait, as reads of the queue gave them."""
-        timers, now_ms = self._timers, self._state.now_ms()
+        timers, now_ms, records = self._timers, self._state.now_ms(), b"".join(read)
         slots = {slot.time_ms: slot for slot in (self._slot, self._next) if slot is not None}
         write_ms = now_ms // self._precision * self._precision
-        waiting = []
-        for message in chain.from_iterable(map(TimerMessage.of_records, read)):
-            if message is None:
-                logger.error(Event("a message with a time names no time, or no topic to go to"))
-            elif not timers.has_unit(message.commit_log_offset):
-                entry = self._entry(message, write_ms)
-                if entry is not None:
-                    waiting.append((message, entry))
-        if not waiting:
+        if not records:
             return
-        await self._work.run(timers.enqueue, [entry for _, entry in waiting], write_ms)
-        for message, entry in waiting:
-            if entry.time in slots:
-                unit = TimerUnit(-1, entry.magic, write_ms, entry.time - write_ms, *entry[2:])
-                self._add(slots[entry.time], message, unit, keep=False)
-        delays_s = Counter([(message.real_topic, message.delay_s) for message, _ in waiting])
-        self.stats.enqueue(delays_s, waiting[-1][0].stored_ms, now_ms)
-        counts = Counter([message.real_topic for message, _ in waiting])
-        for message, entry in waiting:
-            if entry.magic & Magic.DELETE:  # it takes one away, and is none itself
-                counts[message.real_topic] -= 2
-        self.metrics.add(counts, now_ms)
+        messages = TimerRecords.of(records, TIMER_TOPIC.encode())
+        if messages.end < len(records):
+            raise CorruptRecordError("", messages.end, f"expected a record of {TIMER_TOPIC}")
+        lacking = int(np.count_nonzero(messages.out_ms < 0))
+        if lacking:
+            logger.error(Event("messages with a time name no time, or no topic to go to", messages=lacking))
+        rows, entries = self._entries(messages, write_ms)
+        if not len(rows):
+            return
+        await self._work.run(timers.enqueue, entries, write_ms)
+        for row in np.flatnonzero(np.isin(entries.times, list(slots))).tolist() if slots else ():
+            time_ms, magic, *place = (int(column[row]) for column in entries)
+            message = TimerMessage.of_record(records, int(messages.positions[rows[row]]))
+            assert message is not None, "it has a time"
+            unit = TimerUnit(-1, magic, write_ms, time_ms - write_ms, *place)
+            self._add(slots[time_ms], message, unit, keep=False)
+        self._count(messages, rows, now_ms)
 
-    def _entry(self, message: TimerMessage, write_ms: int) -> TimerEntry | None:
-        """Where a message waits; None of one that the master of a former slave has delivered, or rolled, already."""
-        timers = self._timers
-        if message.queue_offset < timers.copied_to:
-            write_ms = message.stored_ms // self._precision * self._precision
-            first = message.entry(write_ms, 0, self._window, self._precision)
-            if first.time < timers.copied_read_time_ms:
-                return None
-        return message.entry(write_ms, timers.read_time_ms, self._window, self._precision)
+    def _entries(self, messages: TimerRecords, write_ms: int) -> tuple[npt.NDArray[np.int64], TimerEntries]:
+        """The rows of the messages that are to wait, and where.
+
+        The others have a unit, or the master of a former slave has delivered, or rolled, them already.
+        """
+        timers, precision = self._timers, self._precision
+        are_copied = messages.queue_offsets < timers.copied_to
+        written = np.where(are_copied, messages.stored_ms // precision * precision, write_ms)
+        times = slot_times(messages.out_ms, written, self._window, precision)
+        are_done = (are_copied & (times < timers.copied_read_time_ms)) | timers.have_units(messages.commit_log_offsets)
+        rows = np.flatnonzero((messages.out_ms >= 0) & ~are_done)
+        magics = np.where(times == messages.out_ms, Magic.DEFAULT, Magic.DEFAULT | Magic.ROLL)
+        magics = np.where(messages.deletes, magics | Magic.DELETE, magics).astype(np.int32)
+        hashes = np.array([string_hash(name) for name in messages.topic_names], np.int32)
+        entries = TimerEntries(
+            np.maximum(times[rows], timers.read_time_ms), magics[rows], messages.commit_log_offsets[rows],
+            messages.sizes[rows], hashes[messages.topics[rows]],
+        )  # fmt: skip
+        return rows, entries
+
+    def _count(self, messages: TimerRecords, rows: npt.NDArray[np.int64], now_ms: int) -> None:
+        """Count messages that wait from now on."""
+        delays_s: dict[tuple[str, int], int] = {}
+        waiting: dict[str, int] = {}
+        for number, topic in enumerate(messages.topic_names):
+            some = rows[messages.topics[rows] == number]
+            if not len(some):
+                continue
+            delays, times = np.unique((messages.out_ms[some] - messages.born_ms[some]) // 1000, return_counts=True)
+            for delay_s, count in zip(delays.tolist(), times.tolist(), strict=True):
+                delays_s[topic, delay_s] = delays_s.get((topic, delay_s), 0) + count
+            # One that deletes another message takes one away, and is none itself.
+            taken = 2 * int(np.count_nonzero(messages.deletes[some]))
+            waiting[topic] = waiting.get(topic, 0) + len(some) - taken
+        self.stats.enqueue(delays_s, int(messages.stored_ms[rows[-1]]), now_ms)
+        self.metrics.add(waiting, now_ms)
 
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
         """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""

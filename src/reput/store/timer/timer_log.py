@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -117,26 +117,31 @@ class TimerLog:
 
     # -- writing
 
-    def position_after(self, end: int) -> int:
-        """Where the unit goes that is written after this end."""
-        position = end % self._file_size
-        return end if has_room_for_unit(self._file_size, position) else end - position + self._file_size
+    def next_positions(self, count: int) -> npt.NDArray[np.int64]:
+        """int64[count], where the next units go."""
+        parts, end = [], self.end
+        while count:
+            left = self._file_size - end % self._file_size
+            begin = end if has_room_for_unit(self._file_size, end % self._file_size) else end + left
+            some = min(count, units_of_file(self._file_size - begin % self._file_size))
+            parts.append(np.arange(begin, begin + some * UNIT_SIZE, UNIT_SIZE, dtype=np.int64))
+            end, count = begin + some * UNIT_SIZE, count - some
+        return np.concatenate(parts)
 
-    def write(self, units: Sequence[tuple[int, bytes]]) -> None:
-        """Write units at the positions that `position_after` gave for them.
+    def write(self, positions: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> None:
+        """Write units (`UNITS`) at the positions that `next_positions` gave for them.
 
         Raises:
             StoreFullError, StoreError: The log ends where it ended before.
         """
-        end, begin = self.end, 0
-        for number in range(1, len(units) + 1):
-            if number < len(units) and units[number][0] == units[number - 1][0] + UNIT_SIZE:
-                continue
-            position, data = units[begin][0], b"".join([unit for _, unit in units[begin:number]])
+        end = self.end
+        breaks = (np.flatnonzero(np.diff(positions) != UNIT_SIZE) + 1).tolist()
+        for first, last in pairwise([0, *breaks, len(units)]):
+            position, data = int(positions[first]), units[first:last].tobytes()
             if position != end:  # in the next file
                 self._write(end, encode_timer_blank(position - end))
             self._write(position, data)
-            end, begin = position + len(data), number
+            end = position + len(data)
         self._block = (0, b"")
         self.end = end
 

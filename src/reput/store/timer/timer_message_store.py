@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,28 +17,33 @@ from reput.formats.timer_checkpoint import (
     decode_timer_checkpoint,
     encode_timer_checkpoint,
 )
-from reput.formats.timer_log import NO_POSITION, Magic, TimerUnit, encode_timer_unit
+from reput.formats.timer_log import NO_POSITION, UNIT_SIZE, TimerUnit
 from reput.formats.timer_wheel import BLANK_SLOTS, SLOTS_TOTAL
 from reput.store.message_store import MessageStore
 from reput.store.timer.recovery import recover
-from reput.store.timer.timer_log import TimerLog
+from reput.store.timer.timer_log import UNITS, TimerLog, counts
 from reput.store.timer.timer_wheel import TimerWheel
 
 #: Messages with a time wait in its queue 0.
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 
 
-class TimerEntry(NamedTuple):
-    """A message of the queue that is to wait.
+class TimerEntries(NamedTuple):
+    """Messages of the queue that are to wait, a row each, in its order.
 
-    `time`: of its slot, ms; `magic`: of `Magic`; `topic_hash`: Java's, of its real topic.
+    Attributes:
+        times: int64, of their slots, ms.
+        magics: int32, bits of `Magic`.
+        commit_log_offsets: int64.
+        sizes: int32, of their records.
+        topic_hashes: int32, Java's, of their real topics.
     """
 
-    time: int
-    magic: int
-    commit_log_offset: int
-    size: int
-    topic_hash: int
+    times: npt.NDArray[np.int64]
+    magics: npt.NDArray[np.int32]
+    commit_log_offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int32]
+    topic_hashes: npt.NDArray[np.int32]
 
 
 class TimerMessageStore:
@@ -84,41 +89,43 @@ class TimerMessageStore:
             log, wheel, self.read_time_ms, max(first, 0), store.max_commit_log_offset,
             _commit_log_offset(store, self.queue_offset),
         )  # fmt: skip
-        self._last_with_unit = int(self._with_units[-1]) if len(self._with_units) else -1
         self._failed: tuple[list[str], list[tuple[int, bytes]]] = ([], [])
 
     # -- waiting
 
-    def has_unit(self, commit_log_offset: int) -> bool:
-        """Whether a message got its unit before the start, after the checkpoint was written last."""
-        if commit_log_offset > self._last_with_unit:  # as of all messages but the first
-            return False
-        return bool(self._with_units[np.searchsorted(self._with_units, commit_log_offset)] == commit_log_offset)
+    def have_units(self, commit_log_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether each message got its unit before the start, after the checkpoint was written last."""
+        return np.isin(commit_log_offsets, self._with_units)
 
-    def enqueue(self, entries: Sequence[TimerEntry], write_time: int) -> None:
+    def enqueue(self, entries: TimerEntries, write_time: int) -> None:
         """Let messages wait.
 
         Args:
-            entries: In the order of the queue.
+            entries: The messages.
             write_time: Now, rounded down to the precision.
 
         Raises:
             StoreFullError, StoreError: None of them waits.
         """
-        slots: dict[int, tuple[int, int, int]] = {}
-        units, end = [], self._log.end
-        for time, magic, offset, size, topic_hash in entries:
-            position = self._log.position_after(end)
-            first, last, num = slots.get(time) or self._slot(time)
-            unit = TimerUnit(last, magic, write_time, time - write_time, offset, size, topic_hash)
-            units.append((position, encode_timer_unit(unit)))
-            num += -1 if magic & Magic.DELETE else 1
-            slots[time] = (position if first == NO_POSITION else first, position, num)
-            end = position + len(units[-1][1])
-        if units:
-            self._log.write(units)
-        for time, slot in slots.items():
-            self._wheel.put(time, *slot)
+        times, rows = entries.times, len(entries.times)
+        if not rows:
+            return
+        positions, units = self._log.next_positions(rows), np.zeros(rows, UNITS)
+        units["SIZE"], units["MAGIC"], units["CURRWRITETIME"] = UNIT_SIZE, entries.magics, write_time
+        units["DELAYEDTIME"], units["OFFSETPY"] = times - write_time, entries.commit_log_offsets
+        units["SIZEPY"], units["HASHCODE"] = entries.sizes, entries.topic_hashes
+        added = counts(units)
+        slots: list[tuple[int, int, int, int]] = []
+        by_slot = np.argsort(times, kind="stable")
+        for slot in np.split(by_slot, np.flatnonzero(np.diff(times[by_slot])) + 1):
+            time = int(times[slot[0]])
+            first, last, num = self._slot(time)
+            units["PREVPOS"][slot[0]], units["PREVPOS"][slot[1:]] = last, positions[slot[:-1]]
+            first = int(positions[slot[0]]) if first == NO_POSITION else first
+            slots.append((time, first, int(positions[slot[-1]]), num + int(added[slot].sum())))
+        self._log.write(positions, units)
+        for values in slots:
+            self._wheel.put(*values)
 
     def _slot(self, time: int) -> tuple[int, int, int]:
         slot = self._wheel.slot(time)

@@ -13,7 +13,7 @@ from reput.formats.properties import decode_properties
 from reput.formats.record_layout import encode_topic, pack_record
 from reput.formats.timer_log import Magic, TimerUnit
 from reput.store.put_rows import PutRow
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntry
+from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 HOST = encode_host("127.0.0.1:1")
 WAITS = b"REAL_TOPIC\x01orders\x02REAL_QID\x012\x02TIMER_OUT_MS\x015000\x02"
@@ -87,31 +87,3 @@ def test_a_message_that_is_put_back_stays_in_its_queue() -> None:
 )
 def test_a_message_without_what_it_needs_to_wait_is_none(properties: bytes, topic: str) -> None:
     assert TimerMessage.of_record(record(properties, topic)) is None
-
-
-def test_successive_records_give_their_messages() -> None:
-    records = b"".join([record(WAITS), record(b""), record(WAITS.replace(b"5000", b"7000"), body=bytes(300))])
-    found = list(TimerMessage.of_records(records))
-    assert [None if one is None else one.out_ms for one in found] == [5000, None, 7000]
-    assert found[2] is not None
-    assert found[2].row(unit(), 6000).body == bytes(300)
-
-
-@pytest.mark.parametrize(
-    ("write_ms", "read_ms", "more", "expected"),
-    [
-        (4000, 0, b"", (5000, 1)),
-        (4000, 6000, b"", (6000, 1)),
-        (4000, 0, b"TIMER_DEL_UNIQKEY\x01orders+u\x02", (5000, 5)),
-        (-100_000, -200_000, b"", (-50_000, 3)),
-        (-900_000, -900_000, b"TIMER_DEL_UNIQKEY\x01orders+u\x02", (-800_000, 7)),
-    ],
-)
-def test_an_entry_says_where_a_message_waits(
-    write_ms: int, read_ms: int, more: bytes, expected: tuple[int, int]
-) -> None:
-    text = WAITS + more
-    waiting = message(text)
-    entry = waiting.entry(write_ms, read_ms, 100_000, 1000)
-    assert entry == TimerEntry(*expected, 900, len(record(text)), string_hash("orders"))
-    assert (waiting.commit_log_offset, waiting.stored_ms, waiting.delay_s) == (900, 2000, 4)
