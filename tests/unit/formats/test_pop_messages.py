@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reput.formats import pop_messages
 from reput.formats.pop_messages import (
     Ack,
     CheckPoint,
@@ -84,6 +85,21 @@ def test_long_names_old_forms_and_keys_without_quotes_are_read() -> None:
     assert decode_ack(long.replace(b'"ackOffset":8', b'"ackOffsetList":[8,9],1:2'), "x") == Ack(
         KEY._replace(pop_time=5), (8, 9)
     )
+
+
+_REST = b',"bn":"b","c":"g","pt":5,"q":3,"so":7,"t":"t"}'
+
+
+@pytest.mark.parametrize("digits", [b"8", b"0", b"08", b"-8", b"8.0", b"9" * 18, b"9" * 19, b"9" * 20, b"", b'"8"'])
+@pytest.mark.parametrize(
+    "rest",
+    [_REST, _REST[:-1] + b',"ao":9}', _REST[:-1] + b',"ao":1}', _REST[:-1] + b',"aol":[4,5]}', _REST[:-1], b"}",
+     _REST.replace(b'"bn":"b",', b""), _REST.replace(b'"c":"g"', b'"c":7'), _REST[:-1] + b',"x":"%b"}' % (b"y" * 1024)],
+)  # fmt: skip
+def test_an_ack_is_decoded_as_if_no_other_had_come_before(digits: bytes, rest: bytes) -> None:
+    body = b'{"ao":' + digits + rest
+    for broker in ("a", "b"):
+        assert decode_ack(body, broker) == pop_messages._decode_any_ack(body, broker)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.formats.pop_messages import CK_TAG, FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
+from reput.formats.properties import TAGS, decode_properties
+from reput.formats.record_layout import walk_records
 from reput.log.store_host import encode_store_host
 from reput.remoting.pop_headers import PopKey
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK
@@ -138,7 +140,8 @@ class PopReviveService:
                     break
                 await self._sleep(_LOOK_EVERY_S)
                 continue
-            result = await state.reads.run(state.store.get_message, topic, queue_id, offset, _BATCH)
+            result = await state.reads.run(state.store.get_raw, topic, queue_id, offset, _BATCH)
+            assert result is not None, "a read that may wait has a result"
             if result.status is not GetMessageStatus.FOUND:
                 if result.status not in _AT_END and result.next_begin_offset != offset:
                     self._commit(queue_id, result.next_begin_offset - 1)
@@ -146,19 +149,20 @@ class PopReviveService:
             last = loop.time()
             if (last - began) * 1000 > state.config.revive_scan_time:
                 break
-            for message in result.messages():
-                self._add(round_, queue_id, message)
+            for _, at, _, _, body, text in walk_records(result.records):
+                self._add(round_, (queue_id, at), body, decode_properties(text))
             offset = result.next_begin_offset
         return round_
 
-    def _add(self, round_: ReviveRound, queue_id: int, message: MessageExt) -> None:
-        deliver_ms = number(message.properties.get(TIMER_DELIVER_MS, "0"))
-        key = round_.add(message.queue_offset, message.tags, message.body, deliver_ms, self._state.now_ms())
+    def _add(self, round_: ReviveRound, place: tuple[int, int], body: bytes, properties: dict[str, str]) -> None:
+        """Take a check point or an ack; `place`: its revive queue, and its offset there."""
+        (queue_id, offset), tag = place, properties.get(TAGS)
+        deliver_ms = number(properties.get(TIMER_DELIVER_MS, "0"))
+        key = round_.add(offset, tag, body, deliver_ms, self._state.now_ms())
         if key is not None:
-            self._revive.stats.inc_got(key, CK if message.tags == CK_TAG else ACK, queue_id)
+            self._revive.stats.inc_got(key, CK if tag == CK_TAG else ACK, queue_id)
         else:
-            what = Event("a message is no check point and no ack", queue=queue_id, offset=message.queue_offset)
-            logger.warning(what)
+            logger.warning(Event("a message is no check point and no ack", queue=queue_id, offset=offset))
 
     # -- reviving
 
