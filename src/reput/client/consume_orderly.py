@@ -61,9 +61,7 @@ class ConsumeOrderly:
     def take(self, consumed: ConsumedQueue, messages: list[MessageClientExt]) -> None:
         """Handle messages soon, behind those of their queue that were taken before."""
         if consumed not in self._running and not self._stopping.is_set():
-            task = self._group.client.spawn(self._consume_all(consumed))
-            self._running[consumed] = task
-            task.add_done_callback(lambda _: self._running.pop(consumed, None))
+            self._running[consumed] = self._group.client.spawn(self._run(consumed))
 
     async def leave(self, consumed: ConsumedQueue) -> None:
         """Return when no handler works on a queue that is dropped: another member may have it then."""
@@ -95,6 +93,12 @@ class ConsumeOrderly:
         """Let other members have all queues."""
         if self._locks is not None:
             await self._locks.unlock_all()
+
+    async def _run(self, consumed: ConsumedQueue) -> None:
+        try:
+            await self._consume_all(consumed)
+        finally:  # not by a callback of the task: messages that are taken before it is called would wait for others
+            del self._running[consumed]
 
     async def _consume_all(self, consumed: ConsumedQueue) -> None:
         """Handle the messages of a queue until there is none, or the queue is another member's."""
