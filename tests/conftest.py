@@ -12,12 +12,14 @@ from hypothesis import settings
 
 from reput.config.message_store import MessageStoreConfig
 from tests.support.compared import COMPARED
+from tests.support.patience import be_patient
 
 # A slow machine is no finding; the examples are the same in every run, so that a red run can be repeated.
 settings.register_profile("reput", deadline=None, derandomize=True)
 settings.load_profile("reput")
 # Whoever starts a process in the background of a script lets it ignore Ctrl-C, and its children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+be_patient()
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ SMALL = {
     "max_hash_slot_num": 100,
     "max_index_num": 400,
 }
-SYNCED = SMALL | {"flush_disk_type": "SYNC_FLUSH"}
+#: A machine that stands still makes no sync late.
+SYNCED = SMALL | {"flush_disk_type": "SYNC_FLUSH", "syncFlushTimeout": 60_000}
 BORN_MS = 1_700_000_000_000
 #: A pull that waits so long is answered by a message, or by a broker that stops.
 LONG_MS = 60_000

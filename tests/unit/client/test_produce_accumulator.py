@@ -131,7 +131,7 @@ def test_a_request_without_an_answer_goes_to_another_broker_with_all_of_its_send
     async def scenario() -> None:
         async with (
             cluster(tmp_path, "broker-a", "broker-b") as (namesrv, brokers),
-            Producer(namesrv.address, group="g", timeout=2, auto_batch=True) as producer,
+            Producer(namesrv.address, group="g", auto_batch=True) as producer,
         ):
             for one in brokers.values():
                 await with_topic(await one.client(), "orders", 1)

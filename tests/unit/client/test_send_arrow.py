@@ -337,6 +337,7 @@ def test_a_cancelled_send_of_rows_leaves_no_thread_behind(tmp_path: Path) -> Non
             with pytest.raises(asyncio.CancelledError):
                 await sending
             proxy.go_on()
+            producer._timeout = 30
             assert len(await producer.send_arrow(rows_of("orders", 3))) == 3
 
     run_clean(scenario())

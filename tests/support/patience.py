@@ -1,0 +1,45 @@
+"""Answers in tests have most of a minute where the product gives them three seconds.
+
+A machine that stands still for some seconds is no finding. A test of a time that is over sets its own, a short one.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import FunctionType
+from typing import cast
+
+from reput.client.mq_client_api import MQClientAPI
+from reput.client.name_servers import NameServers
+from reput.client.producer import Producer
+from reput.transport.blocking_client import BlockingClient
+from reput.transport.client import RemotingClient
+
+#: Less than `tests.support.sockets.run` waits, so that who has waited in vain tells for what.
+PATIENCE_S = 50.0
+#: Calls whose last argument says how long to wait, unless told otherwise.
+_CALLS = (RemotingClient.call, BlockingClient.call, MQClientAPI.call, NameServers.call)
+#: Times of modules that end a wait for what comes.
+_TIMES = (
+    ("reput.transport.client", "_CONNECT_S"),
+    ("reput.transport.blocking_client", "_CONNECT_S"),
+    ("reput.client.client_instance", "_LEAVE_S"),
+    ("reput.client.consumer_api", "_OFFSET_S"),
+    ("reput.client.producer", "_TRACE_S"),
+    ("reput.client.traces", "_CLOSE_S"),
+)
+
+
+def be_patient() -> None:
+    """Let all of this process wait so long from now on."""
+    for module, name in _TIMES:
+        assert 0 < getattr(import_module(module), name) <= PATIENCE_S, (module, name)
+        setattr(import_module(module), name, PATIENCE_S)
+    for call in _CALLS:
+        function = cast("FunctionType", call)
+        *others, timeout_s = function.__defaults__ or ()
+        assert 0 < timeout_s <= PATIENCE_S, function
+        function.__defaults__ = (*others, PATIENCE_S)
+    options = cast("FunctionType", Producer.__init__).__kwdefaults__ or {}
+    assert 0 < options["timeout"] <= PATIENCE_S
+    options["timeout"] = PATIENCE_S
