@@ -227,7 +227,8 @@ def test_an_offset_that_is_not_in_the_queue_is_moved_into_it(tmp_path: Path) -> 
                 (queue,) = await consumer.queues("orders")
                 consumer.assign([queue])
                 consumer.seek(queue, 1000)
-                assert await consumer.poll(timeout=0.05) == []
+                while consumer.position(queue) != 3:
+                    assert await consumer.poll(timeout=0.05) == []
                 await filled(brokers["broker-a"], namesrv.address, 1, queues=1)
                 assert await polled(consumer, 1) == [0]
                 assert consumer.position(queue) == 4
@@ -343,6 +344,9 @@ def test_a_cancelled_poll_loses_nothing(tmp_path: Path) -> None:
             await filled(brokers["broker-a"], namesrv.address, 0, queues=1)
             async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}) as consumer:
                 await assigned(consumer, 1)
+                (queue,) = consumer.assignment
+                while consumer.position(queue) is None:  # the last message is that of now
+                    await asyncio.sleep(0)
                 polling = asyncio.create_task(consumer.poll(timeout=30))
                 await asyncio.sleep(0)
                 polling.cancel()
