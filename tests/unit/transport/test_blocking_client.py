@@ -14,6 +14,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.blocking_client import BlockingClient, BlockingConnection
 from reput.transport.tls import ClientTls
+from tests.support.sockets import free_ports
 from tests.support.wire import wire_broker
 
 
@@ -55,9 +56,8 @@ def test_a_call_after_one_without_an_answer_makes_another_connection(silent: str
 
 
 def test_a_connection_that_the_server_has_closed_is_not_used_again(tmp_path: Path) -> None:
-    client = BlockingClient()
-    with wire_broker(tmp_path) as one:
-        port = int(one.namesrv.rpartition(":")[2])
+    client, (port,) = BlockingClient(), free_ports(1)
+    with wire_broker(tmp_path, namesrv_port=port) as one:
         first = client.open(one.namesrv)
     assert not first.is_open
     with wire_broker(tmp_path, namesrv_port=port) as one, pytest.raises(StopIteration):

@@ -11,7 +11,7 @@ from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
-from tests.support.sockets import run, serving
+from tests.support.sockets import free_ports, run, serving
 
 ECHO = 10
 
@@ -47,8 +47,8 @@ def test_calls_at_once_share_one_connection_and_get_their_own_answers() -> None:
 
 def test_a_connection_that_has_ended_is_made_again() -> None:
     async def ask() -> None:
-        client = Watched()
-        async with serving({ECHO: echo}) as here:
+        client, (port,) = Watched(), free_ports(1)
+        async with serving({ECHO: echo}, port=port) as here:
             assert (await client.call(here.address, RemotingCommand(ECHO, body=b"1"))).body == b"1"
         await client.ended.wait()
         with pytest.raises(RemotingError, match=f"{here.address}: "):

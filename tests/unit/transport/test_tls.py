@@ -359,6 +359,7 @@ def test_no_more_handshakes_than_are_allowed_wait_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "_MOST_HANDSHAKES", 2)
+    monkeypatch.setattr(server_module, "_HANDSHAKE_S", 60)
 
     async def ask() -> None:
         async with serving_tls(write_certificate(tmp_path)) as here:
