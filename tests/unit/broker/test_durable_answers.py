@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reput import MessageStore
+from reput.broker import services
 from reput.errors import StoreError
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -127,8 +128,9 @@ def test_after_a_failed_sync_nothing_is_acknowledged_and_nothing_more_is_taken(
     run(scenario())
 
 
-def test_answers_that_wait_are_sent_before_a_broker_stops(tmp_path: Path) -> None:
+def test_answers_that_wait_are_sent_before_a_broker_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = HeldDisk()
+    monkeypatch.setattr(services, "_DRAIN_S", 60)
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **SYNCED) as served:

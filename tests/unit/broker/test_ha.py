@@ -124,8 +124,8 @@ COPIES = [
 
 
 def test_slaves_copy_at_the_port_and_at_the_one_two_before_it(tmp_path: Path) -> None:
-    (ha_port,) = free_ports(1)
-    with Broker.start(tmp_path / "master", **SMALL, **LOCAL, haListenPort=ha_port) as broker:
+    own_port, ha_port = free_ports(2)
+    with Broker.start(tmp_path / "master", port=own_port, **SMALL, **LOCAL, haListenPort=ha_port) as broker:
         host, _, port = broker.address.rpartition(":")
         for address in (broker.address, f"{host}:{int(port) - 2}"):
             for code, fields, member in COPIES:
@@ -143,16 +143,16 @@ def test_slaves_copy_at_the_port_and_at_the_one_two_before_it(tmp_path: Path) ->
 
 
 def test_without_an_ha_port_nobody_listens_two_before_the_port(tmp_path: Path) -> None:
-    with Broker.start(tmp_path / "master", **SMALL, **LOCAL) as broker:
+    with Broker.start(tmp_path / "master", port=free_ports(1)[0], **SMALL, **LOCAL) as broker:
         host, _, port = broker.address.rpartition(":")
         with pytest.raises(RemotingError):
             ask(f"{host}:{int(port) - 2}", RequestCode.GET_ALL_TOPIC_CONFIG)
 
 
 def test_a_port_two_before_that_is_taken_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        keys = {"listen_port": port + 2, "haListenPort": free_ports(1)[0]}
+    port, ha_port = free_ports(2)
+    with socket.create_server(("127.0.0.1", port)):
+        keys = {"listen_port": port + 2, "haListenPort": ha_port}
         with Broker.start(tmp_path / "master", **SMALL, **LOCAL, **keys) as broker:
             assert broker.address == f"127.0.0.1:{port + 2}"
     assert f"slaves of RocketMQ's cannot copy topics port={port}" in caplog.text

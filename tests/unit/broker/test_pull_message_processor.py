@@ -421,8 +421,7 @@ def test_the_broker_may_stop_while_a_pull_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_patient: bool
 ) -> None:
     files = ColdPages()
-    if not is_patient:
-        monkeypatch.setattr(services, "_DRAIN_S", 0)
+    monkeypatch.setattr(services, "_DRAIN_S", 60 if is_patient else 0)
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", files=files) as served:

@@ -240,12 +240,19 @@ def test_a_slave_that_lost_its_connection_says_with_its_next_request_what_it_has
 
 def test_what_is_acknowledged_at_the_deadline_is_not_late(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with serving_master(tmp_path / "store", slaveTimeout=100) as (client, state), followed(state) as (slave,):
+        async with serving_master(tmp_path / "store") as (client, state), followed(state) as (slave,):
             assert state.ha is not None
+            assert state.replicas is not None
             state.ha.on_acknowledged = lambda: None  # nobody tells the loop
             (begun,) = client.begin_all([send_command("orders")])
             await client.round_trip()
             slave.report(await slave.receive())
+            await slave.is_heard(slave.end_offset)
+            while not any(state.replicas._waiting.values()):
+                await client.round_trip()
+            ((wait,),) = state.replicas._waiting.values()
+            wait.timer.cancel()
+            state.replicas._late(wait)
             assert (await begun).code == 0
 
     run(scenario())

@@ -336,7 +336,11 @@ def test_a_stall_of_the_loop_is_measured_for_each_request_that_was_due_meanwhile
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store") as served:
             asking = asyncio.ensure_future(asyncio.to_thread(stalls, served.controller.address, 0.4))
-            while not served.controller._server.connections:
+            while not (connections := served.controller._server.connections):
+                await asyncio.sleep(0)
+            (connection,) = connections
+            opened = connection.last_active
+            while connection.last_active == opened:  # the first request has come
                 await asyncio.sleep(0)
             time.sleep(0.1)  # the stall
             late = await asking

@@ -153,7 +153,11 @@ def test_a_start_that_fails_listens_to_nobody(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_value_that_is_being_written_is_answered_before_the_end(tmp_path: Path) -> None:
+def test_a_value_that_is_being_written_is_answered_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.namesrv.name_server._DRAIN_S", 60)
+
     async def scenario() -> None:
         async with asked_name_server(tmp_path) as asked:
             await asked.ask(106)

@@ -275,12 +275,14 @@ def test_a_port_that_is_taken_stops_the_start_before_the_store_is_made(tmp_path:
 def test_a_client_that_never_asks_is_left_and_others_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.transport.http._WITHIN_S", 0.05)
-
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", **MEASURED) as served:
             host, _, port = served.controller.metrics.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
+            with monkeypatch.context() as patch:
+                patch.setattr("reput.transport.http._WITHIN_S", 0.05)
+                reader, writer = await asyncio.open_connection(host, int(port))
+                while not served.controller._pages._tasks:
+                    await asyncio.sleep(0)
             assert (await page(served.controller.metrics, "/health"))[0] == 200
             assert await reader.read() == b""
             writer.close()

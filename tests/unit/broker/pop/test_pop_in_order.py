@@ -117,9 +117,10 @@ def test_a_notification_knows_that_a_queue_is_blocked(tmp_path: Path) -> None:
             await fill(client, "orders", *"ab")
             ask = {"consumerGroup": "g", "topic": "orders", "queueId": -1, "order": True}
             now = int(time.time() * 1000)
-            assert len(messages_of(await pop_in_order(client, invisible_ms=150, maxMsgNums=1))) == 1
+            ((_, topic, handle),) = handles(await pop_in_order(client, maxMsgNums=1))
             answer = await client.ask(RequestCode.NOTIFICATION, pollTime=0, bornTime=now, **ask)
             assert answer.ext_fields == {"hasMsg": "false", "pollingFull": "false"}
+            assert (await change_invisible_time(client, topic, handle, 150)).code == 0
             answer = await client.ask(RequestCode.NOTIFICATION, pollTime=LONG_MS, bornTime=now, **ask)
             assert answer.ext_fields == {"hasMsg": "true", "pollingFull": "false"}
 

@@ -61,10 +61,10 @@ def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: di
             client = await served.client()
             await with_topic(client, "orders", 3)
             began = now_ms()
-            times = {b"by time": began + 250, b"by ms": began + 130, b"by s": began + 1000}
+            times = {b"by time": began + 850, b"by ms": began + 130, b"by s": began + 1000}
             command = await client.send_message(
                 "orders", b"by time", queueId=2, flag=7,
-                properties={"TIMER_DELIVER_MS": str(began + 250), "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
+                properties={"TIMER_DELIVER_MS": str(began + 850), "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
             )  # fmt: skip
             assert (command.code, (command.ext_fields or {})["queueId"]) == (0, "2")
             assert (await send(client, b"by ms", timer_delay_ms=130)).code == 0
@@ -76,7 +76,7 @@ def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: di
                 assert message.store_timestamp >= times[message.body]
             assert (one.flag, one.tags, one.keys, one.unique_key) == (7, "t", ("k",), "u")
             sent = waiting(served)[0]
-            out_ms = (began + 249) // 100 * 100
+            out_ms = (began + 849) // 100 * 100
             assert sent.properties.items() >= {"TIMER_OUT_MS": str(out_ms), "REAL_QID": "2"}.items()
             assert one.properties.items() >= sent.properties.items()
             assert one.properties.keys() - sent.properties.keys() == {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
@@ -166,7 +166,7 @@ def test_a_far_message_is_put_back_on_its_way_and_comes_at_its_time(tmp_path: Pa
         async with serving_broker(tmp_path / "store", **FAST, timer_roll_window_slot=4) as served:
             client = await served.client()
             await with_topic(client, "orders")
-            due = now_ms() + 1300
+            due = now_ms() + 2000
             answer = await send(client, b"far", timer_deliver_ms=due)
             deleted = await send(client, b"deleted", timer_deliver_ms=due)
             handle = (deleted.ext_fields or {})["recallHandle"]
@@ -175,7 +175,7 @@ def test_a_far_message_is_put_back_on_its_way_and_comes_at_its_time(tmp_path: Pa
             (one,) = await received(client, 1)
             assert one.body == b"far"
             assert one.store_timestamp - due >= 0
-            assert int(one.properties["TIMER_ROLL_TIMES"]) >= 2
+            assert int(one.properties["TIMER_ROLL_TIMES"]) >= 1
             assert (await client.pull("orders", 1)).code == ResponseCode.PULL_NOT_FOUND
 
     run(scenario())
@@ -186,13 +186,14 @@ def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) -> None:
         async with serving_broker(tmp_path / "store", **FAST | SYNCED) as served:
             client = await served.client()
             await with_topic(client, "orders")
-            due = now_ms() + 700
+            due = now_ms() + 60_000
             for number in range(20):
                 answer = await send(client, b"%d" % number, timer_deliver_ms=due, uniq_key=f"u{number}")
                 if number % 2:
                     handle = (answer.ext_fields or {})["recallHandle"]
                     recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
                     assert (recalled.code, (recalled.ext_fields or {})["msgId"]) == (0, f"u{number}")
+            served.controller.state.put_forward(60_000)
             found = await received(client, 10)
             assert {int(one.body) for one in found} == set(range(0, 20, 2))
             metrics = decode_metadata(TimerMetrics, (await client.ask(RequestCode.GET_TIMER_METRICS)).body)
@@ -266,7 +267,7 @@ def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path:
         async with serving_broker(path, **FAST | {"timer_flush_interval_ms": 100_000}) as served:
             client = await served.client()
             await with_topic(client, "orders")
-            due = now_ms() + 1500
+            due = now_ms() + 60_000
             await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(40)))
             timers = served.controller._state.timers
             assert timers is not None
@@ -275,6 +276,7 @@ def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path:
             shutil.copytree(path, copy)
         async with serving_broker(copy, **FAST) as served:
             client = await served.client()
+            served.controller.state.put_forward(60_000)
             assert [int(one.body) for one in await received(client, 40)] == list(range(40))
             assert all(one.store_timestamp >= due for one in await received(client, 40))
             assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
@@ -292,13 +294,14 @@ def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeyp
         results = await append_rows(self, rows[:put])
         return results if put == len(rows) else [*results, *[faults.pop()] * (len(rows) - put)]
 
+    monkeypatch.setattr(Appends, "append_rows", failing)
+
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", **FAST) as served:
             client = await served.client()
             await with_topic(client, "orders")
             due = now_ms() + 300
             await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
-            monkeypatch.setattr(Appends, "append_rows", failing)
             assert [int(one.body) for one in await received(client, 10)] == list(range(10))
             assert not faults
             assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
@@ -417,15 +420,17 @@ def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
         async with serving_broker(tmp_path / "store", **FAST | {"timer_precision_ms": 1000}) as served:
             client = await served.client()
             await with_topic(client, "orders")
-            due = (now_ms() // 1000 + 2) * 1000 + 900
-            await send(client, b"due", timer_deliver_ms=due)
             timers = served.controller._state.timers
             assert timers is not None
             sending = asyncio.create_task(_send_pairs(client, timers, held))
-            assert [one.body for one in await received(client, 1)] == [b"due"]
+            count = 0
+            while not held:  # a machine that stands still may not look at the open slot in time
+                count += 1
+                due = (now_ms() // 1000 + 2) * 1000 + 900
+                await send(client, b"due", timer_deliver_ms=due)
+                assert [one.body for one in await received(client, count)] == [b"due"] * count
             is_delivered.set()
             await sending
-            assert held
 
     run(scenario())
 
