@@ -24,6 +24,8 @@ CONNECTED = """
 import sys
 from reput.client import Message
 from reput.client.sync import Producer, PullConsumer
+from tests.support.patience import be_patient
+be_patient()
 with Producer(sys.argv[1], group="shop") as producer:
     producer.send(Message("orders", b"x" * 5000, tags="paid", keys=["o-1"]))
 with PullConsumer(sys.argv[1], group="billing", topics={"orders": "paid"}, consume_from="first") as consumer:
