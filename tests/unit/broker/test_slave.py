@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.pull_headers import PullMessageResponseHeader
+from reput.replication.follower import Follower
 from reput.transport.blocking_client import BlockingConnection
 from reput.transport.tls import ClientTls
 from tests.support.asking import ask, call, request, until
@@ -245,6 +247,24 @@ def test_a_slave_of_another_log_stops_with_an_error_and_appends_nothing(
         until(lambda: "the slave cannot follow" in caplog.text)
         assert "the master has lost its last records, or is another one" in caplog.text
         assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
+
+
+def test_a_bug_does_not_end_a_slave_that_follows(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    follow = Follower.run
+
+    def broken_once(follower: Follower, stop: threading.Event) -> None:
+        monkeypatch.setattr(Follower, "run", follow)
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Follower, "run", broken_once)
+    with both(pair) as (master, slave):
+        send(master, 3)
+        until(lambda: max_offset(slave) == 3)
+    [told] = [one for one in caplog.records if "the slave cannot follow" in one.getMessage()]
+    assert told.exc_info is not None
+    assert told.exc_info[0] is ZeroDivisionError
 
 
 def test_a_slave_becomes_the_master_and_the_other_follows(pair: Pair) -> None:
