@@ -24,6 +24,8 @@ class FakeMaster:
         topics: By name.
         told: What it says of its log's begin and end; None: the truth.
         refuses: It answers nothing but that it does not know who asks; the log it serves all the same.
+        hangs_up: It ends the connection of whoever asks something; the log it serves all the same.
+        asked: Codes of what it was asked.
         piece: Bytes of a frame at the most.
         change: Changes each frame before it is sent.
         cut_after: Frames after which it closes a connection; None: never.
@@ -34,7 +36,8 @@ class FakeMaster:
         self.log, self.file_size = log, file_size
         self.topics: dict[str, TopicConfig] = {}
         self.told: tuple[int, int] | None = None
-        self.refuses = False
+        self.refuses = self.hangs_up = False
+        self.asked: list[int] = []
         self.piece = 32_768
         self.cut_after: int | None = None
         self.change: Callable[[int, bytes], tuple[int, bytes]] = lambda offset, body: (offset, body)
@@ -75,6 +78,9 @@ class FakeMaster:
             data += received
             while len(data) >= 8 and len(data) >= (size := frame_size(data[:8])):
                 command, data = decode_command(data[:size]), data[size:]
+                self.asked.append(command.code)
+                if self.hangs_up:
+                    return
                 if self.refuses:
                     answer = RemotingCommand(
                         ResponseCode.NO_PERMISSION, command.opaque, remark="check signature failed."

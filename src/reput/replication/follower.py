@@ -113,6 +113,7 @@ class Follower:
         self._refusals: set[str] = set()
         self._is_connected = False
         self._topics_at = 0.0
+        self._asked_for: set[str] = set()
         self._heard_ms = 0
         self._room = np.empty(_ROOM_BYTES, np.uint8)
         self._kept = 0
@@ -265,6 +266,7 @@ class Follower:
                 stream.release()
                 if not all(len(body) for _, body in frames):
                     self._look(following)
+            self._keep_topics(now)
             if self._acknowledges and not known and self._writer.end_offset > told:
                 told = self._writer.end_offset
                 stream.report(told)
@@ -272,8 +274,6 @@ class Follower:
             elif now >= due:
                 stream.report(told)
                 due = now + HEARTBEAT_S
-            if now - self._topics_at > _TOPICS_S:
-                self._told(self._copy_topics)
             self._on_state(self.state)
             if once and self._log is not None and self._writer.end_offset >= self._log.max_offset:
                 return
@@ -311,6 +311,21 @@ class Follower:
         taken = self._writer.append(self._room[: self._kept])
         self._room[: self._kept - taken] = self._room[taken : self._kept].copy()
         self._kept -= taken
+
+    def _keep_topics(self, now: float) -> None:
+        """Copy topics by the period, and at once where records of a topic have come that the store does not know.
+
+        These records are not acknowledged before: once the master is lost, nobody could read them here without their
+        topic. The master may have deleted the topic, or refuse to answer, so it is asked once for each topic in a
+        period.
+        """
+        unknown, is_due = self._writer.unknown_topics, now - self._topics_at > _TOPICS_S
+        if is_due:
+            self._asked_for.clear()
+        if is_due or unknown - self._asked_for:
+            self._asked_for |= unknown
+            self._told(self._copy_topics)
+        unknown.clear()
 
     def _copy_topics(self) -> None:
         """Take over the master's topics, and take out those that it has no more (`SlaveSynchronize`)."""

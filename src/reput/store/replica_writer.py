@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError, StoreStateError
-from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel
@@ -35,13 +34,17 @@ class ReplicaWriter:
         writer: Of the store.
         on_unknown_topic: Called before an inner batch of a topic that the store's `config/topics.json` does not have:
             the topic's settings say which kind of queues its records are dispatched to.
+
+    Attributes:
+        unknown_topics: Topics of appended records that `config/topics.json` did not have then; the owner clears it.
     """
 
     def __init__(self, writer: Writer, on_unknown_topic: Callable[[], None] | None) -> None:
         self._writer = writer
         self._on_unknown_topic = on_unknown_topic
         self._log = writer.parts.log
-        self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
+        self.unknown_topics: set[str] = set()
+        self._scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.QUEUES)
         self._require_property_crc = writer.reader.config.force_verify_prop_crc
         #: Bytes of a blank record that are still to come.
         self._blank_left = 0
@@ -136,10 +139,11 @@ class ReplicaWriter:
         end = columns.next_offset - begin
         if good < columns.rows:
             end = int(columns["position"][good])
-        if self._on_unknown_topic is not None and (columns["sys_flag"] & INNER_BATCH == INNER_BATCH).any():
-            self._learn_topics(data[:end], begin, self._on_unknown_topic)
+        if self._on_unknown_topic is not None and self._writer.parts.queues.types.undeclared(columns):
+            self._on_unknown_topic()
         if end:
             self._log.append_copies(data[:end].data, int(columns["store_timestamp"][good - 1]))
+            self._note_unknown_topics(columns)
         if good < columns.rows:
             raise self._damage(begin + end, "the body, or the record, does not fit its CRC")
         if columns.stop is ScanStop.BLANK:
@@ -153,11 +157,10 @@ class ReplicaWriter:
         bad = np.flatnonzero(columns["status"] & _BAD)
         return int(bad[0]) if bad.size else columns.rows
 
-    def _learn_topics(self, data: npt.NDArray[np.uint8], offset: int, on_unknown_topic: Callable[[], None]) -> None:
-        """Let the owner make the topics of inner batches, if one of them has no settings yet."""
-        scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.QUEUES)
-        if self._writer.parts.queues.types.undeclared(scanner.scan(data, offset)):
-            on_unknown_topic()
+    def _note_unknown_topics(self, columns: RecordColumns) -> None:
+        known = self._writer.parts.topics.topics.topic_config_table
+        names = {topic.decode("utf-8", "replace") for topic, _ in columns.queues()}
+        self.unknown_topics.update(name for name in names if name not in known)
 
     def _begin_blank(self, data: npt.NDArray[np.uint8], offset: int) -> int:
         """Append the header of a blank record, which must end where this store's file ends."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 
@@ -12,6 +12,7 @@ import pytest
 
 import reput
 from reput import CorruptRecordError, Message, MessageExtBatch, MessageStore, ReplicationError, TopicConfig
+from reput.remoting.codes import RequestCode
 from reput.replication.follower import Follower, FollowState
 from tests.support.fake_master import FakeMaster, fake_master, log_of
 
@@ -215,6 +216,114 @@ def test_inner_batches_go_to_the_queues_of_their_topic(tmp_path: Path, is_late: 
         follow(tmp_path / "copy", served)
     assert files(tmp_path / "copy", "batchconsumequeue") == files(tmp_path / "master", "batchconsumequeue") != {}
     assert files(tmp_path / "copy", "consumequeue") == files(tmp_path / "master", "consumequeue")
+
+
+class TestTopicsThatAreMadeMeanwhile:
+    """A topic comes with its first message, long before the next look for changes of topics."""
+
+    TOPICS = ("orders", "orders", "refunds", "orders")
+
+    @pytest.fixture
+    def ends(self, tmp_path: Path) -> list[int]:
+        """Where the records of a store at tmp_path/master end, one for each of `TOPICS`."""
+        with open_store(tmp_path / "master") as store:
+            store.put_messages([Message(topic, b"x") for topic in self.TOPICS])
+            store.wait_dispatched()
+        return record_ends(tmp_path / "master", b"")
+
+    @pytest.fixture
+    def served(self, ends: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMaster]:
+        """A master without topics that has the first record of that store."""
+        monkeypatch.setattr("reput.replication.follower._TOPICS_S", 3600.0)
+        with fake_master(log_of(tmp_path / "master", ends[0]), FILE_SIZE) as served:
+            yield served
+
+    @staticmethod
+    def follow(tmp_path: Path, master: FakeMaster, life: Callable[[MessageStore], Iterator[int]]) -> None:
+        """Follow; each step of `life` is done at the first step of the follower with the offset that it has given."""
+        stop = Event()
+        with open_store(tmp_path / "copy") as store:
+            steps = life(store)
+            wanted = next(steps)
+
+            def look(state: FollowState) -> None:
+                nonlocal wanted
+                if state.end_offset == wanted:
+                    try:
+                        wanted = next(steps)
+                    except StopIteration:
+                        stop.set()
+
+            Follower(store, master.address, ha_address=master.ha_address, on_state=look).run(stop)
+
+    def test_each_is_there_with_its_first_message(
+        self, ends: list[int], served: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        known: list[set[str]] = []
+
+        def life(store: MessageStore) -> Iterator[int]:
+            yield 0
+            for topic, end in zip(self.TOPICS, ends, strict=True):
+                served.topics |= {topic: TopicConfig(topic, 3, 5)}
+                served.log = log_of(tmp_path / "master", end)
+                yield end
+                known.append(set(store.topics))
+
+        served.log = 0, b""
+        monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.0)
+        self.follow(tmp_path, served, life)
+        assert known == [{"orders"}, {"orders"}, {"orders", "refunds"}, {"orders", "refunds"}]
+
+    @pytest.mark.parametrize("refuses", [False, True])
+    def test_the_master_is_asked_once_for_each_that_it_does_not_tell(
+        self, ends: list[int], served: FakeMaster, tmp_path: Path, refuses: bool
+    ) -> None:
+        counts = []
+
+        def life(store: MessageStore) -> Iterator[int]:
+            for end in ends:
+                served.log = log_of(tmp_path / "master", end)
+                yield end
+                counts.append(served.asked.count(RequestCode.GET_ALL_TOPIC_CONFIG))
+
+        served.refuses = refuses
+        self.follow(tmp_path, served, life)
+        assert counts == [2, 2, 3, 3]  # the first time before any record
+
+    def test_it_is_asked_again_for_one_that_was_not_there_before_the_last_look(
+        self, ends: list[int], served: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def life(store: MessageStore) -> Iterator[int]:
+            yield ends[0]
+            monkeypatch.setattr("reput.replication.follower._TOPICS_S", -1.0)
+            yield ends[0]
+            monkeypatch.setattr("reput.replication.follower._TOPICS_S", 3600.0)
+            served.topics = {"orders": TopicConfig("orders", 3, 5)}
+            served.log = log_of(tmp_path / "master", ends[1])
+            yield ends[1]
+            assert store.topics == served.topics
+
+        self.follow(tmp_path, served, life)
+
+    def test_messages_are_not_acknowledged_without_their_topics(
+        self, ends: list[int], served: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.0)
+        stop = Event()
+
+        def lose(offset: int, body: bytes) -> tuple[int, bytes]:
+            served.hangs_up = True
+            return offset, body
+
+        def look(state: FollowState) -> None:
+            if state.end_offset == ends[0] and not state.is_connected:
+                stop.set()
+
+        served.change = lose
+        with open_store(tmp_path / "copy") as store:
+            Follower(store, served.address, acknowledges=True, on_state=look).run(stop)
+            assert store.max_commit_log_offset == ends[0]
+        assert served.reports == [[1]]
 
 
 class TestAMasterThatRefusesToAnswer:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reput import CorruptRecordError, Message, MessageStore, StoreStateError
+from reput import CorruptRecordError, Message, MessageExtBatch, MessageStore, StoreStateError, TopicConfig
 from tests.support.fake_master import log_of
 
 FILE_SIZE = 1 << 14
@@ -133,3 +133,38 @@ def test_only_an_empty_log_can_begin_later_and_only_with_a_file(source: tuple[Pa
     with open_store(tmp_path / "copy") as store:
         assert store.min_commit_log_offset == FILE_SIZE
         assert store.replica_writer().end_offset > FILE_SIZE
+
+
+def test_topics_that_the_store_does_not_know_are_told_with_their_first_record(tmp_path: Path) -> None:
+    with open_store(tmp_path / "master") as store:
+        store.put_messages([Message(topic, b"x") for topic in ("orders", "refunds", "bills")])
+        store.wait_dispatched()
+        end = store.max_commit_log_offset
+    data = log_of(tmp_path / "master", end)[1]
+    with open_store(tmp_path / "copy") as store:
+        store.update_topic(TopicConfig("refunds"))
+        writer = store.replica_writer()
+        writer.append(array(data[:-1]))  # all of bills but its last byte
+        assert writer.unknown_topics == {"orders"}
+        writer.append(array(data[writer.end_offset :]))
+        assert writer.unknown_topics == {"orders", "bills"}
+
+
+def test_the_topic_of_an_inner_batch_is_asked_for_before_anything_is_appended(tmp_path: Path) -> None:
+    topic = TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"})
+    with open_store(tmp_path / "master") as store:
+        store.put_message(Message("orders", b"x"))
+        store.update_topic(topic)
+        store.put_batch(MessageExtBatch.of([Message("batches", b"x")] * 3, unique_key="0" * 32))
+        store.wait_dispatched()
+        end = store.max_commit_log_offset
+    ends = []
+    with open_store(tmp_path / "copy") as store:
+
+        def make_topic() -> None:
+            ends.append(writer.end_offset)
+            store.update_topic(topic)
+
+        writer = store.replica_writer(make_topic)
+        assert writer.append(array(log_of(tmp_path / "master", end)[1])) == end
+        assert (ends, writer.unknown_topics) == ([0], {"orders"})
