@@ -13,7 +13,9 @@ from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
 from reput.events import Event
 from reput.formats.metadata import TopicConfig
+from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
+from reput.store.message_store import MessageStore
 
 logger = logging.getLogger("reput.broker")
 
@@ -34,6 +36,21 @@ def own_topics(config: BrokerConfig, store_config: MessageStoreConfig) -> list[T
         revive_queue_num=config.revive_queue_num,
         timer_wheel_enable=store_config.timer_wheel_enable,
     )
+
+
+def warn_of_missing_topics(store: MessageStore) -> None:
+    """Name the topics that have messages and are not there: nobody can read these messages.
+
+    Such a topic was deleted; or it was made on a master that was lost before this broker, its slave, had copied it.
+    Only an operator knows which. Light message queues are no topics.
+    """
+    topics = {queue.topic for queue in store.queues() if queue.min_offset < queue.max_offset}
+    missing = sorted(
+        name for name in topics - store.topic_metadata.topic_config_table.keys() if not name.startswith(LMQ_PREFIX)
+    )
+    if missing:
+        what = "messages cannot be read, as their topics are not there; `reput admin create-topic` makes a topic again"
+        logger.warning(Event(what, count=len(missing), topics=", ".join(missing)))
 
 
 class TopicCreation:

@@ -25,7 +25,7 @@ from reput.replication.follower import Follower
 from reput.transport.blocking_client import BlockingConnection
 from reput.transport.tls import ClientTls
 from tests.support.asking import ask, call, request, until
-from tests.support.broker import SMALL, batch_command, pull_command, send_command
+from tests.support.broker import SMALL, batch_command, make_topic, pull_command, send_command
 from tests.support.certificates import Files, write_certificate
 from tests.support.fake_master import log_of
 from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
@@ -33,6 +33,8 @@ from tests.support.sockets import free_ports
 
 LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
 KEYS = {**SMALL, **LOCAL}
+#: Begins the warning of a master that lacks topics.
+NOT_THERE = "messages cannot be read, as their topics are not there"
 
 
 class Pair:
@@ -287,7 +289,7 @@ def test_a_slave_becomes_the_master_and_the_other_follows(pair: Pair) -> None:
 
 
 def test_a_message_that_a_slave_has_acknowledged_can_be_read_after_a_fail_over(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("reput.replication.follower._TOPICS_S", 3600.0)
     with pair.start("master", "SYNC_MASTER") as master, pair.slave() as slave:
@@ -297,6 +299,26 @@ def test_a_message_that_a_slave_has_acknowledged_can_be_read_after_a_fail_over(
         assert topics(slave) >= {"orders", "refunds"}
     with pair.start("slave") as promoted:
         assert [pull(promoted, 0, topic)[0] for topic in ("orders", "refunds")] == [0, 0]
+    assert NOT_THERE not in caplog.text
+
+
+def test_a_promoted_slave_names_the_topics_that_were_lost_with_the_master(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, keys = pair.path("slave"), {"mapped_file_size_commit_log": 1 << 16, "enable_lmq": True}
+    with MessageStore.open(path, **SMALL | keys, enable_multi_dispatch=True) as store:
+        store.put_message(Message("expired", bytes(40_000)))
+        store.put_message(Message("refunds", bytes(40_000), properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
+        store.wait_dispatched()
+        assert {queue.topic for queue in store.queues()} == {"expired", "refunds", "%LMQ%a"}
+    (path / "commitlog" / f"{0:020d}").unlink()
+    with pair.slave(**keys):
+        assert NOT_THERE not in caplog.text
+    with pair.start("slave", **keys) as promoted:
+        assert f"{NOT_THERE}; `reput admin create-topic` makes a topic again count=1 topics=refunds" in caplog.text
+        assert call(promoted.address, pull_command("refunds")).code == ResponseCode.TOPIC_NOT_EXIST
+        make_topic(promoted.address, "refunds", 1)
+        assert call(promoted.address, pull_command("refunds")).code == ResponseCode.SUCCESS
 
 
 def test_an_offset_is_copied_up_to_the_end_of_the_queue(pair: Pair) -> None:
