@@ -23,8 +23,8 @@ from bench.setting import Setting
 from reput import MessageStore
 from reput.jobs.lake import ExportOptions, export, follow
 from reput.jobs.runner import LocalRunner, Runner
-from reput.spark import session
 from reput.spark.runner import SparkRunner
+from reput.spark.session import job_session
 
 _CORES = 2
 _JSON_MESSAGES = 1_000_000
@@ -56,7 +56,7 @@ def _catching_up(setting: Setting) -> list[Figure]:
     bodies = json_bodies(count)
     with MessageStore.open(decoded, flush_disk_type="ASYNC_FLUSH") as store:
         store.put_arrow(pa.table({"topic": pa.array([messages.TOPIC]).take(np.zeros(count, np.int32)), "body": bodies}))
-    spark = session(f"local[{_CORES}]")
+    spark = job_session(f"local[{_CORES}]")
     try:
         threads, executors = LocalRunner(_CORES), SparkRunner(spark)
         sides = [

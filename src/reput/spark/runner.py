@@ -23,7 +23,7 @@ from reput.extras import require
 from reput.jobs.runner import LocalRunner, Runner
 from reput.progress import Progress, silent
 from reput.spark.daemon import freeze_worker
-from reput.spark.session import is_local, session
+from reput.spark.session import is_local, job_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,7 +141,7 @@ def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, 
     if name == "local":
         return LocalRunner()
     require("pyspark", "the runner spark")
-    return SparkRunner(session(master or "local[*]"))
+    return SparkRunner(job_session(master or "local[*]"))
 
 
 def _reason(text: str) -> str:
