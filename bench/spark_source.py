@@ -22,7 +22,8 @@ from reput.files import DISK
 from reput.formats.record_layout import BLANK_SIZE
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
-from reput.log.plan import Part, PlanOptions, plan_read, read_part
+from reput.log.plan import PlanOptions, plan_read
+from reput.log.plan_parts import Part, read_part
 from reput.log.selection import Selection, make_selection
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from reput.formats.record_layout import BORN_HOST, SYS_FLAG, SysFlag
 from reput.kernels.record_batch import SCHEMA
 from reput.log import points, pruning, queue_records
 from reput.log.directory import StoreDirectory
-from reput.log.plan import Plan, PlanOptions, plan_read, read_part
+from reput.log.plan import Plan, PlanOptions, plan_read
+from reput.log.plan_parts import read_part
 from reput.log.pruning import Range, Wanted
 from reput.log.scan import find_end
 from reput.log.selection import make_selection

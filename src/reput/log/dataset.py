@@ -19,7 +19,8 @@ from reput.kernels.record_batch import SCHEMA
 from reput.log.arrow_filters import fields_of, narrowed
 from reput.log.directory import StoreDirectory
 from reput.log.object_storage import files_of
-from reput.log.plan import PlanOptions, plan_read, read_part
+from reput.log.plan import PlanOptions, plan_read
+from reput.log.plan_parts import read_part
 from reput.log.pruning import Wanted, wanted_by
 from reput.log.reader import read_log
 from reput.log.selection import make_selection

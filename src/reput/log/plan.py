@@ -8,15 +8,13 @@ walk from there has met or the consume queues prove.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from reput.errors import CorruptRecordError
 from reput.files import FileLayer
@@ -24,10 +22,10 @@ from reput.formats.record import decode_record
 from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.log.blocks import BEGIN, END, Walk, joined, walk
 from reput.log.directory import LogFile, StoreDirectory, open_listed
+from reput.log.plan_parts import Part, part_before, part_bytes
 from reput.log.points import Points
 from reput.log.pruning import Locations, Wanted, points_of, wanted_blocks, wanted_by, wanted_files, wanted_locations
 from reput.log.queue_records import NotProven
-from reput.log.reader import read_points, read_split
 from reput.log.selection import Selection
 from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split
@@ -36,8 +34,6 @@ from reput.log.time_span import Span, time_span
 
 T = TypeVar("T")
 R = TypeVar("R")
-#: A part of a plan: a range of one file that begins at a record, or single records of one file.
-Part = Split | Points
 
 #: The smallest range that is worth a task.
 MIN_TASK_BYTES = 8 << 20
@@ -112,35 +108,6 @@ def plan_read(
         raise selection.named_modes(error) from None
 
 
-def read_part(part: Part, selection: Selection, files: FileLayer) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a part. Raises as `read_log` does."""
-    if isinstance(part, Points):
-        return read_points(part, selection, files=files)
-    return read_split(part, selection, files=files)
-
-
-def part_bytes(part: Part) -> int:
-    """Log bytes of a part."""
-    return int(part.sizes.sum()) if isinstance(part, Points) else part.end - part.begin
-
-
-def cut_part(part: Part, size: int) -> list[Part]:
-    """A part in parts of about `size` bytes if its records are known; a split stays whole."""
-    if isinstance(part, Split) or part_bytes(part) <= size:
-        return [part]
-    rows = np.searchsorted(np.cumsum(part.sizes), np.arange(size, part_bytes(part), size), "right")
-    cuts = np.unique([0, *rows.tolist(), part.offsets.size]).tolist()
-    return [Points(part.file, part.offsets[begin:end], part.sizes[begin:end]) for begin, end in pairwise(cuts)]
-
-
-def _before(part: Part, end: int) -> list[Part]:
-    """The records of a part before the log offset `end`, which is a record's start."""
-    if isinstance(part, Split):
-        return [replace(part, end=min(part.end, end))] if part.begin < end else []
-    count = int(np.searchsorted(part.offsets, end))
-    return [Points(part.file, part.offsets[:count], part.sizes[:count])] if count else []
-
-
 class _Planner:
     def __init__(
         self,
@@ -167,7 +134,7 @@ class _Planner:
             end = committed_end(directory, self.log_files)
             parts = self._parts()
         if end < self.log_end:
-            parts = [cut for part in parts for cut in _before(part, end)]
+            parts = [cut for part in parts for cut in part_before(part, end)]
         log_bytes = sum(file.size for file in self.log_files[: self.started])
         plan = Plan(tuple(parts), log_bytes, tuple(self.reasons))
         logger.info("%s: %d of %d bytes: %s", directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)

@@ -20,7 +20,8 @@ from reput.files import DISK
 from reput.jobs.runner import LocalRunner
 from reput.log.blocks import Walk
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.plan import MIN_TASK_BYTES, Part, Plan, PlanOptions, cut_part, part_bytes, plan_read, read_part
+from reput.log.plan import MIN_TASK_BYTES, Plan, PlanOptions, plan_read
+from reput.log.plan_parts import Part, cut_part, part_bytes, read_part
 from reput.log.pruning import wanted_by
 from reput.log.selection import Selection, make_selection
 from reput.log.stores import find_stores, store_names

@@ -17,7 +17,8 @@ from reput.formats.paths import offset_to_file_name
 from reput.kernels.record_batch import SCHEMA
 from reput.kernels.record_scan import find_record
 from reput.log.directory import StoreDirectory
-from reput.log.plan import PlanOptions, cut_part, part_bytes, plan_read, read_part
+from reput.log.plan import PlanOptions, plan_read
+from reput.log.plan_parts import cut_part, part_bytes, read_part
 from reput.log.points import Points
 from reput.log.selection import make_selection
 from reput.log.splits import Split

@@ -16,7 +16,7 @@ from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import Runner
-from reput.log.plan import Part, cut_part
+from reput.log.plan_parts import Part, cut_part
 from reput.progress import Progress
 
 #: Log bytes of a task.

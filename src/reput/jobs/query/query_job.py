@@ -16,7 +16,8 @@ import pyarrow as pa
 from reput.files import DISK, FileLayer
 from reput.jobs.query.kept_reads import READING, KeptReads
 from reput.log.directory import StoreDirectory
-from reput.log.plan import Part, PlanOptions, part_bytes, plan_read, read_part
+from reput.log.plan import PlanOptions, plan_read
+from reput.log.plan_parts import Part, part_bytes, read_part
 from reput.log.selection import Selection, make_selection
 from reput.progress import Progress
 

@@ -25,7 +25,7 @@ from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
-from reput.log.plan import Part
+from reput.log.plan_parts import Part
 from reput.log.selection import make_selection
 from reput.progress import Progress
 

@@ -28,7 +28,8 @@ from reput.kernels.message_columns import ASSIGNED
 from reput.kernels.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
 from reput.log.object_storage import check_on_disk
-from reput.log.plan import Part, Plan, PlanOptions, plan_read, read_part
+from reput.log.plan import Plan, PlanOptions, plan_read
+from reput.log.plan_parts import Part, read_part
 from reput.log.points import Points
 from reput.log.pruning import Range, wanted_by
 from reput.log.selection import Selection, make_selection
