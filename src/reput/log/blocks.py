@@ -119,3 +119,15 @@ def joined(walks: Sequence[Walk]) -> Walk:
     last = second.last_record if second.last_record >= 0 else first.last_record
     blocks = np.concatenate([first.blocks, second.blocks])
     return Walk(first.file, blocks, last, second.goes_on, first.damages + second.damages)
+
+
+def splits_of_blocks(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Split]:
+    """Splits of blocks; adjacent blocks are joined until a split is at least `size` bytes long."""
+    splits: list[Split] = []
+    for begin, end in blocks[:, [BEGIN, END]].tolist():
+        last = splits[-1] if splits else None
+        if last is not None and last.end == begin and last.end - last.begin < size:
+            splits[-1] = Split(file, last.begin, end, True)
+        else:
+            splits.append(Split(file, begin, end, True))
+    return splits

@@ -20,7 +20,7 @@ from reput.errors import CorruptRecordError
 from reput.files import FileLayer
 from reput.formats.record import decode_record
 from reput.formats.record_layout import MIN_RECORD_SIZE
-from reput.log.blocks import BEGIN, END, Walk, joined, walk
+from reput.log.blocks import BEGIN, END, Walk, splits_of_blocks, walk
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.plan_parts import Part, part_before, part_bytes
 from reput.log.points import Points
@@ -29,7 +29,7 @@ from reput.log.queue_records import NotProven
 from reput.log.selection import Selection
 from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split
-from reput.log.statistics import BLOCK_BYTES, read_statistics, write_statistics
+from reput.log.statistics import BLOCK_BYTES, kept_walk
 from reput.log.time_span import Span, time_span
 
 T = TypeVar("T")
@@ -196,7 +196,7 @@ class _Planner:
                 wanted = wanted_blocks(blocks, self.wanted)
                 pruned += int((blocks[~wanted, END] - blocks[~wanted, BEGIN]).sum())
                 blocks = blocks[wanted]
-            splits += _joined_blocks(found.file, blocks, size)
+            splits += splits_of_blocks(found.file, blocks, size)
             self.log_end = found.end
             if not found.goes_on:
                 break
@@ -238,7 +238,7 @@ class _Planner:
             found = self._walk(file, block_bytes=MIN_TASK_BYTES, begin=max(known, file.start_offset))
             self.log_end = found.end
             if span.end is None:
-                splits += _joined_blocks(file, found.blocks, MIN_TASK_BYTES)
+                splits += splits_of_blocks(file, found.blocks, MIN_TASK_BYTES)
             if not found.goes_on:
                 break
         self.reasons.append(f"times: offsets {begin} to {self.log_end if span.end is None else span.end}")
@@ -261,19 +261,7 @@ class _Planner:
                 file, block_bytes, begin=begin, end_offset=self.end_offset, flushed_ms=self.options.flushed_ms,
                 on_damage=self.on_damage, files=files,
             )  # fmt: skip
-        walk_file = partial(walk, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
-        known = read_statistics(folder, file, files)
-        if known is None:
-            known = walk_file()
-        elif known.goes_on:
-            return known
-        else:
-            more = walk_file(begin=known.end)
-            if not more.blocks.size and not more.goes_on:
-                return known
-            known = joined((known, more))
-        write_statistics(folder, known, files)
-        return known
+        return kept_walk(folder, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
 
     # -- queues and index ---------------------------------------------------------------------------------------------
 
@@ -321,23 +309,11 @@ class _Planner:
                 file, MIN_TASK_BYTES, begin=begin, end_offset=self.end_offset, on_damage=self.on_damage,
                 files=self.directory.files,
             )  # fmt: skip
-            splits += _joined_blocks(file, found.blocks, MIN_TASK_BYTES)
+            splits += splits_of_blocks(file, found.blocks, MIN_TASK_BYTES)
             self.log_end = max(self.log_end, found.end)
             if not found.goes_on:
                 break
         return splits
-
-
-def _joined_blocks(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Split]:
-    """Splits of blocks; adjacent blocks are joined until a split is at least `size` bytes long."""
-    splits: list[Split] = []
-    for begin, end in blocks[:, [BEGIN, END]].tolist():
-        last = splits[-1] if splits else None
-        if last is not None and last.end == begin and last.end - last.begin < size:
-            splits[-1] = Split(file, last.begin, end, True)
-        else:
-            splits.append(Split(file, begin, end, True))
-    return splits
 
 
 def _started_files(log_files: Sequence[LogFile], files: FileLayer) -> int:

@@ -11,14 +11,16 @@ import json
 import logging
 import os
 import zlib
+from functools import partial
 
 import numpy as np
 
 from reput.errors import StoreError
 from reput.files import DISK, FileLayer
 from reput.formats.own_json import decode_json
-from reput.log.blocks import Walk
+from reput.log.blocks import Walk, joined, walk
 from reput.log.directory import LogFile, open_listed
+from reput.log.scan import OnDamage
 
 #: Finer than splits. A year of a log in one GiB: an hour is 120 KB.
 BLOCK_BYTES = 1 << 20
@@ -27,6 +29,34 @@ _HEAD_SIZE = 88
 _VERSION = 1
 
 logger = logging.getLogger("reput.log")
+
+
+def kept_walk(
+    folder: str,
+    file: LogFile,
+    block_bytes: int,
+    *,
+    end_offset: int | None = None,
+    on_damage: OnDamage = OnDamage.RAISE,
+    files: FileLayer = DISK,
+) -> Walk:
+    """The walk of a file as it was kept, and on from where it ended; what is new of it is kept.
+
+    The other arguments and the errors are those of `walk`.
+    """
+    walk_on = partial(walk, file, block_bytes, end_offset=end_offset, on_damage=on_damage, files=files)
+    known = read_statistics(folder, file, files)
+    if known is None:
+        known = walk_on()
+    elif known.goes_on:
+        return known
+    else:
+        more = walk_on(begin=known.end)
+        if not more.blocks.size and not more.goes_on:
+            return known
+        known = joined((known, more))
+    write_statistics(folder, known, files)
+    return known
 
 
 def read_statistics(folder: str, file: LogFile, files: FileLayer = DISK) -> Walk | None:
