@@ -11,6 +11,7 @@ import reput
 from reput.errors import StorePoisonedError
 from reput.store.results import PutMessageResult
 from tests.support.faulty_files import FaultyFiles, fail_next
+from tests.support.held_disk import HeldDisk
 
 
 def message(number: int) -> reput.Message:
@@ -39,15 +40,19 @@ def test_it_is_awaited_gathered_and_asked_for_its_result(tmp_path: Path, flush_d
 
 
 def test_a_task_that_is_cancelled_stops_waiting_and_the_message_stays(tmp_path: Path) -> None:
-    with reput.MessageStore.open(tmp_path / "store") as store:
+    disk = HeldDisk()
+    with reput.MessageStore.open(
+        tmp_path / "store", flush_disk_type="SYNC_FLUSH", files=FaultyFiles(disk.judge)
+    ) as store:
 
         async def put() -> None:
-            future = store.async_put_message(message(0))
-            waiting = asyncio.ensure_future(future)
-            await asyncio.sleep(0)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
+            with disk.held():
+                future = store.async_put_message(message(0))
+                waiting = asyncio.ensure_future(future)
+                await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
             assert (await future).queue_offset == 0
 
         asyncio.run(put())
