@@ -1,9 +1,9 @@
 """Numbers of slots and entries of index files, found by the files' content: their length does not determine them.
 
 RocketMQ's index files do not store the two numbers (`maxHashSlotNum`, `maxIndexNum`), and many pairs make the same
-length: five slots less are one entry more. But the first entry must have the offset that the header names, and the slot
-of each entry's hash must lead to that entry or to a newer one; this rules out other pairs. A nearly empty file may fit
-many pairs.
+length: five slots less are one entry more. But the first entry must have the offset that the header names, the newest
+one the header's last offset or a later one, and the slot of each entry's hash must lead to that entry or to a newer
+one; this rules out other pairs. A nearly empty file may fit many pairs.
 """
 
 from __future__ import annotations
@@ -134,7 +134,12 @@ def _candidates(data: npt.NDArray[np.uint8], header: IndexHeader) -> npt.NDArray
     for begin in range(first, most + 1, _STEP * _CHUNK):
         end = min(begin + _STEP * _CHUNK, most + 1)
         chunks.append(_possible(data, header, np.arange(begin, end, _STEP, dtype=np.int64)))
-    return np.concatenate(chunks)
+    found = np.concatenate(chunks)
+    if found.size > 1:  # zeros are entries of slot 0, and fit where the newest entry is of slot 0, too
+        newest = _int64(data, HEADER_SIZE + SLOT_SIZE * found + ENTRY_SIZE * (header.index_count - 1) + PHY_OFFSET)
+        ends = newest >= header.end_phy_offset  # the header of a live or killed writer may be one entry behind
+        found = found[ends] if ends.any() else found
+    return found
 
 
 def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -51,6 +51,13 @@ def test_other_pairs_of_the_same_length_are_ruled_out_even_if_one_of_them_is_con
         assert index_geometry(found, *pair) == (slots, entries), pair
 
 
+@pytest.mark.parametrize("count", [2, 10, 51])
+def test_zeros_are_no_entries_where_the_newest_one_is_of_slot_0(tmp_path: Path, count: int) -> None:
+    *others, (_, offset, time) = keys(count)
+    found = write(tmp_path / "index", 100, 400, [*others, (100, offset, time)])
+    assert index_geometry(found, *DEFAULT) == (100, 400)
+
+
 @given(st.integers(1, 60), st.integers(2, 40), st.data())
 @settings(max_examples=60)
 def test_what_is_proven_is_true_and_what_is_not_is_asked_for(
