@@ -26,10 +26,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
-    if left := SparkSession.getActiveSession():
-        left.stop()  # a command that a test of another folder ran has started it, with other settings than ours
+    # A command that a test ran may have started one, with other settings than ours; no session of it need be active in
+    # this thread.
+    if left := SparkContext._active_spark_context:
+        left.stop()
     running = session("local[2]", "reput tests", **FAST_START, **{"spark.sql.shuffle.partitions": "3"})
     yield running
     running.stop()
