@@ -23,6 +23,9 @@ _IN_FLIGHT = 64
 _HOUR_MS = 3_600_000
 _DELIVERED_S = 60.0
 
+#: Times are whole ms, and memory comes in pages: less than these is told as these, for nothing has a ratio to 0.
+_LEAST_MS, _LEAST_MB = 0.5, 0.01
+
 
 def measure(setting: Setting) -> list[Figure]:
     """MB of a new process while messages wait, and milliseconds that others are late meanwhile; once a broker."""
@@ -45,10 +48,11 @@ def measure(setting: Setting) -> list[Figure]:
             before = side.memory_mb("RssAnon")
             _send_pending(side, pending)
             _wait_for_slots(side)
-            side.add(memory, (side.memory_mb("RssAnon") - before) * _PENDING / pending)
+            grown = (side.memory_mb("RssAnon") - before) * _PENDING / pending
+            side.add(memory, max(grown, _LEAST_MB))
             found = _late_ms(side, due)
             for figure, share in zip(late, (0.5, 0.99, 1), strict=True):
-                side.add(figure, percentile(found, share))
+                side.add(figure, max(percentile(found, share), _LEAST_MS))
         finally:
             side.kill()
             setting.remove(path)
