@@ -15,14 +15,13 @@ from collections.abc import Callable, Collection
 from threading import Event
 from typing import Literal, NamedTuple, TypeVar
 
-import numpy as np
-
 from reput.client.session_credentials import SessionCredentials
 from reput.config.message_store import FlushDiskType
 from reput.errors import AccessDeniedError, RemotingError, ReplicationError
 from reput.formats.replication import HEARTBEAT_S, SILENCE_S
 from reput.replication.ha_stream import HAStream
 from reput.replication.master import Master, MasterLog, ha_address
+from reput.replication.received_log import ReceivedLog
 from reput.store.message_store import MessageStore
 from reput.transport.tls import ClientTls
 
@@ -30,8 +29,6 @@ logger = logging.getLogger("reput.replication")
 
 #: Bytes that are compared before anything is appended.
 _OVERLAP_BYTES = 64 << 10
-#: Log bytes that are kept until they are whole records.
-_ROOM_BYTES = 16 << 20
 _WAIT_S, _RETRY_S = 0.2, 1.0
 #: Seconds between two looks for changes of topics.
 _TOPICS_S = 10.0
@@ -109,14 +106,13 @@ class Follower:
         self._writer = store.replica_writer(self._copy_topics)
         self._is_synced = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._master = Master(address, tls=tls, credentials=credentials)
+        self._received = ReceivedLog(self._writer, store.path, address)
         self._log: MasterLog | None = None
         self._refusals: set[str] = set()
         self._is_connected = False
         self._topics_at = 0.0
         self._asked_for: set[str] = set()
         self._heard_ms = 0
-        self._room = np.empty(_ROOM_BYTES, np.uint8)
-        self._kept = 0
 
     @property
     def state(self) -> FollowState:
@@ -153,7 +149,6 @@ class Follower:
 
     def _follow(self, stop: Event, once: bool) -> None:
         """Follow over one connection."""
-        self._kept = 0
         config = self._told(self._master.config) or {}
         log = self._log = self._told(self._master.log)
         self._check_file_size(config)
@@ -163,12 +158,12 @@ class Follower:
             if once or stop.wait(_RETRY_S):
                 return
             log = self._log = self._told(self._master.log)
-        first, known = self._first_report(log)
+        first = self._received.begin(*self._beginning(log))
         stream = HAStream(self._ha_address or ha_address(self._master.address, config), self._bandwidth)
         try:
             stream.report(first)
             self._is_connected = True
-            self._receive(stream, first, known, stop, once)
+            self._receive(stream, first, stop, once)
         finally:
             stream.close()
 
@@ -200,26 +195,21 @@ class Follower:
         """Whether the store has no byte; it may have a file, where the power was cut before its first sync."""
         return self._writer.is_empty or not self._writer.end_offset
 
-    def _first_report(self, log: MasterLog | None) -> tuple[int, bytes]:
-        """The offset to ask for, and the bytes that must come first.
-
-        Report 0 means the newest file of RocketMQ's, so it is only for a master that does not say where its log begins:
-        the first frame says it then. A log that begins at 0 is asked for from 1 on: the first byte of a record is 0, as
-        records are shorter than 16 MiB.
-        """
+    def _beginning(self, log: MasterLog | None) -> tuple[int | None, bytes]:
+        """Where the bytes begin that the master is to send, and those that must come first; for `ReceivedLog.begin`."""
         end = self._writer.end_offset
         if self._writer.is_empty:
             if log is None:
-                return 0, b""
+                return None, b""
             size = self._store.config.mapped_file_size_commit_log
             newest = max(log.max_offset - 1, log.min_offset)
             start = log.min_offset if self._begin == "oldest" else newest - newest % size
             self._writer.begin_at(start)
-            return self._report_of_begin(start)
+            return start, b""
         if log is not None:
             self._check_bounds(log, end)
         if not end:
-            return self._report_of_begin(0)
+            return 0, b""
         start = max(end - _OVERLAP_BYTES, self._store.min_commit_log_offset, 0 if log is None else log.min_offset, 1)
         return start, self._writer.last_bytes(end - start)
 
@@ -237,13 +227,8 @@ class Follower:
                 "follow into a new store, and keep this one for what it has"
             )
 
-    def _report_of_begin(self, start: int) -> tuple[int, bytes]:
-        if start == 0:
-            self._keep(np.zeros(1, np.uint8))
-        return max(start, 1), b""
-
-    def _receive(self, stream: HAStream, first: int, known: bytes, stop: Event, once: bool) -> None:
-        following, heard = first, time.monotonic()
+    def _receive(self, stream: HAStream, first: int, stop: Event, once: bool) -> None:
+        received, heard = self._received, time.monotonic()
         told, due = first, heard + HEARTBEAT_S
         while not stop.is_set():
             frames = stream.frames(_WAIT_S)
@@ -253,21 +238,16 @@ class Follower:
             elif now - heard > SILENCE_S:
                 raise RemotingError(f"{stream.address}: the master was silent for {SILENCE_S:g} s")
             for offset, body in frames:
-                if not following:
-                    self._writer.begin_at(offset)
-                    following = offset
-                self._check_offset(offset, following)
-                following += len(body)
-                known = self._compare(known, body, offset)
+                received.take(offset, body)
             if frames:
-                self._append()
+                received.append()
                 if self._is_synced:  # before anything is acknowledged
                     self._writer.flush()
                 stream.release()
                 if not all(len(body) for _, body in frames):
-                    self._look(following)
+                    self._look(received.following)
             self._keep_topics(now)
-            if self._acknowledges and not known and self._writer.end_offset > told:
+            if self._acknowledges and received.is_compared and self._writer.end_offset > told:
                 told = self._writer.end_offset
                 stream.report(told)
                 due = now + HEARTBEAT_S
@@ -277,40 +257,6 @@ class Follower:
             self._on_state(self.state)
             if once and self._log is not None and self._writer.end_offset >= self._log.max_offset:
                 return
-
-    def _check_offset(self, offset: int, expected: int) -> None:
-        if offset != expected:
-            raise ReplicationError(
-                f"{self._store.path}: {self._master.address} goes on at {offset}, expected {expected}; nothing of it "
-                "was appended"
-            )
-
-    def _compare(self, known: bytes, body: memoryview, offset: int) -> bytes:
-        """Keep what is new of a frame; returns what must still come before anything is new."""
-        if known:
-            size = min(len(known), len(body))
-            if known[:size] != body[:size]:
-                raise ReplicationError(
-                    f"{self._store.path}: the bytes from {offset} on differ from those of {self._master.address}: it "
-                    "is another log, or was cut and written again; nothing was changed; compare both with `reput diff`"
-                )
-            known, body = known[size:], body[size:]
-        if len(body):
-            self._keep(np.frombuffer(body, np.uint8))
-        return known
-
-    def _keep(self, data: np.ndarray) -> None:
-        end = self._kept + data.size
-        if end > self._room.size:
-            self._room = np.concatenate([self._room, np.empty(max(self._room.size, data.size), np.uint8)])
-        self._room[self._kept : end] = data
-        self._kept = end
-
-    def _append(self) -> None:
-        """Append what is whole; what is not stays for the next frame."""
-        taken = self._writer.append(self._room[: self._kept])
-        self._room[: self._kept - taken] = self._room[taken : self._kept].copy()
-        self._kept -= taken
 
     def _keep_topics(self, now: float) -> None:
         """Copy topics by the period, and at once where records of a topic have come that the store does not know.
