@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from reput.broker.disk_work import DiskWork
 from reput.broker.state import BrokerState
 from reput.broker.timer.open_slot import OpenSlot, Waiting
+from reput.broker.timer.timer_flush_service import TimerFlushService
 from reput.broker.timer.timer_message import TimerMessage
 from reput.errors import CorruptRecordError, MessageIllegalError, ReputError
 from reput.events import Event
@@ -74,18 +75,16 @@ class TimerMessageService:
         self._timers = timers
         config = state.store.config
         self._precision, self._window = config.timer_precision_ms, config.timer_roll_window_ms
-        self._flush_every_s = config.timer_flush_interval_ms / 1000
         self._work = DiskWork("reput-broker-timer", 1, None)
         self.metrics = TimerMetricsManager(state.store.path, state.files)
         self.stats = TimerStats()
+        self._flushes = TimerFlushService(state, timers, self.metrics)
         self.recalled_to = 0
         self._slot: OpenSlot | None = None
         self._next: OpenSlot | None = None
         self._arrived = asyncio.Event()
         self._is_stopped = False
-        self._is_changed = True
-        self._flushed_at = self._deleted_at = 0.0
-        self._flushing: asyncio.Task[None] | None = None
+        self._deleted_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -113,10 +112,9 @@ class TimerMessageService:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-        if self._flushing is not None:
-            await self._flushing
+        await self._flushes.ended()
         try:
-            await self._flush(self._begin_flush())
+            await self._flushes.flush()
         finally:
             self._timers.close()
             await self._state.writes.run(self._work.stop)
@@ -164,7 +162,7 @@ class TimerMessageService:
             pass
         if not self._is_stopped and await self._look_ahead(now_ms + _AHEAD_MS):
             due_ms = now_ms
-        self._flush_soon()
+        self._flushes.flush_soon()
         if time.monotonic() >= self._deleted_at + _DELETE_EVERY_S:
             self._deleted_at = time.monotonic()
             state = self._state
@@ -201,7 +199,7 @@ class TimerMessageService:
                 return
             await self._wait(records)
             timers.queue_offset = following
-            self._is_changed = True
+            self._flushes.is_changed = True
             if self._slot is not None and not self.recalled_to:
                 await self._deliver(self._slot)
 
@@ -322,7 +320,7 @@ class TimerMessageService:
         if self._state.now_ms() < slot.time_ms + precision:
             return slot.time_ms + precision
         timers.read_time_ms = slot.time_ms + precision
-        self._slot, self._is_changed = None, True
+        self._slot, self._flushes.is_changed = None, True
         in_vain = Counter(slot.deleted[key] for key in slot.deleted.keys() - slot.found)
         self.metrics.add(in_vain, looked_ms)  # each has counted as one message less
         return None
@@ -392,7 +390,7 @@ class TimerMessageService:
                     ends.append(asyncio.ensure_future(state.appends.safe(end_offset)))
         finally:
             if ends:
-                self._is_changed = True
+                self._flushes.is_changed = True
                 try:
                     await asyncio.gather(*ends)
                 except BaseException:
@@ -428,34 +426,6 @@ class TimerMessageService:
             slot.put_back([one for one, _ in failed])
             raise failed[0][1]
         return end_offset
-
-    # -- the disk
-
-    def _flush_soon(self) -> None:
-        """Flush beside the loop, if something has changed and the last flush was some time ago."""
-        is_due = time.monotonic() >= self._flushed_at + self._flush_every_s
-        if self._is_changed and is_due and (self._flushing is None or self._flushing.done()):
-            self._flushed_at = time.monotonic()
-            self._flushing = asyncio.get_running_loop().create_task(self._try_flush(self._begin_flush()))
-
-    async def _try_flush(self, flush: Callable[[], None]) -> None:
-        try:
-            await self._flush(flush)
-        except ReputError as error:
-            self._is_changed = True
-            logger.error(Event("the state of the timers was not written", error=error))
-
-    def _begin_flush(self) -> Callable[[], None]:
-        self._is_changed = False
-        return self._timers.begin_flush(self._state.now_ms())
-
-    async def _flush(self, flush: Callable[[], None]) -> None:
-        """Write a state of the timers: the log first, in which all is that was delivered before."""
-        state = self._state
-        await state.writes.run(state.writer.flush)
-        await state.writes.run(flush)
-        if self.metrics.snapshot() is not None:
-            await state.config_files.try_persist(self.metrics)
 
 
 def _message_of(record: bytes) -> TimerMessage | None:

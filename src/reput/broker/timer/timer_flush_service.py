@@ -1,0 +1,71 @@
+"""TimerFlushService: writes the state of the timers to the disk (`TimerMessageStore.TimerFlushService`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from reput.broker.state import BrokerState
+from reput.errors import ReputError
+from reput.events import Event
+from reput.service.timer_metrics_manager import TimerMetricsManager
+from reput.store.timer.timer_message_store import TimerMessageStore
+
+logger = logging.getLogger("reput.broker")
+
+
+class TimerFlushService:
+    """Writes the state of the timers every `timerFlushIntervalMs` while it changes, and at the end.
+
+    Args:
+        state: The broker's.
+        timers: On the disk.
+        metrics: How many messages wait; written beside.
+
+    Attributes:
+        is_changed: Whether something has changed since the last flush began, as whoever changes the timers says.
+    """
+
+    def __init__(self, state: BrokerState, timers: TimerMessageStore, metrics: TimerMetricsManager) -> None:
+        self._state, self._timers, self._metrics = state, timers, metrics
+        self._every_s = state.store.config.timer_flush_interval_ms / 1000
+        self.is_changed = True
+        self._flushed_at = 0.0
+        self._flushing: asyncio.Task[None] | None = None
+
+    def flush_soon(self) -> None:
+        """Flush beside the loop, if something has changed and the last flush was some time ago."""
+        is_due = time.monotonic() >= self._flushed_at + self._every_s
+        if self.is_changed and is_due and (self._flushing is None or self._flushing.done()):
+            self._flushed_at = time.monotonic()
+            self._flushing = asyncio.get_running_loop().create_task(self._try_write(self._begin()))
+
+    async def ended(self) -> None:
+        """Return once no flush is under way."""
+        if self._flushing is not None:
+            await self._flushing
+
+    async def flush(self) -> None:
+        """Write the state of this moment; raises ReputError where that cannot be done."""
+        await self._write(self._begin())
+
+    def _begin(self) -> Callable[[], None]:
+        self.is_changed = False
+        return self._timers.begin_flush(self._state.now_ms())
+
+    async def _try_write(self, flush: Callable[[], None]) -> None:
+        try:
+            await self._write(flush)
+        except ReputError as error:
+            self.is_changed = True
+            logger.error(Event("the state of the timers was not written", error=error))
+
+    async def _write(self, flush: Callable[[], None]) -> None:
+        """Write a state that was begun: the log first, in which all is that was delivered before."""
+        state = self._state
+        await state.writes.run(state.writer.flush)
+        await state.writes.run(flush)
+        if self._metrics.snapshot() is not None:
+            await state.config_files.try_persist(self._metrics)
