@@ -47,8 +47,12 @@ def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Apa
 
 
 def log_end(address: str) -> int:
-    table = json.loads(ask(address, RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
-    return int(table["commitLogMaxOffset"])
+    """A broker's commitLogMaxOffset; 0 in the first second of RocketMQ's, whose statistics have no sample yet."""
+    answer = call(address, request(RequestCode.GET_BROKER_RUNTIME_INFO))
+    if answer.code == ResponseCode.SYSTEM_ERROR and "NoSuchElementException" in (answer.remark or ""):
+        return 0
+    assert answer.code == ResponseCode.SUCCESS, answer
+    return int(json.loads(answer.body)["table"]["commitLogMaxOffset"])
 
 
 def test_a_slave_has_all_and_serves_rocketmqs_consumers_when_its_master_is_gone(
@@ -69,8 +73,8 @@ def test_a_slave_has_all_and_serves_rocketmqs_consumers_when_its_master_is_gone(
             ResponseCode.PULL_NOT_FOUND,
         )  # makes g
         ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+        until(lambda: log_end(address) > FILE_SIZE)
         end = log_end(address)
-        assert end > FILE_SIZE
         until(lambda: log_end(slave.address) == end)
 
         def offset() -> int | None:
