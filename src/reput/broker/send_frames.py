@@ -13,6 +13,7 @@ from reput.formats.hosts import HOST_V4_SIZE
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.record_layout import V1_MAX_TOPIC_SIZE
+from reput.kernels.log_room import LogRoom
 from reput.kernels.send_frames import SendFrames, Stop
 from reput.log.queue_types import is_batch_cq
 from reput.log.store_host import encode_store_host
@@ -23,7 +24,6 @@ from reput.remoting.pull_frames import PullDecoder
 from reput.remoting.send_headers import decode_send_header
 from reput.service.topic_validator import NOT_ALLOWED_SEND_TOPICS, SYSTEM_TOPIC_PREFIX, validate_topic
 from reput.service.unique_id import UniqueIds
-from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
 from reput.transport.requests import WRITE_AT, Requests, encode_answer
 
@@ -132,12 +132,10 @@ class SendFrameProcessor:
         kernel, (begin, end) = self._kernel, connection.frames.window()
         stop = Stop.ODD
 
-        def write(tail: LogTail) -> int:
+        def write(room: LogRoom) -> int:
             nonlocal stop
-            stop = kernel.take(
-                begin, end, tail.address, tail.commit_log_offset, tail.room, tail.store_timestamp, tail.next_offsets
-            )
-            return kernel.log_address - tail.address
+            stop = kernel.take(begin, end, room)
+            return kernel.log_address - room.address
 
         try:
             end_offset = self._state.writer.append_written(write)

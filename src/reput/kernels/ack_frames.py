@@ -28,6 +28,7 @@ from reput.kernels._jit import kernel
 from reput.kernels.blocks import get, put
 from reput.kernels.crc32 import body_crc
 from reput.kernels.decimals import MOST_DIGITS, decimal_digits, put_decimal, read_decimal
+from reput.kernels.log_room import B_LOG, B_LOG_END, B_LOG_OFFSET, B_NEXT_OFFSETS, B_NOW, ROOM_WORDS, LogRoom
 from reput.kernels.memory import (
     copy_short,
     equal_bytes,
@@ -44,15 +45,14 @@ _LONGEST_HEADER = 1024
 #: The offset in the record of which a form is made: as many digits as are read.
 MARK = 10 ** (MOST_DIGITS - 1)
 
-#: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
+#: Words of the block after those of `log_room`, by their positions in bytes.
 (
     _AT, _NEEDED, _ANSWERED,  # results: address of the next frame, bytes for which the log has no room, of answers
-    _LOG, _LOG_OFFSET, _LOG_END, _NOW, _NEXT_OFFSETS,  # where records go, their time, counters of queues
     _BORN, _LOW, _HIGH, _MOST,  # the records' other time, bounds of offsets, most acks of a call
     _OFFSET_NUMBER, _OPAQUE_NUMBER,  # which of a frame's numbers is the offset, and which opaque
     _QUEUE, _SIZE, _BODY, _BODY_SIZE, _PROPERTIES, _PROPERTIES_SIZE,  # the record with the offset `MARK`
     _ANSWERS, _TEXTS, _ENDS,
-) = range(0, 23 * 8, 8)  # fmt: skip
+) = range(ROOM_WORDS * 8, 23 * 8, 8)  # fmt: skip
 _WORDS = 23
 #: The texts: of a frame around its numbers, of a record around its offsets, of an answer around opaque.
 _RECORD_TEXT, _ANSWER_TEXT = 4, 7
@@ -103,9 +103,9 @@ def _put_record(form, t, offset, less, queue_offset):  # type: ignore[no-untyped
     body, size = t + get(form, _BODY), get(form, _BODY_SIZE) - less
     store_i32(t + BODY_CRC, body_crc(body, size))
     store_i64(t + QUEUE_OFFSET, queue_offset)
-    store_i64(t + PHYSICAL_OFFSET, get(form, _LOG_OFFSET) + (t - get(form, _LOG)))
+    store_i64(t + PHYSICAL_OFFSET, get(form, B_LOG_OFFSET) + (t - get(form, B_LOG)))
     store_i64(t + BORN_TIMESTAMP, get(form, _BORN))
-    store_i64(t + STORE_TIMESTAMP, get(form, _NOW))
+    store_i64(t + STORE_TIMESTAMP, get(form, B_NOW))
     store_i32(body - 4, size)
     store_i16(t + get(form, _PROPERTIES) - less - 2, get(form, _PROPERTIES_SIZE) - less)
     store_i32(t, p - t)  # last: a process that is killed in between leaves no half of a record
@@ -133,9 +133,9 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
     Returns:
         int64, how many were taken; the block says where the next frame is.
     """
-    p, target, taken = begin, get(form, _LOG), np.int64(0)
+    p, target, taken = begin, get(form, B_LOG), np.int64(0)
     answer = get(form, _ANSWERS) + get(form, _ANSWERED)
-    counter = get(form, _NEXT_OFFSETS) + 8 * get(form, _QUEUE)
+    counter = get(form, B_NEXT_OFFSETS) + 8 * get(form, _QUEUE)
     queue_offset = load_i64_native(counter)
     put(form, _NEEDED, 0)
     while taken < get(form, _MOST) and end - p >= 8:
@@ -148,7 +148,7 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
             break
         less = np.int64(MOST_DIGITS - decimal_digits(offset))
         size = get(form, _SIZE) - 2 * less
-        if size > get(form, _LOG_END) - target:
+        if size > get(form, B_LOG_END) - target:
             put(form, _NEEDED, size)
             break
         target = _put_record(form, target, offset, less, queue_offset)
@@ -157,8 +157,8 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
         taken += 1
         p = frame_end
     store_i64_native(counter, queue_offset)
-    put(form, _LOG_OFFSET, get(form, _LOG_OFFSET) + target - get(form, _LOG))
-    put(form, _LOG, target)
+    put(form, B_LOG_OFFSET, get(form, B_LOG_OFFSET) + target - get(form, B_LOG))
+    put(form, B_LOG, target)
     put(form, _ANSWERED, answer - get(form, _ANSWERS))
     put(form, _AT, p)
     return taken
@@ -215,18 +215,9 @@ class AckForm:
         self._words[_BORN // 8] = born_ms
         self._words[_LOW // 8], self._words[_HIGH // 8] = offsets
 
-    def take(self, begin: int, end: int, log: int, log_offset: int, room: int, now_ms: int, next_offsets: int) -> int:
-        """Call the kernel, and return how many acks it took.
-
-        Args:
-            begin, end: Addresses of what was received.
-            log, log_offset, room: Where the next record goes: its address, its log offset, and bytes there.
-            now_ms: The store time of the records.
-            next_offsets: Address of int64[queues], the next queue offset by the queue's number.
-        """
-        words = self._words
-        words[_LOG // 8], words[_LOG_OFFSET // 8], words[_LOG_END // 8] = log, log_offset, log + room
-        words[_NOW // 8], words[_NEXT_OFFSETS // 8] = now_ms, next_offsets
+    def take(self, begin: int, end: int, room: LogRoom) -> int:
+        """Call the kernel with the addresses [begin, end) of what was received; returns how many acks it took."""
+        room.put(self._words)
         taken: int = _kernels.take_acks(self.block, begin, end)
         return taken
 
@@ -243,7 +234,7 @@ class AckForm:
     @property
     def log_address(self) -> int:
         """Address after the last record."""
-        return self._words[_LOG // 8]
+        return self._words[B_LOG // 8]
 
     def take_answers(self) -> bytes:
         """The answers of the calls since the last time."""

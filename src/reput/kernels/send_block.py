@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
+from reput.kernels.log_room import ROOM_WORDS
 from reput.kernels.remoting_header import HEADER_WORDS
 
-#: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
+#: Words of the block after those of `log_room`, by their positions in bytes.
 (
     B_AT, B_NEEDED, B_RECORDS, B_SENDS, B_SENDS_V1, B_SENDS_BATCH, B_ANSWERED,  # results
-    B_LOG, B_LOG_OFFSET, B_LOG_END, B_NOW, B_NEXT_OFFSETS,  # where records go, their time, counters of queues
     B_ANSWERS, B_ANSWERS_END,
     B_SLOTS, B_SLOT_MASK, B_TOPICS,
     B_BORN_HOST, B_STORE_HOST, B_STORE_HOST_HEX,
@@ -17,7 +17,7 @@ from reput.kernels.remoting_header import HEADER_WORDS
     B_UNIQUE_PREFIX, B_MONTH_BEGIN, B_COUNTER,
     B_SCRATCH, B_TEXTS, B_TEXT_ENDS, B_TABLE,
     B_HEADER,
-) = range(0, 36 * 8, 8)  # fmt: skip
+) = range(ROOM_WORDS * 8, 36 * 8, 8)  # fmt: skip
 #: Words of a block.
 BLOCK_WORDS = 35 + HEADER_WORDS
 

@@ -21,6 +21,7 @@ from numba import njit
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
 from reput.kernels._jit import kernel
 from reput.kernels.blocks import get, put
+from reput.kernels.log_room import B_LOG, B_LOG_END, B_LOG_OFFSET, LogRoom
 from reput.kernels.memory import load_i32
 from reput.kernels.remoting_header import (
     F_BATCH,
@@ -58,14 +59,9 @@ from reput.kernels.send_block import (
     B_CLUSTER_SIZE,
     B_HEADER,
     B_IS_SYNC,
-    B_LOG,
-    B_LOG_END,
-    B_LOG_OFFSET,
     B_MAX_BODY,
     B_MONTH_BEGIN,
     B_NEEDED,
-    B_NEXT_OFFSETS,
-    B_NOW,
     B_RECORDS,
     B_SCRATCH,
     B_SENDS,
@@ -343,18 +339,9 @@ class SendFrames:
         self.words[B_MONTH_BEGIN // 8] = month_begin_ms
         self.words[B_ANSWERED // 8] = 0
 
-    def take(self, begin: int, end: int, log: int, log_offset: int, room: int, now_ms: int, next_offsets: int) -> Stop:
-        """Call the kernel.
-
-        Args:
-            begin, end: Addresses of what was received.
-            log, log_offset, room: Where the next record goes: its address, its log offset, and bytes there.
-            now_ms: The store time of the records.
-            next_offsets: Address of int64[queues], the next queue offset by the queue's number.
-        """
-        words = self.words
-        words[B_LOG // 8], words[B_LOG_OFFSET // 8], words[B_LOG_END // 8] = log, log_offset, log + room
-        words[B_NOW // 8], words[B_NEXT_OFFSETS // 8] = now_ms, next_offsets
+    def take(self, begin: int, end: int, room: LogRoom) -> Stop:
+        """Call the kernel with the addresses [begin, end) of what was received, and where records go."""
+        room.put(self.words)
         stop: int = _kernels.take_sends(self.block, begin, end)
         return _STOPS[stop]
 

@@ -7,6 +7,7 @@ from numba import njit
 
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
 from reput.kernels.blocks import get, put
+from reput.kernels.log_room import B_LOG, B_LOG_OFFSET, B_NEXT_OFFSETS, B_NOW
 from reput.kernels.memory import (
     copy_short,
     load_i16,
@@ -28,11 +29,7 @@ from reput.kernels.send_block import (
     B_CLUSTER,
     B_CLUSTER_SIZE,
     B_COUNTER,
-    B_LOG,
-    B_LOG_OFFSET,
     B_MONTH_BEGIN,
-    B_NEXT_OFFSETS,
-    B_NOW,
     B_SCRATCH,
     B_STORE_HOST,
     B_SUFFIX,

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import ReputError, StorePoisonedError
+from reput.kernels.log_room import LogRoom
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.dispatch.by_caller import DispatchByCaller
-from reput.store.log.pending import LogTail
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 from reput.store.writer import Writer
@@ -58,7 +58,7 @@ class LoopWriter:
         """
         return self._writable().putting_rows.encode(row)
 
-    def append_written(self, write: Callable[[LogTail], int]) -> int:
+    def append_written(self, write: Callable[[LogRoom], int]) -> int:
         """Let a kernel write records at the log's end (see `CommitLog.append_written`).
 
         Raises:
@@ -79,7 +79,7 @@ class LoopWriter:
         self._writable().parts.log.make_room(size)
 
     def number_queues(self, topic: str, queues: int) -> npt.NDArray[np.int32]:
-        """int32[queues], the numbers of a topic's queues in `LogTail.next_offsets`; new queues get one."""
+        """int32[queues], the numbers of a topic's queues in `LogRoom.next_offsets`; new queues get one."""
         return self._writable().parts.log.number_queues([(topic, queue_id) for queue_id in range(queues)])
 
     def when_safe(self, end_offset: int, done: Callable[[PutMessageStatus | StorePoisonedError], None]) -> None:

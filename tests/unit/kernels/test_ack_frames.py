@@ -12,6 +12,7 @@ from reput.formats.java import body_crc
 from reput.formats.pop_messages import CheckPointKey, ack_unique_key, encode_acks
 from reput.formats.record_layout import encode_topic, pack_record
 from reput.kernels.ack_frames import MARK, AckForm
+from reput.kernels.log_room import LogRoom
 from reput.remoting.ack_frames import TAKEN, decode_plain_ack
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import FRAME_HEAD, RemotingCommand, encode_command
@@ -66,7 +67,9 @@ class Taken:
         received, log = np.frombuffer(frames + b"\0", np.uint8), np.full(room + 8, 0xAA, np.uint8)
         next_offsets = np.array([0, 0, 0, FIRST, 0], np.int64)
         begin, end = received.ctypes.data, received.ctypes.data + len(frames)
-        self.count = form.take(begin, end, log.ctypes.data, LOG_OFFSET, room, STORED_MS, next_offsets.ctypes.data)
+        self.count = form.take(
+            begin, end, LogRoom(log.ctypes.data, LOG_OFFSET, room, STORED_MS, next_offsets.ctypes.data)
+        )
         size = form.log_address - log.ctypes.data
         self.log, self.rest, self.needed = log[:size].tobytes(), log[size:].tobytes(), form.needed
         self.frames_left, self.answers = frames[form.at - begin :], form.take_answers()

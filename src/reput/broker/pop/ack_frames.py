@@ -15,12 +15,12 @@ from reput.errors import ReputError, WouldWaitError
 from reput.formats.pop_messages import ack_unique_key
 from reput.formats.record_layout import unpack_record
 from reput.kernels.ack_frames import MARK, AckForm
+from reput.kernels.log_room import LogRoom
 from reput.remoting.ack_frames import TAKEN, AckFrame, decode_plain_ack
 from reput.remoting.codes import RequestCode
 from reput.remoting.extra_info import ExtraInfo
 from reput.remoting.pop_headers import PopKey
 from reput.service.pop.pop_stats import ACK, PUT_OK
-from reput.store.log.pending import LogTail
 from reput.transport.connection import Connection
 
 #: Memory for the answers to some 500 acks, which take a quarter of a millisecond.
@@ -30,7 +30,10 @@ _MOST_FORMS = 1024
 
 
 class AckFrames:
-    """Takes acks as `AckMessageProcessor` does, as many at once as come one after the other; under ASYNC_FLUSH.
+    """Takes acks as `AckMessageProcessor` does, as many at once as come one after the other.
+
+    Only for `SendFrameProcessor`, which has looked first: under ASYNC_FLUSH, no request is checked, hosts are IPv4, and
+    records have no CRC of their properties. So an answer need not wait, and the kernel can write the record.
 
     Args:
         state: The broker's.
@@ -78,12 +81,10 @@ class AckFrames:
         """Let the kernel take acks; 0 where the plain way is to say why it cannot."""
         writer, taken = self._state.writer, 0
 
-        def write(tail: LogTail) -> int:
+        def write(room: LogRoom) -> int:
             nonlocal taken
-            taken = form.take(
-                begin, end, tail.address, tail.commit_log_offset, tail.room, tail.store_timestamp, tail.next_offsets
-            )
-            return form.log_address - tail.address
+            taken = form.take(begin, end, room)
+            return form.log_address - room.address
 
         try:
             writer.append_written(write)

@@ -18,6 +18,7 @@ from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
 from reput.kernels import message_objects
+from reput.kernels.log_room import LogRoom
 from reput.kernels.record_encode import patch
 from reput.log.directory import LogFile
 from reput.store.log.append_room import AppendRoom
@@ -26,7 +27,6 @@ from reput.store.log.pending import (
     Append,
     AppendedRows,
     EncodedRows,
-    LogTail,
     PendingRecord,
     pack_inner_batch,
 )
@@ -213,7 +213,7 @@ class CommitLog(AppendRoom):
         with self._lock:
             self.last_store_timestamp = max(self.last_store_timestamp, time_ms)
 
-    def append_written(self, write: Callable[[LogTail], int], clock_s: float) -> int:
+    def append_written(self, write: Callable[[LogRoom], int], clock_s: float) -> int:
         """Let a kernel write records at the log's end, under the append lock.
 
         Args:
@@ -242,8 +242,9 @@ class CommitLog(AppendRoom):
             now = max(int(clock_s * 1000), self.last_store_timestamp)
             position = file.wrote_position
             room = file.reserved_position - position - BLANK_SIZE
-            tail = LogTail(mapping.address + position, file.start_offset + position, room, now, self._offsets_address)
-            size = write(tail)
+            size = write(
+                LogRoom(mapping.address + position, file.start_offset + position, room, now, self._offsets_address)
+            )
             if size:
                 file.wrote_position = position + size
                 self.last_store_timestamp = now

@@ -12,24 +12,6 @@ from reput.formats.record_layout import Buffer, pack_record
 from reput.store.log.queue_offsets import QueueKey
 
 
-class LogTail(NamedTuple):
-    """Where the next record goes, for a kernel that writes it.
-
-    Attributes:
-        address: In the mapped file; the space is reserved.
-        commit_log_offset: Of that address.
-        room: Bytes there.
-        store_timestamp: ms, for the records.
-        next_offsets: Address of int64[queues], the next queue offset by the queue's number; the kernel moves it on.
-    """
-
-    address: int
-    commit_log_offset: int
-    room: int
-    store_timestamp: int
-    next_offsets: int
-
-
 class PendingRecord(NamedTuple):
     """A record without the location and the time that its append gives it, in the fields of `pack_record`.
 
