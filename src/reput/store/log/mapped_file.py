@@ -30,6 +30,7 @@ class MappedFile:
         "_file",
         "_files",
         "_mapping",
+        "_mapping_lock",
         "_on_map",
         "_read_ahead",
         "_reserving",
@@ -59,6 +60,7 @@ class MappedFile:
         self._read_ahead = read_ahead
         self._file: File | None = None
         self._mapping: Mapping | None = None
+        self._mapping_lock = Lock()
         self._reserving = Lock()
         self.path = path
         self.start_offset = start_offset
@@ -82,14 +84,18 @@ class MappedFile:
     @property
     def mapping(self) -> Mapping:
         """The mapped file; its address is valid as long as somebody holds the mapping."""
-        mapping = self._mapping
-        if mapping is None:
-            # By a separate descriptor: the flush thread closes `_file` once the file is full and synced.
-            with open_listed(self._files, self.path, writable=self._writable) as file:
-                mapping = file.map(writable=self._writable, random=not self._read_ahead)
-            self._mapping = mapping
-            self._on_map(self)
-        return mapping
+        return self._mapping or self._map()
+
+    def _map(self) -> Mapping:
+        with self._mapping_lock:  # without it two threads, a reader and dispatch, may map the file twice and keep both
+            mapping = self._mapping
+            if mapping is None:
+                # By a separate descriptor: the flush thread closes `_file` once the file is full and synced.
+                with open_listed(self._files, self.path, writable=self._writable) as file:
+                    mapping = file.map(writable=self._writable, random=not self._read_ahead)
+                self._mapping = mapping
+                self._on_map(self)
+            return mapping
 
     @property
     def view(self) -> memoryview:

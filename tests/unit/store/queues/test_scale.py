@@ -139,7 +139,7 @@ def test_a_sparse_log_of_a_terabyte_is_opened_read_and_cleaned_with_few_maps_and
         assert found["was_killed"] == killed
         assert found["maps"] <= 1
         assert found["descriptors"] <= 8
-        assert found["used_maps"] <= len(used) + 1  # a service may look at a file at the same time
+        assert found["used_maps"] <= len(used)
         assert found["used_descriptors"] <= 8
         assert found["added_mb"] < 20
         assert found["seconds"] < 5  # of the processor: the machine may be busy
