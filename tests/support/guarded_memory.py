@@ -47,6 +47,7 @@ from reput.kernels.index_file import (
     verify_keys,
 )
 from reput.kernels.java_hash import java_hash_slices
+from reput.kernels.log_room import LogRoom
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
@@ -418,9 +419,10 @@ def ack_frames() -> int:
                 count += 1
                 room = logs.at_end(bytes(_RANDOM.choice([0, 1, len(record) - 34, len(record), 2 * len(record), 1000])))
                 form.take(
-                    data.ctypes.data, data.ctypes.data + data.size, room.ctypes.data, 0, room.size, 1,
-                    next_offsets.ctypes.data,
-                )  # fmt: skip
+                    data.ctypes.data,
+                    data.ctypes.data + data.size,
+                    LogRoom(room.ctypes.data, 0, room.size, 1, next_offsets.ctypes.data),
+                )
                 form.take_answers()
     return count
 
