@@ -173,6 +173,11 @@ class Pair:
         self.remoting.cut()
         self.ha.cut()
 
+    def hold(self) -> None:
+        """Let nothing pass."""
+        for proxy in (self.remoting, self.ha):
+            proxy.hold()
+
     def heal(self) -> None:
         """Let the network be as it was."""
         for proxy in (self.remoting, self.ha):

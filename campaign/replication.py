@@ -102,9 +102,12 @@ async def _other_log(pair: Pair) -> None:
     if chance.random() < 0.5:
         pair.hang_up()
     await pair.stop_master()
+    if chance.random() < 0.5:  # the copy hears of it only when it may be longer than its own
+        pair.hold()
     await pair.start_master(path)
     pair.forget()
     await pair.load(chance.randrange(1, 8))
+    pair.heal()
     await pair.meet(may_differ=True)
 
 
