@@ -57,6 +57,8 @@ _OPTIONS: dict[str, Any] = {
 #: A later life has more to put together than the one whose length is counted.
 _LONGER = 1.3
 _TO_THE_END = "lives to the end"
+#: What a commit of a Delta table says of its batch.
+_BEGIN = "reput.beginOffset"
 
 #: What `sys.setprofile` takes.
 _Profiler = Callable[[Any, str, Any], None]
@@ -228,8 +230,12 @@ def _found(place: _Place, *, are_complete: bool) -> Counter[str]:
         body = row["body"]
         wanted[row["commit_log_offset"]] = json.loads(body) if body.startswith(b"{") else body
     tables = [rows_of_table(place.output, name) for name in names_of_tables(place.output)]
-    deltas = [str(path.parent) for path in place.output.rglob("_delta_log")]
-    tables += [DeltaTable(path).to_pyarrow_table() for path in deltas if DeltaTable.is_deltatable(path)]
+    paths = [str(path.parent) for path in place.output.rglob("_delta_log")]
+    deltas = [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
+    for delta in deltas:  # a file that is added twice is there once, but a stream reads it with each commit
+        begins = Counter(one[_BEGIN] for one in delta.history() if _BEGIN in one)
+        assert not begins or max(begins.values()) == 1, f"a batch is in two commits: {begins.most_common(3)}"
+    tables += [delta.to_pyarrow_table() for delta in deltas]
     found = Counter[str]()
     for table in tables:
         for row in table.select(["commit_log_offset", "body"]).to_pylist():
