@@ -139,6 +139,14 @@ class Pair:
         self._past = self.master.log
         return await self.master.stop()
 
+    async def stop_copy(self) -> Path:
+        """Stop it, or put it away after its end; where its store is. It has what a SYNC_MASTER has acknowledged."""
+        store = await self.copy.stop()
+        may_lose = self.copy.disk.has_lost_power and not self.is_synced
+        if self.role == "SYNC_MASTER" and not may_lose:
+            self.ledger.check(store, self.new_path(), is_clean=False)
+        return store
+
     async def start_master_again(self) -> bool:
         """Start it with what its end has left; whether that may lack the end of its log."""
         may_lose = self.master.disk.has_lost_power and not self.is_synced
@@ -164,6 +172,11 @@ class Pair:
         """Cut all connections between the two."""
         self.remoting.cut()
         self.ha.cut()
+
+    def hold(self) -> None:
+        """Let nothing pass."""
+        for proxy in (self.remoting, self.ha):
+            proxy.hold()
 
     def heal(self) -> None:
         """Let the network be as it was."""

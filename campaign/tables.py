@@ -1,4 +1,7 @@
-"""Kills and power cuts of an export whose Iceberg or Delta tables follow a log, and catalogs that fail in a commit."""
+"""Kills and power cuts of an export whose Iceberg or Delta tables follow a log, and catalogs that fail in a commit.
+
+A kill comes before or after a step of a commit or of the upkeep, or anywhere else.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,14 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyiceberg.catalog.sql import SqlCatalog
 
 import reput
 from campaign.cases import Part
 from campaign.children import in_child
+from campaign.export_steps import STEPS, tell_of_steps
 from reput.errors import StoreError
 from reput.files import DISK, FileLayer
 from reput.jobs.lake import ExportOptions, follow
@@ -34,21 +36,29 @@ from tests.support.iceberg import names_of_tables, rows_of_table
 from tests.support.invariants import SMALL
 
 #: Lives that end by a death, and the runs of each.
-_LIVES, _RUNS = 3, 2
+_LIVES, _RUNS = 5, 2
 _FORMS = ("iceberg", "iceberg", "delta")
 _KILLS = ("kill at a file operation", "kill at a call")
 _POWER_CUTS = ("power cut", "kill, then power cut")
-_FAILURES = ("catalog fails before its commit", "catalog fails after its commit")
+#: Where an Iceberg catalog fails.
+_FAILURES = {
+    "catalog fails before its commit": "before a snapshot is committed",
+    "catalog fails in its commit": "after metadata are written",
+    "catalog fails after its commit": "after a snapshot is committed",
+}
+#: Of all lives, those that are killed before or after a step.
+_AT_STEPS = 0.4
 _TOPICS = ("orders", "%RETRY%g", "users")
 _STORE: dict[str, Any] = SMALL | {"mapped_file_size_commit_log": 8192, "max_message_size": 4096}
 #: Several commits a run, and of each several files of a topic, of which some are put together.
 _OPTIONS: dict[str, Any] = {
-    "decode": "json", "new_fields": "add", "compact": 3, "split_bytes": 2000, "commit_bytes": 4096,
+    "decode": "json", "new_fields": "add", "compact": 2, "split_bytes": 2000, "commit_bytes": 4096,
 }  # fmt: skip
-#: Old snapshots go at once. Files of Delta tables stay: deltalake removes them, and the file layer does not know.
-_RETAIN_HOURS = {"iceberg": 0, "delta": 1}
 #: A later life has more to put together than the one whose length is counted.
 _LONGER = 1.3
+_TO_THE_END = "lives to the end"
+#: What a commit of a Delta table says of its batch.
+_BEGIN = "reput.beginOffset"
 
 #: What `sys.setprofile` takes.
 _Profiler = Callable[[Any, str, Any], None]
@@ -99,9 +109,18 @@ def _live(place: _Place, seed: int, files: FileLayer, profiler: _Profiler | None
 
 
 def _follow(place: _Place, files: FileLayer, wait: Callable[[], bool]) -> int:
-    options = ExportOptions(**_OPTIONS, format=place.form, retain_hours=_RETAIN_HOURS[place.form])  # type: ignore[arg-type]
+    # old files go at once, but where deltalake removes them, and a file layer that cuts the power does not know
+    retain_hours = int(place.form == "delta" and isinstance(files, FaultyFiles))
+    options = ExportOptions(**_OPTIONS, format=place.form, retain_hours=retain_hours)  # type: ignore[arg-type]
     runs = follow(place.store, place.output, runner=LocalRunner(1), wait=wait, options=options, files=files)
     return sum(one.messages + one.rejected for one in runs)
+
+
+def _drawn_way(chance: random.Random, form: str) -> str:
+    """Way in which a life is to end."""
+    if chance.random() < _AT_STEPS:
+        return f"kill {chance.choice(('before', 'after'))} {chance.choice(list(STEPS[form]))}"
+    return chance.choice((*_KILLS, *_POWER_CUTS, *(_FAILURES if form == "iceberg" else ())))
 
 
 def _live_and_die(place: _Place, cut: Path, seed: int, way: str, length: Counter[str]) -> Counter[str]:
@@ -112,7 +131,6 @@ def _live_and_die(place: _Place, cut: Path, seed: int, way: str, length: Counter
         length: of a life, as `_length`.
     """
     chance = random.Random(seed)
-    moment = {kind: chance.randrange(many) if many else 0 for kind, many in length.items()}
     files = FaultyFiles()
     if place.output.exists():
         files.all_is_durable(place.output)
@@ -123,76 +141,85 @@ def _live_and_die(place: _Place, cut: Path, seed: int, way: str, length: Counter
         files.abandon()
         files, before = FaultyFiles(), files
         files.goes_on_after(before)
-    if way in _FAILURES:
-        return _live_and_fail(place, seed, moment["commits"], is_after=way == _FAILURES[1])
 
     def die() -> None:
         if way in _POWER_CUTS and place.output.exists():
             files.cut_power(place.output, cut)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def judge(operation: Operation) -> None:
-        if operation.number == moment["operations"]:
-            die()
-
-    events = count()
-
-    def profiler(*_: object) -> None:
-        if next(events) == moment["events"]:
-            die()
-
+    if way in _FAILURES:
+        return _live_and_fail(place, seed, _FAILURES[way], length, chance)
     if way == "kill at a call":
-        _live(place, seed, files, profiler)
-    else:
+        events, event = count(), chance.randrange(length["events"])
+
+        def profiler(*_: object) -> None:
+            if next(events) == event:
+                die()
+
+        _live(place, seed, DISK, profiler)
+    elif way in (*_KILLS, *_POWER_CUTS):
+        number = chance.randrange(length["operations"])
+
+        def judge(operation: Operation) -> None:
+            if operation.number == number:
+                die()
+
         files.judge = judge
         _live(place, seed, files)
-    return Counter({"lives to the end": 1})
+    else:
+        _end_at(place.form, way.removeprefix("kill "), length, chance, die)
+        _live(place, seed, DISK)
+    return Counter({_TO_THE_END: 1})
 
 
-def _live_and_fail(place: _Place, seed: int, number: int, *, is_after: bool) -> Counter[str]:
-    """A life in which a commit of the catalog fails, before it has committed, or behind that."""
-    commit, numbers = SqlCatalog.commit_table, count()
+def _live_and_fail(place: _Place, seed: int, moment: str, length: Counter[str], chance: random.Random) -> Counter[str]:
+    """A life in which a commit of the catalog fails."""
 
-    def fails(*arguments: Any, **named: Any) -> Any:
-        is_now = next(numbers) == number
-        if is_now and not is_after:
-            raise ConnectionError("the catalog is out of reach")
-        response = commit(*arguments, **named)
-        if is_now:
-            raise ConnectionError("the answer of the catalog is lost")
-        return response
+    def fail() -> None:
+        raise ConnectionError("the catalog is out of reach")
 
-    with patch.object(SqlCatalog, "commit_table", fails):
-        try:
-            _live(place, seed, DISK)
-        except StoreError as error:
-            if not isinstance(error.__cause__, ConnectionError):
-                raise
-            return Counter({"commits that failed": 1})
-    return Counter({"lives to the end": 1})
+    _end_at(place.form, moment, length, chance, fail)
+    try:
+        _live(place, seed, DISK)
+    except StoreError as error:
+        if not isinstance(error.__cause__, ConnectionError):
+            raise
+        return Counter({"commits that failed": 1})
+    return Counter({_TO_THE_END: 1})
+
+
+def _end_at(form: str, moment: str, length: Counter[str], chance: random.Random, end: Callable[[], None]) -> None:
+    """Call `end` at one of the moments, which `chance` draws, before or after a step."""
+    numbers, number = count(), chance.randrange(max(1, length[moment]))
+
+    def tell(now: str) -> None:
+        if now == moment and next(numbers) == number:
+            end()
+
+    tell_of_steps(form, tell)
 
 
 @cache
 def _length(form: str) -> Counter[str]:
-    """About how many operations of files, events of the profiler, and commits of the catalog a life has."""
+    """About how many operations of files, events of the profiler, and moments before and after steps a life has."""
     with TemporaryDirectory(prefix="reput-campaign-") as folder:
         place = _Place(Path(folder) / "store", Path(folder) / "output", form)
         return in_child(partial(_count, place))
 
 
 def _count(place: _Place) -> Counter[str]:
-    files, commit, counts = FaultyFiles(), SqlCatalog.commit_table, Counter[str]()
+    files, counts = FaultyFiles(), Counter[str]()
 
-    def counted(*arguments: Any, **named: Any) -> Any:
-        counts["commits"] += 1
-        return commit(*arguments, **named)
+    def tell(moment: str) -> None:
+        counts[moment] += 1
 
     def profiler(*_: object) -> None:
         counts["events"] += 1
 
-    with patch.object(SqlCatalog, "commit_table", counted):
-        _live(place, 0, files, profiler)
+    _live(place, 0, files, profiler)
     counts["operations"] = len(files.operations)
+    tell_of_steps(place.form, tell)
+    _live(place, _RUNS, DISK)  # with files of the first life to put together
     return Counter({kind: int(_LONGER * many) for kind, many in counts.items()})
 
 
@@ -203,8 +230,12 @@ def _found(place: _Place, *, are_complete: bool) -> Counter[str]:
         body = row["body"]
         wanted[row["commit_log_offset"]] = json.loads(body) if body.startswith(b"{") else body
     tables = [rows_of_table(place.output, name) for name in names_of_tables(place.output)]
-    deltas = [str(path.parent) for path in place.output.rglob("_delta_log")]
-    tables += [DeltaTable(path).to_pyarrow_table() for path in deltas if DeltaTable.is_deltatable(path)]
+    paths = [str(path.parent) for path in place.output.rglob("_delta_log")]
+    deltas = [DeltaTable(path) for path in paths if DeltaTable.is_deltatable(path)]
+    for delta in deltas:  # a file that is added twice is there once, but a stream reads it with each commit
+        begins = Counter(one[_BEGIN] for one in delta.history() if _BEGIN in one)
+        assert not begins or max(begins.values()) == 1, f"a batch is in two commits: {begins.most_common(3)}"
+    tables += [delta.to_pyarrow_table() for delta in deltas]
     found = Counter[str]()
     for table in tables:
         for row in table.select(["commit_log_offset", "body"]).to_pylist():
@@ -234,14 +265,14 @@ def run(folder: Path, seed: int) -> Counter[str]:
     place, cut = _Place(folder / "store", folder / "output", _FORMS[seed % len(_FORMS)]), folder / "cut"
     counts, seen = Counter({f"format: {place.form}": 1}), set[str]()
     for number in range(_LIVES):
-        way = chance.choice((*_KILLS, *_POWER_CUTS, *(_FAILURES if place.form == "iceberg" else ())))
+        way = _drawn_way(chance, place.form)
         life = partial(_live_and_die, place, cut, 100 * seed + 10 * number, way, _length(place.form))
         ended = in_child(life, may_kill_itself=True)
         if cut.exists():
             shutil.rmtree(place.output)
             cut.rename(place.output)
         counts += ended or Counter({"power cuts" if way in _POWER_CUTS else "kills": 1})
-        counts[f"way: {way}"] += 1
+        counts[f"way: {way}"] += not ended[_TO_THE_END]
         seen = _check(place, seen)
     in_child(lambda: Counter({"rows": _live(place, 100 * seed + 10 * _LIVES, DISK)}))
     counts["rows"] += len(_check(place, seen, are_complete=True))
@@ -255,7 +286,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
 PART = Part(
     "tables",
     "kills and power cuts of an export with tables, and catalogs that fail",
-    36,
+    45,
     run,
     ("kills", "power cuts", "commits that failed", "rows"),
 )

@@ -11,6 +11,7 @@ import reput
 from campaign import flips, mutants, replication
 from campaign import main as campaign
 from campaign.cases import Part, run_case
+from campaign.export_steps import STEPS
 from campaign.report import FIGURES, PAGE, markdown, page_with
 from tests.support.scenarios import SCENARIOS
 
@@ -48,6 +49,15 @@ def test_each_part_has_published_figures_without_a_broken_promise() -> None:
     parts = json.loads(FIGURES.read_text())["parts"]
     assert set(parts) == {part.name for part in campaign.PARTS}
     assert not any(part["failures"] for part in parts.values())
+
+
+def test_the_published_run_kills_an_export_a_hundred_times_and_before_and_after_each_step_of_its_tables() -> None:
+    counts = json.loads(FIGURES.read_text())["parts"]["tables"]["counts"]
+    assert counts["kills"] >= 100
+    moments = {f"way: kill {side} {step}" for side in ("before", "after") for steps in STEPS.values() for step in steps}
+    assert len(moments) == 20
+    assert moments <= counts.keys()
+    assert {f"way: catalog fails {when} its commit" for when in ("before", "in", "after")} <= counts.keys()
 
 
 def test_the_published_run_flips_each_bit_once_and_has_more_than_a_hundred_thousand() -> None:

@@ -97,3 +97,15 @@ class TestTheModel:
             remove(files, path)
         files.cut_power(path, tmp_path / "left")
         assert {file.name: file.read_bytes() for file in (tmp_path / "left").iterdir()} == {"file": b"before"}
+
+
+def test_a_folder_that_was_removed_is_a_folder_again_where_the_power_is_cut_before_the_sync(tmp_path: Path) -> None:
+    files, disk = FaultyFiles(), tmp_path / "disk"
+    files.make_directories(str(disk / "folder"))
+    files.sync_directory(str(disk))
+    files.judge = crash_at(len(files.operations))
+    with pytest.raises(Crash):
+        files.remove_tree(str(disk / "folder"))
+    assert not (disk / "folder").exists()
+    files.cut_power(disk, tmp_path / "left")
+    assert (tmp_path / "left" / "folder").is_dir()

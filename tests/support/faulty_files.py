@@ -235,7 +235,11 @@ class FaultyFiles(FileLayer):
         self._synced_files[os.stat(lock.path).st_ino] = text
 
     def names_are_durable(self, path: str) -> None:
-        self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in os.scandir(path or ".")}
+        entries = list(os.scandir(path or "."))
+        self._synced_names[os.path.abspath(path)] = {entry.name: entry.inode() for entry in entries}
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):  # so it is one after a power cut, too, when it is gone by then
+                self._synced_names.setdefault(os.path.abspath(entry.path), {})
 
     def goes_on_after(self, other: FaultyFiles) -> None:
         """Know what the disk has as another layer does, whose process was killed: the page cache lives on."""

@@ -66,6 +66,7 @@ class RemotingServer:
         self._beginnings: set[FirstByte] = set()
         self._reloading: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
+        self._is_stopped = False
 
     async def start(self, host: str, port: int) -> int:
         """`bind` and `listen`; returns the port."""
@@ -116,6 +117,7 @@ class RemotingServer:
 
     async def stop(self, timeout_s: float = 1.0) -> None:
         """Close the port and all connections; what was written to them is sent, if they read it in time."""
+        self._is_stopped = True
         if self._watch is not None:
             self._watch.cancel()
         if self._reloading is not None:
@@ -186,7 +188,9 @@ class RemotingServer:
 
     def opened(self, connection: Connection) -> None:
         """Called by a connection."""
-        if len(self.connections) >= self._max_connections:
+        if self._is_stopped:  # it was accepted before the port was closed
+            connection.abort()
+        elif len(self.connections) >= self._max_connections:
             logger.warning(
                 Event("connection closed: too many", client=connection.remote, connections=len(self.connections))
             )

@@ -11,10 +11,21 @@ from threading import Event
 import pytest
 
 import reput
-from reput import CorruptRecordError, Message, MessageExtBatch, MessageStore, ReplicationError, TopicConfig
+from reput import (
+    CorruptRecordError,
+    Message,
+    MessageExtBatch,
+    MessageStore,
+    ReplicationError,
+    StorePoisonedError,
+    StoreSyncError,
+    TopicConfig,
+)
 from reput.remoting.codes import RequestCode
 from reput.replication.follower import Follower, FollowState
+from reput.replication.ha_stream import HAStream
 from tests.support.fake_master import FakeMaster, fake_master, log_of
+from tests.support.faulty_files import FaultyFiles, abandon, fail_next
 
 FILE_SIZE = 1 << 16
 SIZES = {
@@ -177,6 +188,30 @@ def test_by_default_nothing_is_acknowledged_and_as_a_slave_all_is(
     assert master.reports[1][0] == 1
     assert max(master.reports[1]) > FILE_SIZE
     assert master.reports[1] == sorted(master.reports[1])
+
+
+def test_what_could_not_be_synced_is_not_acknowledged(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, report = list[int](), HAStream.report
+
+    def tell(stream: HAStream, offset: int) -> None:
+        told.append(offset)
+        report(stream, offset)
+
+    monkeypatch.setattr(HAStream, "report", tell)
+    (begin, log), synced = master.log, record_ends(source[0], master.log[1])[9]
+    master.log = begin, log[:synced]
+    disk = FaultyFiles()
+    store = MessageStore.open(tmp_path / "copy", flush_disk_type="SYNC_FLUSH", files=disk, **SIZES)
+    Follower(store, master.address, acknowledges=True).run(Event(), once=True)
+    assert told.pop() == synced
+    disk.judge = fail_next("sync", part="commitlog", times=1000)
+    master.log = begin, log[:FILE_SIZE]  # of one file, which is there
+    with pytest.raises((StoreSyncError, StorePoisonedError)):
+        Follower(store, master.address, acknowledges=True).run(Event(), once=True)
+    assert max(told) <= synced
+    abandon(store, disk)
 
 
 def test_topics_are_those_of_the_master(master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

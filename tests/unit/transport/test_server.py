@@ -210,6 +210,27 @@ def test_nobody_connects_after_a_stop() -> None:
     run(stop())
 
 
+def test_a_connection_that_comes_after_a_stop_is_closed_and_none_of_its_requests_taken() -> None:
+    taken = []
+
+    def take(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        taken.append(request)
+        return echo(connection, request)
+
+    async def stop() -> None:
+        async with serving({ECHO: take}) as here:
+            await here.server.stop()
+            client = Serving({})
+            connection = await here.server.join(Connection(client))
+            connection.write(encode_command(RemotingCommand(ECHO, 1)))
+            assert await client.closed_connections.get() is connection
+            assert await here.closed_connections.get() is await here.opened_connections.get()
+            assert here.server.connections == set()
+
+    run(stop())
+    assert taken == []
+
+
 def test_a_server_that_never_started_is_stopped() -> None:
     async def stop() -> None:
         await RemotingServer(Serving({})).stop()
