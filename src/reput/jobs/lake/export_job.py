@@ -15,7 +15,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreFormatError
 from reput.files import DISK, FileLayer
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
@@ -121,7 +121,7 @@ def _opened(
             raise
         try:
             yield job
-        except ConfigError:
+        except (ConfigError, StoreFormatError):
             if not job.has_commits:
                 folder.finish()
             raise

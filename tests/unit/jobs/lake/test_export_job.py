@@ -137,3 +137,14 @@ def test_an_empty_store_exports_nothing(tmp_path: Path) -> None:
     (tmp_path / "store/commitlog").mkdir(parents=True)
     result = run(tmp_path / "store", tmp_path / "out")
     assert (result.messages, result.commits, result.topics) == (0, 0, ())
+
+
+def test_a_first_run_over_a_refused_log_leaves_no_state_and_another_store_may_follow(tmp_path: Path) -> None:
+    (tmp_path / "wrong/commitlog").mkdir(parents=True)
+    (tmp_path / "wrong/commitlog/notes.txt").write_bytes(b"no log")
+    with pytest.raises(StoreFormatError, match=r"notes\.txt"):
+        run(tmp_path / "wrong", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+    put(tmp_path / "store", 0, 3)
+    assert run(tmp_path / "store", tmp_path / "out").messages == 3
