@@ -250,7 +250,10 @@ def _dataset(root: str, paths: str | list[str]) -> Any:
             )
         return dataset
     except (pa.ArrowException, OSError) as error:
-        raise StoreFormatError(f"{root}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+        reason = str(error).splitlines()[0]
+        raise StoreFormatError(
+            f"{root}: cannot be read as Parquet; names of files of text must end in .csv or .jsonl: {reason}"
+        ) from error
 
 
 def _delta_table(root: str) -> Any:

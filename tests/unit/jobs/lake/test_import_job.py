@@ -213,7 +213,7 @@ def test_columns_of_which_no_message_can_be_made_are_refused(
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake/a.parquet").write_bytes(b"no parquet")
-    for source, reason in (("gone", "no such file"), ("*.csv", "no such file"), ("lake", "cannot be read as Parquet")):
+    for source, reason in (("gone", "no such file"), ("*.csv", "no such file"), ("lake", "must end in .csv or .jsonl")):
         with pytest.raises(StoreFormatError, match=reason):
             run(tmp_path / source, tmp_path / "store")
     assert not (tmp_path / "store").exists()
