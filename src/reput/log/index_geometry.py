@@ -21,6 +21,7 @@ from reput.formats.index_file import (
     HEADER_SIZE,
     PHY_OFFSET,
     SLOT_SIZE,
+    SLOT_VALUE,
     IndexHeader,
     decode_header,
     file_size,
@@ -139,7 +140,19 @@ def _candidates(data: npt.NDArray[np.uint8], header: IndexHeader) -> npt.NDArray
         newest = _int64(data, HEADER_SIZE + SLOT_SIZE * found + ENTRY_SIZE * (header.index_count - 1) + PHY_OFFSET)
         ends = newest >= header.end_phy_offset  # the header of a live or killed writer may be one entry behind
         found = found[ends] if ends.any() else found
+    if found.size > 1:  # numbers in slots may make an entry of that offset, but not chains of the zeros before it
+        linked = _linked(data, header.index_count, found)
+        found = linked if linked.size else found
     return found
+
+
+def _linked(data: npt.NDArray[np.uint8], count: int, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The slot counts for which each newest entry leads to the entry before it, if both are of one slot."""
+    for number in range(count - 1, max(1, count - 1 - _PROBES), -1):
+        entry = HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * number
+        slot, slot_before = (np.maximum(_int32(data, one), 0) % slots for one in (entry, entry - ENTRY_SIZE))
+        slots = slots[(slot != slot_before) | (_int32(data, entry + SLOT_VALUE) == number - 1)]
+    return slots
 
 
 def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

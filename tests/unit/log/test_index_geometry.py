@@ -58,6 +58,12 @@ def test_zeros_are_no_entries_where_the_newest_one_is_of_slot_0(tmp_path: Path, 
     assert index_geometry(found, *DEFAULT) == (100, 400)
 
 
+def test_a_number_in_a_slot_is_no_offset_of_a_newest_entry_after_zeros(tmp_path: Path) -> None:
+    hashes = [*range(1, 9), 76, 100]  # with 25 slots slot 76 is in the tenth entry, and the entries before it are zeros
+    found = write(tmp_path / "index", 100, 400, [(one, 100 * n, 1_700_000_000_000) for n, one in enumerate(hashes)])
+    assert index_geometry(found, *DEFAULT) == (100, 400)
+
+
 @given(st.integers(1, 60), st.integers(2, 40), st.data())
 @settings(max_examples=60)
 def test_what_is_proven_is_true_and_what_is_not_is_asked_for(
