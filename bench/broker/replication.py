@@ -1,4 +1,4 @@
-"""A master with a slave: sends that wait for it and sends that do not; and a follower's lag."""
+"""A master with a follower that acknowledges: sends that wait for it and sends that do not, and the follower's lag."""
 
 from __future__ import annotations
 
