@@ -90,8 +90,9 @@ class TimerMessageService:
     @property
     def is_behind(self) -> bool:
         """Whether messages have no slot yet, or were due and are not delivered."""
-        timers, due_ms = self._timers, None if self._slot is None else self._slot.next_due_ms
-        is_late = due_ms is not None and due_ms < self._state.now_ms()
+        timers, slot, now_ms = self._timers, self._slot, self._state.now_ms()
+        due_ms = timers.next_time(timers.read_time_ms, now_ms) if slot is None else slot.next_due_ms
+        is_late = due_ms is not None and due_ms < now_ms
         return is_late or self._state.store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset
 
     # -- life

@@ -13,6 +13,8 @@ import pytest
 
 from reput.broker.appends import Appends
 from reput.broker.timer import open_slot, timer_message_service
+from reput.broker.timer.open_slot import OpenSlot
+from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
@@ -81,6 +83,34 @@ def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: di
             assert one.properties.items() >= sent.properties.items()
             assert one.properties.keys() - sent.properties.keys() == {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
             assert one.born_timestamp == sent.born_timestamp
+
+    run(scenario())
+
+
+def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_open, opens, open_slot_of = asyncio.Event(), asyncio.Event(), TimerMessageService._open
+
+    async def held(service: TimerMessageService, time_ms: int) -> OpenSlot:
+        opens.set()
+        await may_open.wait()
+        return await open_slot_of(service, time_ms)
+
+    monkeypatch.setattr(TimerMessageService, "_open", held)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client, timers = await served.client(), served.controller._services.timers
+            assert timers is not None
+            await with_topic(client, "orders")
+            assert (await send(client, b"due", timer_delay_ms=300)).code == 0
+            await opens.wait()
+            assert timers.is_behind  # so a check point is not judged before acks that are due come
+            may_open.set()
+            await received(client, 1)
+            while timers.is_behind:
+                await asyncio.sleep(0)
 
     run(scenario())
 
