@@ -80,6 +80,7 @@ def test_a_slave_of_rocketmq_follows_our_sync_master(tmp_path: Path, version: st
 
             ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, b"slaveTimeout=300\n")
             os.kill(java.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, java.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes a moment
             assert send() is SendStatus.FLUSH_SLAVE_TIMEOUT
             os.kill(java.pid, signal.SIGCONT)
             ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, b"slaveTimeout=10000\n")
