@@ -16,6 +16,7 @@ import pytest
 from pyiceberg.utils.config import Config
 
 from tests.support.asking import until
+from tests.support.iceberg import files_without_ids
 from tests.support.lake import log_rows, put_topics, run
 from tests.support.rocketmq.clients import built, run_client, run_command
 from tests.support.sockets import free_ports
@@ -56,7 +57,7 @@ class Lake:
         self.store, self.output = folder / "store", folder / "out"
         self._catalog = catalog
         self._java = [f"{key}={value}" for key, value in properties.items()]
-        self._rounds = 0
+        self._rounds, self.compact = 0, 3
 
     def grow(self) -> None:
         """Two topics get messages, orders one more field in its bodies; then a run of the export."""
@@ -64,7 +65,7 @@ class Lake:
         self._rounds += 1
         bodies = [b'{"id": %d, "item": {"f%d": %d.5}}' % (number * ROWS + n, number, n) for n in range(ROWS)]
         put_topics(self.store, {"orders": bodies, "users": [*bodies[: ROWS // 2], b"none"]})
-        more: dict[str, Any] = {"decode": "json", "new_fields": "add", "compact": 3, "split_bytes": 4000}
+        more: dict[str, Any] = {"decode": "json", "new_fields": "add", "compact": self.compact, "split_bytes": 4000}
         run(self.store, self.output, format="iceberg", catalog=self._catalog, **more)
 
     def java(self, *arguments: object) -> Any:
@@ -126,5 +127,17 @@ def test_an_export_goes_on_after_iceberg_itself_has_changed_the_table(lake: Lake
     lake.java("expire")
     assert len(lake.java("read", 0)["snapshots"]) == 1
     lake.grow()
+    lake.grow()
+    check_rows(lake.java("read", 0)["rows"], lake.expected())
+
+
+def test_an_export_goes_on_in_a_table_of_an_earlier_version(lake: Lake) -> None:
+    lake.compact = 0
+    with files_without_ids():
+        lake.grow()
+        lake.grow()
+    lake.grow()
+    check_rows(lake.java("map", 0)["rows"], lake.expected())
+    lake.compact = 3
     lake.grow()
     check_rows(lake.java("read", 0)["rows"], lake.expected())

@@ -18,7 +18,7 @@ from reput.jobs.lake import ExportOptions, export, follow
 from reput.jobs.runner import LocalRunner, Runner
 from reput.spark.runner import SparkRunner
 from tests.support.commands import run_reput
-from tests.support.iceberg import names_of_tables, rows_of_table, table_of
+from tests.support.iceberg import ids_of_files, names_of_tables, rows_of_table, table_of
 from tests.support.lake import log_rows, put_topics
 
 if TYPE_CHECKING:
@@ -87,6 +87,10 @@ def test_tables_that_follow_by_spark_are_those_of_threads(spark: SparkSession, f
     assert found == tables(tmp_path / "local", form)
     check_each_message_once(store, found)
     assert found["messages_users"].schema.field("body").type.num_fields == 1 + ROUNDS
+    if form == "iceberg":
+        by_spark_ids, by_threads_ids = (ids_of_files(table_of(tmp_path / name, "messages_users")) for name in runners)
+        assert by_spark_ids == by_threads_ids
+        assert all(by_spark_ids), "executors have written the ids"
 
 
 #: Runs an export on Spark that kills itself: in a task of the second batch, or when the second batch is decided and no

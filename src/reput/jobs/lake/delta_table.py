@@ -44,6 +44,10 @@ class DeltaTables:
     ) -> None:
         self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
 
+    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+        """Return none: Delta's readers find columns by their names."""
+        return {}
+
     def publish(self, commit: LakeCommit) -> None:
         """Add the files of a commit to their tables, unless a table has the commit already."""
         deltalake = _deltalake()

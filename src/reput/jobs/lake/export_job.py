@@ -204,6 +204,8 @@ class _ExportJob:
     def _commit(self, begin: int, end: LogPosition, rejects: list[Reject], progress: Progress | None) -> LakeCommit:
         """Export a range of the log as one commit; adds the first reject of each topic to `rejects`."""
         staging = Staging(self._commits.stage(), self._files)
+        if self._commits.last is not None and not self._rows.field_ids:
+            self._take_ids((one.kind, one.topic) for one in self._commits.last.lake_files)
         rows, description = self._rows, "export the log"
         if rows.decoders.common is None and not rows.decoders.by_topic:  # no row can be written yet
             rows = replace(rows, selection=replace(rows.selection, columns=SAMPLE_COLUMNS))
@@ -222,6 +224,9 @@ class _ExportJob:
             staged = [one for one in staged if one.topic not in grown]
             staged += self._stage_topics(grown, staging, begin, end, progress)
         rejects += self._first_rejects(staged, staging)
+        if others := self._with_other_ids(staged):
+            staged = [one for one in staged if one.topic not in others]
+            staged += self._stage_topics(others, staging, begin, end, progress)
         groups = groups_to_merge(staged, self._options.target_file_bytes)
         text = self._options.text
         unfinished = [group for group in groups if text is not None or len(group) > 1]
@@ -280,7 +285,27 @@ class _ExportJob:
         if grown:
             keep_schemas(decoders, self._state, self._files)
             self._rows = replace(self._rows, decoders=decoders)
+            if self.has_commits:
+                self._take_ids(("messages", topic) for topic in grown)
         return grown
+
+    def _with_other_ids(self, staged: Sequence[LakeFile]) -> set[str]:
+        """Take the ids of the tables of staged files; returns topics of files whose fields have other ids."""
+        before, tables = self._rows, {one.table: (one.kind, one.topic) for one in staged}
+        self._take_ids(tables.values())
+        others = {
+            table
+            for table, (kind, topic) in tables.items()
+            if not before.file_schema(kind, topic).equals(self._rows.file_schema(kind, topic), check_metadata=True)
+        }
+        return {one.topic for one in staged if one.table in others}
+
+    def _take_ids(self, kinds_and_topics: Iterable[tuple[Kind, str]]) -> None:
+        """Let files have the ids that the tables of kinds and topics give their fields."""
+        tables = {self._rows.table(kind, topic): (kind, topic) for kind, topic in kinds_and_topics}
+        if tables and self._rows.field_ids is not None:
+            ids = self._tables.field_ids(tables)
+            self._rows = replace(self._rows, field_ids={**self._rows.field_ids, **ids})
 
     def _first_rejects(self, staged: Sequence[LakeFile], staging: Staging) -> list[Reject]:
         """First reject of each topic; raises ConfigError for the first one where none is allowed."""

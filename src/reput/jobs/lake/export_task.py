@@ -61,7 +61,7 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
 
 def finish_files(rows: LakeRows, staging: Staging, text: TextKind | None, group: Sequence[LakeFile]) -> LakeFile:
     """Task: make one file of small files of one kind, topic and day, in log order: of Parquet, or as text."""
-    schema = rows.schema(group[0].kind, group[0].topic)
+    schema = rows.file_schema(group[0].kind, group[0].topic)
     with StagedFileWriter(schema, staging) if text is None else StagedTextWriter(text, schema, staging) as writer:
         for one in group:
             writer.write(staging.open(one.name).read())
@@ -114,7 +114,7 @@ class _Chunk:
         staged = []
         for partition, batches in self._batches.items():
             kind, topic, _ = partition
-            with StagedFileWriter(self._rows.schema(kind, topic), self._staging) as writer:
+            with StagedFileWriter(self._rows.file_schema(kind, topic), self._staging) as writer:
                 writer.write(pa.Table.from_batches(batches))
                 name, size = writer.finish()
             first, last = batches[0]["commit_log_offset"][0].as_py(), batches[-1]["commit_log_offset"][-1].as_py()

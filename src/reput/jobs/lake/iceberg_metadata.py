@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from reput.errors import ConfigError
+from reput.jobs.lake.field_ids import fresh_ids, with_ids
 from reput.jobs.lake.file_bounds import file_bounds
 
 if TYPE_CHECKING:
@@ -16,15 +17,14 @@ if TYPE_CHECKING:
 
 
 def iceberg_schema(schema: pa.Schema) -> Schema:
-    """Schema of a table, with the ids that every catalog gives its fields.
+    """Schema of a new table, with the ids that a catalog gives its fields.
 
     Raises ConfigError for a type that Iceberg lacks.
     """
-    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, _pyarrow_to_schema_without_ids
-    from pyiceberg.schema import assign_fresh_schema_ids
+    from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
 
     try:
-        return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
+        return pyarrow_to_schema(with_ids(schema, fresh_ids(schema)))
     except (TypeError, UnsupportedPyArrowTypeException) as error:
         raise ConfigError(f"schema: Iceberg lacks a type: {error}; export as parquet") from error
 

@@ -4,12 +4,15 @@ The tables are those of `reput.jobs.lake.delta_table`, in a namespace of a catal
 commit of the export that the table has, and its range of the log. They change with the snapshot, in one commit of the
 catalog, and stay when snapshots expire or files are compacted. So a start after a kill knows whether a table has a
 commit. A snapshot's summary has the same properties, for the history.
+
+The files have the ids that the table's fields have: the export asks for them before it decides a commit. Files that an
+earlier version of reput has written have none, and for these a table has a name mapping.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from itertools import groupby
@@ -21,6 +24,7 @@ import pyarrow as pa
 from reput.errors import ConfigError, ReputError, StoreError
 from reput.files import FileLayer
 from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.field_ids import differing_ids
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.iceberg_metadata import data_file, iceberg_schema
 from reput.jobs.lake.staging import Staging
@@ -63,6 +67,19 @@ class IcebergTables:
         if catalog is not None:  # the embedded one comes with the first commit
             self._open_catalog().close()
 
+    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+        """Ids of the fields of tables, by folder and path; missing tables are made, and missing columns added."""
+        from pyiceberg.schema import index_by_name
+
+        catalog, ids = self._open_catalog(), {}
+        try:
+            for folder, (kind, topic) in sorted(tables.items()):
+                with self._errors(folder, "does not tell its fields", "; export again"):
+                    ids[folder] = index_by_name(self._ready(catalog, folder, kind, topic).schema())
+        finally:
+            catalog.close()
+        return ids
+
     def publish(self, commit: LakeCommit) -> None:
         """Add the files of a commit to their tables, unless a table has the commit already."""
         if not commit.lake_files:
@@ -98,9 +115,7 @@ class IcebergTables:
     def _publish(self, catalog: Catalog, folder: str, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
         advice = "; its files are there, and the next export tries again"
         with self._errors(folder, f"does not take commit {commit.number}", advice):
-            if not catalog.table_exists(self._identifier(folder)):
-                self._create_table(catalog, folder, lake_files[0])
-            table = self._load(catalog, folder)
+            table = self._ready(catalog, folder, lake_files[0].kind, lake_files[0].topic)
             if int(table.properties.get(COMMIT, "-1")) < commit.number:
                 self._append(table, commit, lake_files)
 
@@ -119,6 +134,16 @@ class IcebergTables:
             reason = str(error) or type(error).__name__
             raise StoreError(f"{name}: the Iceberg table {what}: {reason}{advice}") from error
 
+    def _ready(self, catalog: Catalog, folder: str, kind: Kind, topic: str) -> Table:
+        """A table with all columns of its files; it is made if it is missing."""
+        schema = table_schema(self._schema(kind, topic))
+        if not catalog.table_exists(self._identifier(folder)):
+            self._create_table(catalog, folder, schema)
+        table = self._load(catalog, folder)
+        with table.update_schema() as columns:
+            columns.union_by_name(schema)
+        return table
+
     def _load(self, catalog: Catalog, folder: str) -> Table:
         table = catalog.load_table(self._identifier(folder))
         if (owner := table.properties.get(OUTPUT)) != self._output:
@@ -128,11 +153,11 @@ class IcebergTables:
             )
         return table
 
-    def _create_table(self, catalog: Catalog, folder: str, one: LakeFile) -> None:
+    def _create_table(self, catalog: Catalog, folder: str, columns: pa.Schema) -> None:
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import IdentityTransform
 
-        schema = iceberg_schema(table_schema(self._schema(one.kind, one.topic)))
+        schema = iceberg_schema(columns)
         fields = [
             PartitionField(schema.find_field(name).field_id, 1000 + number, IdentityTransform(), name)
             for number, name in enumerate(PARTITION_COLUMNS.names)
@@ -158,17 +183,23 @@ class IcebergTables:
 
         Where another writer was quicker, pyiceberg tries again with the table as it is then.
         """
+        from pyiceberg.schema import index_by_name
         from pyiceberg.typedef import Record
 
         if [field.name for field in table.spec().fields] != PARTITION_COLUMNS.names:
             raise ValueError(f"it is not partitioned by {' and '.join(PARTITION_COLUMNS.names)} any more")
+        ids = index_by_name(table.schema())
+        for one in lake_files:
+            if names := differing_ids(path := os.path.join(self._output, one.path), ids):
+                raise ValueError(
+                    f"{path}: its field {names[0]} has another id than in the table, whose columns were changed, or "
+                    "which was made anew, after the file was written; undo that change, or export to another folder"
+                )
         facts = {COMMIT: str(commit.number), **lineage(commit, self._store)}
         with table.transaction() as change:
-            # the files have no ids of fields: readers find columns by their names
+            # files of earlier versions have no ids of fields: readers find columns by their names
             mapping = table.schema().name_mapping.model_dump_json()
             change.set_properties(facts if _MAPPING in table.properties else {**facts, _MAPPING: mapping})
-            with change.update_schema() as columns:  # which may have grown
-                columns.union_by_name(table_schema(self._schema(lake_files[0].kind, lake_files[0].topic)))
             with change.update_snapshot(snapshot_properties=facts).merge_append() as append:
                 for one in lake_files:
                     path = os.path.join(self._output, one.path)

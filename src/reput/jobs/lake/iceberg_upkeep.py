@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyarrow import parquet
 from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.schema import index_by_name
 
 from reput.files import FileLayer
+from reput.jobs.lake.field_ids import differing_ids, with_ids
 from reput.jobs.lake.files import COMPACTED_NAME
 from reput.jobs.lake.iceberg_catalog import location
 from reput.jobs.lake.iceberg_metadata import data_file
@@ -58,9 +60,15 @@ def compact(table: Table, groups: Sequence[Sequence[DataFile]], schema: pa.Schem
     """Put the files of each group together, in one snapshot; the old files stay for older snapshots.
 
     Args:
-        schema: of the new files.
+        schema: of the new files; they have the ids of the table's fields. Groups with a file that has others, as
+            somebody has changed the table's columns, are left as they are.
         staging: for the new files, until they have names.
     """
+    ids = index_by_name(table.schema())
+    schema = with_ids(schema, ids)
+    groups = [group for group in groups if not any(differing_ids(_path(one.file_path), ids) for one in group)]
+    if not groups:
+        return
     lineage = {name: value for name, value in table.properties.items() if name.startswith("reput.")}
     made = [_merge(group, schema, staging) for group in groups]
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,8 +12,10 @@ import pyarrow.compute as pc
 from reput.jobs.decoding import RawDecoder
 from reput.jobs.lake.body_decoders import BodyDecoders, make_decoders
 from reput.jobs.lake.export_options import ExportOptions
+from reput.jobs.lake.field_ids import fresh_ids, with_ids
 from reput.jobs.lake.files import Kind, table_name
 from reput.jobs.lake.rejects import rejects_schema
+from reput.jobs.lake.table_formats import table_schema
 from reput.kernels.record_batch import SCHEMA
 from reput.log.selection import Selection, make_selection
 
@@ -29,18 +31,27 @@ class LakeRows:
         selection: the columns that are read: columns of the files, and columns for the partition and the decoder.
         columns: of the files, in order; `body` is decoded.
         decoders: of the bodies.
+        field_ids: ids of the fields of tables, by folder, as far as the tables are known; None: files have no ids.
     """
 
     selection: Selection
     columns: tuple[str, ...]
     decoders: BodyDecoders
+    field_ids: Mapping[str, Mapping[str, int]] | None = None
 
     def table(self, kind: Kind, topic: str) -> str:
         """Folder of the table of a kind and a topic: decoded bodies of each topic have fields of their own."""
         return os.path.join(kind, table_name(topic)) if kind == "messages" and self.decoders.has_tables else kind
 
+    def file_schema(self, kind: Kind, topic: str) -> pa.Schema:
+        """Schema of the files of a kind and a topic, with ids of fields where they have ids."""
+        schema = self.schema(kind, topic)
+        if self.field_ids is None:
+            return schema
+        return with_ids(schema, self.field_ids.get(self.table(kind, topic)) or fresh_ids(table_schema(schema)))
+
     def schema(self, kind: Kind, topic: str) -> pa.Schema:
-        """Schema of the files of a kind and a topic."""
+        """Schema of the rows of a kind and a topic."""
         if kind == "rejects":
             return rejects_schema(self.columns)
         decoder = self.decoders.of(topic)
@@ -90,4 +101,5 @@ def make_rows(store: str, options: ExportOptions) -> LakeRows:
     shown = tuple(dict.fromkeys([*LINEAGE, *(name for name in columns if name != "topic")]))
     needed = ["topic", "store_timestamp", *(["body", "status"] if options.decode != "raw" else [])]
     selection = replace(selection, columns=tuple(dict.fromkeys([*shown, *needed])))
-    return LakeRows(selection, shown, make_decoders(options.decode, options.schema))
+    decoders = make_decoders(options.decode, options.schema)
+    return LakeRows(selection, shown, decoders, {} if options.format == "iceberg" else None)

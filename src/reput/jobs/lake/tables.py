@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -19,6 +19,16 @@ from reput.jobs.lake.staging import Staging
 class Tables(Protocol):
     """Tables of an export. After a kill, each call may be made once more."""
 
+    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+        """Ids that the files of tables must have, by folder and path of a field; none where files have no ids.
+
+        Tables that are missing are made, and columns that are missing added.
+
+        Args:
+            tables: kind and topic of the rows, by folder.
+        """
+        ...
+
     def publish(self, commit: LakeCommit) -> None:
         """Add the files of a commit to their tables, unless a table has the commit already."""
         ...
@@ -30,6 +40,10 @@ class Tables(Protocol):
 
 class NoTables:
     """Tables of an export that has only files."""
+
+    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+        """Return none."""
+        return {}
 
     def publish(self, commit: LakeCommit) -> None:
         """Do nothing."""
