@@ -11,10 +11,19 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 
-from reput.errors import StoreError
-from reput.jobs.lake import export_job
-from tests.support.iceberg import catalog_of, files_without_ids, ids_of_files, rows_of_table, table_of
-from tests.support.lake import put_topics, run
+from reput.errors import ConfigError, StoreError
+from reput.jobs.lake import export_job, export_task, topic_schemas
+from reput.jobs.lake.field_ids import differing_ids
+from reput.jobs.lake.staging import StagedFileWriter
+from tests.support.iceberg import (
+    catalog_of,
+    files_without_ids,
+    ids_of_files,
+    names_of_tables,
+    rows_of_table,
+    table_of,
+)
+from tests.support.lake import NAMES, put, put_topics, run
 
 TABLE = "messages_orders"
 #: A field comes on two levels: the ids of a table that has grown are not those of a new one.
@@ -158,3 +167,59 @@ def test_files_with_the_ids_of_another_table_are_refused(tmp_path: Path, monkeyp
         catalog.rename_table("reput.kept", f"reput.{TABLE}")
     grow(tmp_path, 4)
     assert [body["id"] for body in bodies(tmp_path)] == [0, 1, 2, 3, 4, 4, 4]
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that tasks have written."""
+    names = list[str]()
+
+    class Counted(StagedFileWriter):
+        def finish(self) -> tuple[str, int]:
+            name, size = super().finish()
+            names.append(name)
+            return name, size
+
+    monkeypatch.setattr(export_task, "StagedFileWriter", Counted)
+    return names
+
+
+def test_no_file_is_written_twice_for_its_ids(tmp_path: Path, written: list[str]) -> None:
+    grow(tmp_path, 0)
+    assert len(written) == 2, "a file of messages, and one of rejects"
+    for number in (1, 2):
+        grow(tmp_path, number)
+    written.clear()
+    grow(tmp_path, 4)
+    assert len(written) == 2
+
+
+def test_files_that_a_batch_puts_together_have_ids(tmp_path: Path, written: list[str]) -> None:
+    put(tmp_path / "store", 0, 80)
+    run(tmp_path / "store", tmp_path / "out", format="iceberg", split_bytes=4000)
+    table = table_of(tmp_path / "out", "messages")
+    files = ids_of_files(table)
+    assert len(written) > len(files) == len(NAMES)
+    assert all(ids and ids.items() <= index_by_name(table.schema()).items() for ids in files)
+
+
+@pytest.mark.parametrize("form", ["delta", "parquet"])
+def test_files_of_other_formats_have_no_ids(form: str, tmp_path: Path) -> None:
+    put(tmp_path / "store", 0, 4)
+    run(tmp_path / "store", tmp_path / "out", format=form)
+    paths = sorted((tmp_path / "out/messages").rglob("*.parquet"))
+    assert len(paths) == len(NAMES)
+    assert not any(differing_ids(str(path), {}) for path in paths)
+
+
+def test_a_first_run_that_is_refused_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_schemas, "_SAMPLE_BODIES", 1)
+    put_topics(tmp_path / "store", {"orders": [*BODIES, b"none"]})
+    options: dict[str, Any] = {"format": "iceberg", "decode": "json", "new_fields": "add"}
+    with pytest.raises(ConfigError, match="strict"):
+        run(tmp_path / "store", tmp_path / "out", strict=True, **options)
+    assert names_of_tables(tmp_path / "out") == []
+    run(tmp_path / "store", tmp_path / "out", **options)
+    assert bodies(tmp_path) == expected(5)
+    [ids] = ids_of_files(table_of(tmp_path / "out", TABLE))
+    assert ids.items() <= index_by_name(table_of(tmp_path / "out", TABLE).schema()).items()
