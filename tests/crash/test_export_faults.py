@@ -22,7 +22,7 @@ from reput.errors import ReputError
 from reput.files import DISK, FileLayer
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
-from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, fail_at
 from tests.support.iceberg import names_of_tables, rows_of_table
 from tests.support.shares import in_shares
 
@@ -246,3 +246,32 @@ def test_a_process_that_is_killed_is_gone_on_with(store: Path, tmp_path: Path) -
     child.send_signal(signal.SIGKILL)
     child.wait()
     check_next_run(store, output, tmp_path / "expected", "parquet")
+
+
+def test_a_table_that_two_killed_runs_have_made_survives_a_power_cut(store: Path, tmp_path: Path) -> None:
+    """The first run makes the folder of the metadata, and dies before the sync; the second one dies undecided."""
+    output, counting = tmp_path / "out", FaultyFiles()
+    run(store, output, counting, "iceberg", "json")
+    shutil.rmtree(output)
+    made = next(one.number for one in counting.operations if one.path.endswith("_iceberg"))
+    assert counting.operations[made + 1].kind == "sync_directory"
+    killed, after = FaultyFiles(crash_at(made + 1)), FaultyFiles()
+    with pytest.raises(Crash):
+        run(store, output, killed, "iceberg", "json")
+    killed.abandon()
+    after.goes_on_after(killed)
+
+    def dies_undecided(operation: Operation) -> None:
+        if operation.kind == "rename" and "/commits/" in operation.path:
+            raise Crash
+
+    after.judge = dies_undecided
+    with pytest.raises(Crash):
+        run(store, output, after, "iceberg", "json")
+    after.abandon()
+    after.cut_power(output, tmp_path / "cut")
+    shutil.rmtree(output)
+    (tmp_path / "cut").rename(output)
+    assert names_of_tables(output)
+    run(store, output, DISK, "iceberg", "json")
+    assert len(table_rows(output)) == ROWS

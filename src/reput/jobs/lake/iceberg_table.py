@@ -167,7 +167,9 @@ class IcebergTables:
             from reput.jobs.lake.iceberg_catalog import location
 
             place = location(os.path.join(self._output, folder))
-            self._files.make_directories(os.path.join(self._output, folder, _METADATA))
+            metadata = os.path.join(self._output, folder, _METADATA)
+            self._files.make_directories(metadata)
+            self._files.sync_name(metadata)  # a killed process has not, perhaps
             properties["write.metadata.path"] = f"{place}/{_METADATA}"
         catalog.create_namespace_if_not_exists(self._namespace)
         catalog.create_table_if_not_exists(
