@@ -25,10 +25,13 @@ _APPENDS = 100
 
 
 def provide_memory(folder: str, size: int) -> None:
-    """Let the host provide memory for so many bytes of page cache before something is measured, not meanwhile."""
+    """Let the host provide the memory for a copy of a log before the copy is measured, not meanwhile.
+
+    That is twice the log's size: for the log, and for its index, its queues and the memory of the process.
+    """
     piece, path = bytes(1 << 20), Path(folder, "memory")
     with path.open("wb") as file:
-        for _ in range(0, size, len(piece)):
+        for _ in range(0, 2 * size, len(piece)):
             file.write(piece)
     path.unlink()
 
