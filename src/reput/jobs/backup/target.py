@@ -9,10 +9,10 @@ import os
 import socket
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reput.errors import StoreError, StoreFormatError, StoreLockedError
+from reput.errors import ReputError, StoreError, StoreFormatError, StoreLockedError
 from reput.extras import require
 from reput.files import FileLayer
 from reput.formats.backup import BACKUPS, CONFIG, LOG, TARGET_FILE, TARGET_TEXT
@@ -136,6 +136,19 @@ class FolderTarget:
                 if entry.name.endswith(_TEMPORARY):
                     self._files.unlink(os.path.join(path, entry.name))
 
+    def clear(self, *, is_own: bool) -> None:
+        """Remove what makes an empty folder a target, and with `is_own` the folder; called under the lock.
+
+        The file that tells a target goes last: after a kill in between the next backup finds a target, or nothing.
+        """
+        for folder in (LOG, CONFIG, BACKUPS):
+            if self._files.exists(os.path.join(self.path, folder)):
+                self._files.remove_tree(os.path.join(self.path, folder))
+        for name in (_LOCK, TARGET_FILE):
+            self.remove(name)
+        if is_own and not self._files.list_directory(self.path):
+            self._files.remove_tree(self.path)
+
 
 class ObjectTarget:
     """Folder of an object storage, by a URL of fsspec: `s3://bucket/folder`, `gs://...`, `memory://...`.
@@ -190,6 +203,10 @@ class ObjectTarget:
             except FileNotFoundError:  # another prune was faster
                 return
 
+    def clear(self, *, is_own: bool) -> None:
+        """Remove the object that tells a target; a storage has no folders."""
+        self.remove(TARGET_FILE)
+
     def _storage(self) -> tuple[Any, str]:
         """File system of fsspec, and the path in it."""
         from fsspec.core import url_to_fs
@@ -225,7 +242,8 @@ def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterato
     """Open a target to write a backup, or to prune it, and make it where it is new.
 
     A folder is locked against every other backup and prune. An object storage has no locks: there, marks keep a prune
-    and backups apart, and two backups at the same time do each other no harm.
+    and backups apart, and two backups at the same time do each other no harm. After an error a new target that has no
+    object yet is removed, so a store that is refused leaves nothing.
 
     Raises:
         StoreFormatError: `path` has other files.
@@ -233,15 +251,25 @@ def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterato
         ConfigError: as `find_target`.
     """
     target = _named(path, files)
-    if TARGET_FILE in target.sizes(""):
-        _check_format(target)
-    else:
+    is_new, is_own = TARGET_FILE not in target.sizes(""), not files.exists(target.path)
+    if is_new:
         _check_free(target, files)
         target.write(TARGET_FILE, TARGET_TEXT)
-    if isinstance(target, ObjectTarget):
-        with _marked(target, prunes=prunes):
+    else:
+        _check_format(target)
+    with _marked(target, prunes=prunes) if isinstance(target, ObjectTarget) else _locked(target, path, files):
+        try:
             yield target
-        return
+        except ReputError:
+            with suppress(StoreError):  # the error before it tells more
+                if is_new and not any(target.sizes(folder) for folder in (LOG, CONFIG, BACKUPS)):
+                    target.clear(is_own=is_own)
+            raise
+
+
+@contextmanager
+def _locked(target: FolderTarget, path: str, files: FileLayer) -> Iterator[None]:
+    """Hold the lock of a folder; what a killed backup was writing is removed."""
     try:
         lock = files.lock(os.path.join(target.path, _LOCK))
     except StoreLockedError:
@@ -250,7 +278,7 @@ def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterato
         ) from None
     try:
         target.sweep()
-        yield target
+        yield
     finally:
         lock.release()
 

@@ -495,6 +495,39 @@ def test_what_cannot_be_a_backup_is_refused_and_changes_nothing(store: Path, tmp
         assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("fault", ["foreign file", "damage"])
+def test_a_store_that_is_refused_leaves_no_new_target(fault: str, target: str, tmp_path: Path) -> None:
+    store = tmp_path / "one file"
+    with opened(store) as live:
+        put(live, 3)
+    if fault == "foreign file":
+        (store / "commitlog/notes").write_text("not a log file")
+    else:
+        flip(store / "commitlog" / f"{0:020}", 0, 0x40)  # of the first record's size
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError):
+        take(store, target)
+    assert sorted(tmp_path.rglob("*")) == before
+    with pytest.raises(StoreFormatError, match="no target of backups"):
+        list_backups(target)
+
+
+def test_what_was_copied_before_damage_is_found_stays_for_the_next_backup(store: Path, tmp_path: Path) -> None:
+    flip(store / "commitlog" / f"{FILE:020}", 0, 0x40)
+    with pytest.raises(CorruptRecordError, match="there is no new backup"):
+        take(store, tmp_path / "target")
+    flip(store / "commitlog" / f"{FILE:020}", 0, 0x40)
+    assert take(store, tmp_path / "target").reused_bytes
+
+
+def test_an_empty_folder_that_was_there_stays_where_a_store_is_refused(store: Path, tmp_path: Path) -> None:
+    (store / "commitlog/notes").write_text("not a log file")
+    (tmp_path / "target").mkdir()
+    with pytest.raises(StoreFormatError, match="notes"):
+        take(store, tmp_path / "target")
+    assert list((tmp_path / "target").iterdir()) == []
+
+
 def test_two_backups_do_not_go_to_one_folder_at_once(store: Path, tmp_path: Path) -> None:
     take(store, tmp_path / "target")
     lock = DISK.lock(str(tmp_path / "target/lock"))
