@@ -125,7 +125,7 @@ def follow(
         follower.run(stop, once=once)
         state = follower.state
         opened.wait_dispatched()
-    _write(_fields(state), as_json)
+    _write(_end_fields(state), as_json)
     return 0
 
 
@@ -146,7 +146,7 @@ def _follow_all(
     followers = Followers(folder, namesrv.split(";"), open_copy, make, watch, tls)
     followers.run(stop, once=once)
     for name, state in sorted(followers.states.items()):
-        _write({"broker": name, **_fields(state)}, as_json)
+        _write({"broker": name, **_end_fields(state)}, as_json)
     for name, error in sorted(followers.failures.items()):
         write_error(f"{name}: {error}")
     return 2 if followers.failures else 0
@@ -188,12 +188,12 @@ def _write(fields: dict[str, Any], as_json: bool) -> None:
 
 
 def _fields(state: FollowState) -> dict[str, Any]:
-    return {
-        "followed_to": state.end_offset,
-        "lag_bytes": state.lag_bytes,
-        "lag_ms": state.lag_ms,
-        "connected": state.is_connected,
-    }
+    return {**_end_fields(state), "connected": state.is_connected}
+
+
+def _end_fields(state: FollowState) -> dict[str, Any]:
+    """How far a follower has come; at the end it has closed its connection."""
+    return {"followed_to": state.end_offset, "lag_bytes": state.lag_bytes, "lag_ms": state.lag_ms}
 
 
 class _Watch:

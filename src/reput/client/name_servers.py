@@ -66,7 +66,7 @@ class NameServers:
                 logger.warning(Event("a name server does not answer", address=address, error=error))
                 reasons.append(str(error))
                 self._current = (self._current + 1) % len(self.addresses)
-        raise MQClientError(f"no name server answers: {'; '.join(reasons)}; is one running at this address?")
+        raise MQClientError(f"no name server answers: {'; '.join(reasons)}")
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Where the queues of a topic are; None for a topic that the name server does not know.

@@ -25,7 +25,7 @@ class FollowMetrics:
         self._lag_bytes = gauge("lag_bytes", "Bytes of the broker's log that the store does not have.")
         self._lag_seconds = gauge("lag_seconds", "Age of the store's newest record, where bytes are missing.")
         self._end_offset = gauge("end_offset", "Commit log offset after the store's last record.")
-        self._connected = gauge("connected", "1 while the connection to the broker stands.")
+        self._connected = gauge("connected", "1 while the connection stands; without messages, while it answers.")
         self._served: tuple[WSGIServer, Thread] | None = None
 
     def serve(self, port: int) -> str:

@@ -42,7 +42,7 @@ class FollowState(NamedTuple):
     Attributes:
         end_offset: Commit log offset after the last record that it has.
         master: Where the master's log began and ended when it was last asked; None before.
-        is_connected: Whether the connection stands.
+        is_connected: Whether the connection stands; where the master has no byte to ask for, whether it answers.
         lag_ms: Age of the newest record, where bytes are missing; 0 where none are known to be missing.
         heard_ms: When the master was last heard, ms since 1970 UTC; 0 before.
     """
@@ -154,6 +154,7 @@ class Follower:
         self._check_file_size(config)
         self._told(self._copy_topics)
         while self._has_nothing and log and log.max_offset == log.min_offset:  # there is nothing to ask for
+            self._is_connected = True
             self._on_state(self.state)
             if once or stop.wait(_RETRY_S):
                 return

@@ -10,6 +10,7 @@ from reput.formats.replication import FRAME_HEADER, MAX_FRAME_SIZE, REPORT
 from reput.transport.client import connect_error, host_and_port
 
 _CONNECT_S = 5.0
+_EXPECTED = "the HA port of a broker (haListenPort)"
 #: Bytes of one read at the most: many frames of RocketMQ's 32 KiB.
 _BUFFER_BYTES = MAX_FRAME_SIZE + (4 << 20)
 #: With less a frame might take so long that the master counts as silent.
@@ -33,7 +34,7 @@ class HAStream:
             self._socket = socket.create_connection((host, port), _CONNECT_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (OSError, OverflowError, ValueError) as error:
-            raise connect_error(address, error, _CONNECT_S) from None
+            raise connect_error(address, error, _CONNECT_S, _EXPECTED) from None
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0

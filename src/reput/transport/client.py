@@ -111,10 +111,19 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def connect_error(address: str, error: Exception, timeout_s: float) -> RemotingError:
-    """What is raised where no connection could be made."""
+def connect_error(
+    address: str, error: Exception, timeout_s: float, expected: str = "a broker or a name server"
+) -> RemotingError:
+    """What is raised where no connection could be made; `expected`: what was to be at the address."""
+    to_do = f"expected {expected} there; start it, or correct the address"
     if isinstance(error, TimeoutError):
-        return RemotingError(f"{address}: no connection in {timeout_s:g} s")
+        return RemotingError(f"{address}: no connection in {timeout_s:g} s: {to_do}")
     if isinstance(error, ssl.SSLError):
         return RemotingError(f"{address}: no TLS: {why(error)}")
-    return RemotingError(f"{address}: {getattr(error, 'strerror', None) or error}")  # no port, no name, no file
+    if isinstance(error, ConnectionError) and not error.errno:  # asyncio: the handshake of TLS was cut short
+        return RemotingError(f"{address}: no TLS: the connection was closed; the server may talk no TLS")
+    if isinstance(error, OSError):
+        # asyncio says "Connect call failed ('127.0.0.1', 1)" instead of the system's words.
+        reason = "Connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or error
+        return RemotingError(f"{address}: {reason}: {to_do}")
+    return RemotingError(f"{address}: {error}")  # no port, no file of TLS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -33,7 +34,7 @@ def test_a_new_store_gets_files_of_the_masters_size_and_all_that_is_there(
     done = run_reput("follow", tmp_path / "copy", "--master", master.address, "--once", "--json")
     assert done.status == 0
     end = len(master.log[1])
-    assert done.object() == {"followed_to": end, "lag_bytes": 0, "lag_ms": 0, "connected": False}
+    assert done.object() == {"followed_to": end, "lag_bytes": 0, "lag_ms": 0}
     assert run_reput("diff", tmp_path / "master", tmp_path / "copy").status == 0
     assert run_reput("audit", tmp_path / "copy").status == 0
     [file] = (tmp_path / "copy/commitlog").iterdir()
@@ -63,8 +64,56 @@ def test_a_store_that_is_not_of_this_master_is_one_line_and_no_change(
     assert "another log, or was cut and written again" in done.err
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nothing", "127.0.0.1:x"])
-def test_a_new_store_of_a_master_that_is_not_there_is_not_made(address: str, tmp_path: Path, run_reput: Run) -> None:
+def test_a_master_without_messages_is_connected_and_the_result_speaks_of_no_connection(
+    master: FakeMaster, tmp_path: Path, run_reput: Run
+) -> None:
+    master.log = 0, b""
+    done = run_reput("follow", tmp_path / "copy", "--master", master.address, "--once", "--json")
+    assert done.object() == {"followed_to": 0, "lag_bytes": 0, "lag_ms": 0}
+    [line] = done.err.splitlines()
+    assert json.loads(line)["connected"] is True
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        (
+            "127.0.0.1:1",
+            "Connection refused: expected a broker or a name server there; start it, or correct the address",
+        ),
+        ("nothing", "expected HOST:PORT"),
+        ("127.0.0.1:x", "expected HOST:PORT"),
+    ],
+)
+def test_a_new_store_of_a_master_that_is_not_there_is_not_made(
+    address: str, reason: str, tmp_path: Path, run_reput: Run
+) -> None:
     done = run_reput("follow", tmp_path / "copy", "--master", address, "--once")
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert address in done.err
+    assert reason in done.err
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("follow", "COPY", "--namesrv", "127.0.0.1:1"),
+        ("rejoin", "STORE", "--master", "127.0.0.1:1"),
+        ("consume", "orders", "--namesrv", "127.0.0.1:1"),
+        ("produce", "orders", "--namesrv", "127.0.0.1:1"),
+        ("admin", "topics", "--namesrv", "127.0.0.1:1"),
+    ],
+    ids=" ".join,
+)
+def test_where_nobody_listens_the_error_says_what_was_expected_and_what_to_do(
+    command: tuple[str, ...], store: Path, tmp_path: Path, run_reput: Run
+) -> None:
+    places = {"COPY": tmp_path / "copy", "STORE": store}
+    done = run_reput(*(places.get(word, word) for word in command), stdin="x\n")
+    assert done.status == 2
+    expected = (
+        "127.0.0.1:1: Connection refused: expected a broker or a name server there; start it, or correct the address"
+    )
+    assert done.err.splitlines()[-1].endswith(expected)
     assert not (tmp_path / "copy").exists()
