@@ -137,6 +137,7 @@ class MessageReader:
         Raises:
             ConfigError: `group`, `offsets` or `consume_from` cannot be used.
             CorruptMetadataError: The file with the offsets and its backup are damaged.
+            StoreError: `offsets` cannot be written.
             StoreStateError: The store is closed; or a broker has it, whose clients are asked for messages.
         """
         from reput.store.group_offsets import GroupOffsets
@@ -153,6 +154,7 @@ class MessageReader:
             kept = self._group_offsets()
         else:
             kept = GroupOffsets(os.path.abspath(os.path.expanduser(offsets)), self._reader.files)
+            kept.commit(group, topic, {})  # a file that cannot be written is to be told before the first message
         return Tail(
             self._tail_source(), topic, check_open=self._check_open, group=group, offsets=kept, queue_ids=queue_ids,
             tags=tags, consume_from=consume_from, timeout=timeout,

@@ -82,6 +82,23 @@ def test_wrong_usage(store: Path, run_reput: Run, options: tuple[str, ...], reas
     assert reason in answer.err
 
 
+@pytest.mark.parametrize("has_topic", [True, False])
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_offsets_that_cannot_be_written_are_told_before_the_first_message(
+    store: Path, run_reput: Run, tmp_path: Path, has_topic: bool, is_behind: bool
+) -> None:
+    offsets = tmp_path / "offsets.json"
+    options = ("--topic", "orders" if has_topic else "later", "--from", "first", "--group", "g", "--offsets", offsets)
+    read = run_reput(
+        "tail", store, *options, "--timeout", 0, "--format", "json", *(("--count", 1) if is_behind else ())
+    )
+    assert read.status == 0
+    (tmp_path / "offsets.json.tmp").mkdir()  # not even root writes there
+    answer = run_reput("tail", store, *options, "--timeout", 0)
+    assert (answer.status, answer.out) == (2, "")
+    assert str(offsets) in answer.err
+
+
 def test_a_damaged_log_is_told(store: Path, run_reput: Run) -> None:
     log = store / "commitlog" / "00000000000000000000"
     log.write_bytes(log.read_bytes().replace(b"one", b"0ne"))
