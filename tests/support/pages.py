@@ -73,7 +73,8 @@ class Block(NamedTuple):
 
 def needs_spark(command: str) -> bool:
     """Whether a command starts Spark."""
-    return "--runner spark" in command or (command.startswith("reput dispatch") and "--runner" not in command)
+    is_query = command.startswith("reput dispatch") and "--runner" not in command and "--once" not in command
+    return "--runner spark" in command or is_query
 
 
 def blocks(text: str) -> list[Block]:

@@ -59,14 +59,15 @@ def dispatch(
     The store may be open, in another process or on another machine that shares the file system. Queues, extensions and
     index go into a separate folder, or into the store's own folders if it was opened with dispatch="external". They are
     written batch by batch, each durable before the next one begins. A dispatcher that is started again continues,
-    however it ended. It runs as a Structured Streaming query, or with --runner local in this process.
+    however it ended. It runs as a Structured Streaming query; with --runner local, or with --once unless --runner spark
+    or --master is given, in this process.
 
     File sizes, extensions and light queues are as in the store's files; --set overrides them, as for `reput rebuild`. A
     line on stderr shows the progress once a second. Ctrl-C ends the dispatcher after its current batch.
 
     Examples:
-      reput dispatch /tmp/store --output /tmp/replica --once --runner local
-      reput dispatch /tmp/store --output /tmp/replica --once --runner local --report /tmp/dispatch.html
+      reput dispatch /tmp/store --output /tmp/replica --once
+      reput dispatch /tmp/store --output /tmp/replica --once --report /tmp/dispatch.html
     """
     import threading
 
@@ -78,7 +79,7 @@ def dispatch(
     rate, stop = RateOverTime("ms from store to dispatch"), threading.Event()
     with job_run(store, report, commit_log_path=commit_log_path, shows_progress=once) as progress:
         watch = _Watch(_log_end(store, commit_log_path) if once else None, progress, rate)
-        session = _session(runner_name, master)
+        session = _session(runner_name, master, once=once)
         with interrupts.stopping(stop.set):
             result = run(
                 store, output, session=session, once=once, commit_log_path=commit_log_path, settings=pairs,
@@ -107,8 +108,11 @@ def _log_end(store: str, commit_log_path: str | None) -> int:
     return committed_end(directory, directory.log_files())
 
 
-def _session(name: str, master: str | None) -> SparkSession | None:
-    """Spark session of the query; None for a loop in this process."""
+def _session(name: str, master: str | None, *, once: bool) -> SparkSession | None:
+    """Spark session of the query; None for a loop in this process.
+
+    Spark only triggers the batches and shows the query: with `once` its start would take longer than most logs.
+    """
     import importlib.util
 
     from reput.errors import ConfigError
@@ -116,7 +120,8 @@ def _session(name: str, master: str | None) -> SparkSession | None:
 
     if name == "local" and master is not None:
         raise ConfigError("--master goes with --runner spark")
-    if name == "local" or (name == "auto" and importlib.util.find_spec("pyspark") is None):
+    is_for_spark = importlib.util.find_spec("pyspark") is not None and not (once and master is None)
+    if name == "local" or (name == "auto" and not is_for_spark):
         return None
     return session(master or "local[*]")
 

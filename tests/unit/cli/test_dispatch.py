@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import reput
+from reput.spark.dispatch import DispatchResult
 from tests.support.commands import Run, content_of
 
 
@@ -23,6 +25,37 @@ def test_queues_and_index_of_a_log_come_back_and_the_next_run_finds_nothing_new(
     built, stored = content_of(output / "consumequeue"), content_of(path / "consumequeue")
     assert {name: data for name, (data, _) in built.items()} == {name: data for name, (data, _) in stored.items()}
     assert run_reput(*command).object()["messages"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "runs_on"),
+    [
+        (["--once"], None),
+        (["--once", "--runner", "local"], None),
+        (["--once", "--runner", "spark"], "local[*]"),
+        (["--once", "--master", "local[2]"], "local[2]"),
+        ([], "local[*]"),
+        (["--runner", "local"], None),
+    ],
+)
+def test_spark_is_started_for_a_query_that_goes_on_or_where_it_is_asked_for(
+    store: Path,
+    tmp_path: Path,
+    run_reput: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    runs_on: str | None,
+) -> None:
+    sessions: list[object] = []
+
+    def dispatch(*_: object, session: object, **__: object) -> DispatchResult:
+        sessions.append(session)
+        return DispatchResult(0)
+
+    monkeypatch.setattr(import_module("reput.spark.session"), "session", lambda master: master)
+    monkeypatch.setattr(import_module("reput.spark.dispatch"), "dispatch", dispatch)
+    assert run_reput("dispatch", store, "--output", tmp_path / "out", *options).status == 0
+    assert sessions == [runs_on]
 
 
 @pytest.mark.parametrize(
