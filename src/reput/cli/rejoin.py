@@ -10,6 +10,7 @@ import typer
 from reput.cli.admin_options import Config, access
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import Json, RunnerName, Settings, Store, choose_runner, job_arguments
+from reput.cli.output import iso_time
 from reput.cli.repair import KEYS
 
 if TYPE_CHECKING:
@@ -84,10 +85,10 @@ def _report(store: str, master: str, result: Rejoin) -> Report:
 
     is_applied = result.repair is not None
     rows = [
-        (one.topic, one.messages, one.bytes, one.first_store_timestamp, one.last_store_timestamp)
+        (one.topic, one.messages, one.bytes, iso_time(one.first_store_timestamp), iso_time(one.last_store_timestamp))
         for one in result.topics
     ]
-    columns = ("topic", "messages", "bytes", "first store timestamp", "last store timestamp")
+    columns = ("topic", "messages", "bytes", "first stored", "last stored")
     tables = [
         Table("given up" if is_applied else "only this store has", columns, rows),
         Table("kept", ("path",), [(path,) for path in result.kept]),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from reput import Message, MessageStore
+from reput.cli.output import iso_time
 from tests.support.commands import Run
 from tests.support.fake_master import FakeMaster, fake_master, log_of
 
@@ -93,6 +94,17 @@ def test_a_new_store_of_a_master_that_is_not_there_is_not_made(
     assert address in done.err
     assert reason in done.err
     assert not (tmp_path / "copy").exists()
+
+
+def test_a_rejoin_shows_when_the_messages_were_stored_that_only_the_store_has(
+    master: FakeMaster, tmp_path: Path, run_reput: Run
+) -> None:
+    assert run_reput("follow", tmp_path / "copy", "--master", master.address, "--once").status == 0
+    with MessageStore.open(tmp_path / "copy", mapped_file_size_commit_log=FILE_SIZE) as store:
+        stored = store.put_message(Message("orders", b"of the old master")).store_timestamp
+    done = run_reput("rejoin", tmp_path / "copy", "--master", master.address)
+    assert done.status == 1
+    assert done.out.count(iso_time(stored)) == 2  # of the first and of the last one
 
 
 @pytest.mark.parametrize(
