@@ -32,8 +32,16 @@ _BUILD = {
     "grpc/java": _MAVEN,
     "grpc/proxy": _MAVEN,
     "iceberg": _MAVEN,
+    "iceberg-spark": _MAVEN,
 }
 _JAVA = ["java", *JAVA_OPTIONS, "-Duser.home={home}", "-Djava.io.tmpdir={home}", "-cp", "target/classes:target/jars/*"]
+#: What spark-submit opens to Spark (JavaModuleOptions), of java.base.
+_SPARK_OPENED = (
+    *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
+    *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
+    *("sun.security.action", "sun.util.calendar"),
+)
+_SPARK = [*_JAVA, *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _SPARK_OPENED)]
 _RUN = {
     "go": ["./client"],
     "node": ["node", "main.js"],
@@ -43,12 +51,13 @@ _RUN = {
     "grpc/java": [*_JAVA, "reput.interop.GrpcClient"],
     "grpc/proxy": [*_JAVA, "org.apache.rocketmq.proxy.ProxyStartup"],
     "iceberg": [*_JAVA, "reput.interop.IcebergTable"],
+    "iceberg-spark": [*_SPARK, "reput.interop.IcebergSpark"],
 }
 _MOST_S = 300
 
 
 def run_client(program: str, *arguments: str) -> Any:
-    """What a program prints, one JSON object. program: its folder below interop/."""
+    """What a program prints, one JSON value. program: its folder below interop/."""
     folder = built(program)
     with tempfile.TemporaryDirectory() as home:
         told = _output([*run_command(program, Path(home)), *arguments], folder, HOME=home)
