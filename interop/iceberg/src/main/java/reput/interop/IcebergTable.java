@@ -11,32 +11,24 @@ import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.CatalogUtil;
 import org.apache.iceberg.FileScanTask;
-import org.apache.iceberg.Schema;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.StructLike;
 import org.apache.iceberg.Table;
-import org.apache.iceberg.TableProperties;
 import org.apache.iceberg.catalog.Catalog;
 import org.apache.iceberg.catalog.TableIdentifier;
 import org.apache.iceberg.data.IcebergGenerics;
-import org.apache.iceberg.data.IdentityPartitionConverters;
 import org.apache.iceberg.data.Record;
-import org.apache.iceberg.data.parquet.GenericParquetReaders;
 import org.apache.iceberg.expressions.Expression;
 import org.apache.iceberg.expressions.Expressions;
 import org.apache.iceberg.io.CloseableIterable;
-import org.apache.iceberg.mapping.NameMapping;
-import org.apache.iceberg.mapping.NameMappingParser;
-import org.apache.iceberg.parquet.Parquet;
 import org.apache.iceberg.rest.RESTCatalogServer;
 import org.apache.iceberg.types.Types;
-import org.apache.iceberg.util.PartitionUtil;
 
 /**
  * Reads a table, or changes it, as Apache Iceberg does, and prints one JSON object; or serves a REST catalog.
  *
- * <p>Arguments: the catalog's properties as key=value, then "read FIRST TABLE" (rows from a commit log offset on),
- * "map FIRST TABLE" (the same for files without ids of fields) or "expire TABLE" (all snapshots but the newest go). Or "serve" alone: see RESTCatalogServer for its environment.
+ * <p>Arguments: the catalog's properties as key=value, then "read FIRST TABLE" (rows from a commit log offset on) or
+ * "expire TABLE" (all snapshots but the newest go). Or "serve" alone: see RESTCatalogServer for its environment.
  */
 public final class IcebergTable {
   private IcebergTable() {}
@@ -56,29 +48,28 @@ public final class IcebergTable {
     Table table = catalog.loadTable(TableIdentifier.parse(arguments[arguments.length - 1]));
     try (JsonGenerator json = new JsonFactory().createGenerator(System.out)) {
       json.writeStartObject();
-      if (arguments[next].equals("expire")) {
-        table.expireSnapshots().expireOlderThan(System.currentTimeMillis()).retainLast(1).commit();
+      if (arguments[next].equals("read")) {
+        read(table, Long.parseLong(arguments[next + 1]), json);
       } else {
-        read(table, Long.parseLong(arguments[next + 1]), arguments[next].equals("map"), json);
+        table.expireSnapshots().expireOlderThan(System.currentTimeMillis()).retainLast(1).commit();
       }
       json.writeEndObject();
     }
   }
 
-  private static void read(Table table, long first, boolean isMapped, JsonGenerator json) throws IOException {
+  private static void read(Table table, long first, JsonGenerator json) throws IOException {
     Expression filter = Expressions.greaterThanOrEqual("commit_log_offset", first);
     int files = 0;
-    json.writeArrayFieldStart("rows");
     try (CloseableIterable<FileScanTask> tasks = table.newScan().filter(filter).planFiles()) {
       for (FileScanTask task : tasks) {
         files++;
-        if (isMapped) {
-          write(mappedRows(table, task), first, json);
-        }
       }
     }
-    if (!isMapped) {
-      write(IcebergGenerics.read(table).where(filter).build(), first, json);
+    json.writeArrayFieldStart("rows");
+    try (CloseableIterable<Record> rows = IcebergGenerics.read(table).where(filter).build()) {
+      for (Record row : rows) {
+        write(row.struct(), row, json);
+      }
     }
     json.writeEndArray();
     json.writeNumberField("files", files);
@@ -92,29 +83,6 @@ public final class IcebergTable {
       json.writeString(snapshot.operation());
     }
     json.writeEndArray();
-  }
-
-  private static void write(CloseableIterable<Record> rows, long first, JsonGenerator json) throws IOException {
-    try (rows) {
-      for (Record row : rows) {
-        if ((Long) row.getField("commit_log_offset") >= first) {
-          write(row.struct(), row, json);
-        }
-      }
-    }
-  }
-
-  /** The rows of a file, as Spark reads them: IcebergGenerics does not use a table's name mapping. */
-  private static CloseableIterable<Record> mappedRows(Table table, FileScanTask task) {
-    Schema schema = table.schema();
-    NameMapping mapping = NameMappingParser.fromJson(table.properties().get(TableProperties.DEFAULT_NAME_MAPPING));
-    Map<Integer, ?> partition = PartitionUtil.constantsMap(task, IdentityPartitionConverters::convertConstant);
-    return Parquet.read(table.io().newInputFile(task.file()))
-        .project(schema)
-        .split(task.start(), task.length())
-        .withNameMapping(mapping)
-        .createReaderFunc(fileSchema -> GenericParquetReaders.buildReader(schema, fileSchema, partition))
-        .build();
   }
 
   private static void write(Types.StructType type, StructLike struct, JsonGenerator json) throws IOException {
