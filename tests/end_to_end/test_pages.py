@@ -112,6 +112,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "tables.md": {
         "reput export /data/store /data/iceberg --decode json --format iceberg --new-fields": "goes on until Ctrl-C",
         "reput export /data/store /mnt/tables --decode json --format iceberg --runner spark --master": "a cluster",
+        "spark.sql.catalog.reput ": "for Spark 4.1; tests/interop/test_iceberg.py has these settings",
+        "select sum(body.total)": "the same, and such queries",
     },
     "tail.md": {"reput tail build/tail --topic orders ": "goes on until Ctrl-C"},
     "tour.md": {
