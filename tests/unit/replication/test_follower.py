@@ -190,6 +190,7 @@ def test_by_default_nothing_is_acknowledged_and_as_a_slave_all_is(
     assert master.reports[1] == sorted(master.reports[1])
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of dispatch: it fails, too
 def test_what_could_not_be_synced_is_not_acknowledged(
     source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
