@@ -16,7 +16,7 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.formats.pop_messages import CK_TAG, FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
-from reput.formats.properties import TAGS, decode_properties
+from reput.formats.properties import TAGS, TIMER_OUT_MS, decode_properties
 from reput.formats.record_layout import walk_records
 from reput.log.store_host import encode_store_host
 from reput.remoting.pop_headers import PopKey
@@ -134,8 +134,10 @@ class PopReviveService:
         began = last = loop.time()
         while not self._stopped.is_set():
             if state.store.max_offset(topic, queue_id) == offset:  # as at most looks
-                if not self._timers.is_behind:
-                    round_.quiet(state.now_ms())
+                come_ms = self._timers.delivered_until()
+                if state.store.max_offset(topic, queue_id) > offset:
+                    continue  # dispatch goes on beside the loop
+                round_.quiet(come_ms)
                 if round_.is_empty or round_.is_at_end or loop.time() - last > _LOOK_FOR_S:
                     break
                 await self._sleep(_LOOK_EVERY_S)
@@ -157,7 +159,8 @@ class PopReviveService:
     def _add(self, round_: ReviveRound, place: tuple[int, int], body: bytes, properties: dict[str, str]) -> None:
         """Take a check point or an ack; `place`: its revive queue, and its offset there."""
         (queue_id, offset), tag = place, properties.get(TAGS)
-        deliver_ms = number(properties.get(TIMER_DELIVER_MS, "0"))
+        # One that did not wait is no sign of how far the timers are.
+        deliver_ms = number(properties.get(TIMER_DELIVER_MS, "0")) if TIMER_OUT_MS in properties else 0
         key = round_.add(offset, tag, body, deliver_ms, self._state.now_ms())
         if key is not None:
             self._revive.stats.inc_got(key, CK if tag == CK_TAG else ACK, queue_id)

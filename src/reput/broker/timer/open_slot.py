@@ -40,6 +40,7 @@ class OpenSlot:
         self.found: set[str] = set()
         self.has_begun = False
         self._waiting: list[Waiting] = []
+        self._taken: list[Waiting] = []
         self._count = 0
         self._kept, self._kept_bytes = 0, 0
 
@@ -64,16 +65,25 @@ class OpenSlot:
             heapq.heappush(self._waiting, waiting)
 
     def take(self, now_ms: int, most: int, most_bytes: int) -> list[Waiting]:
-        """The next messages that are due: at most so many, and as many bytes of records, or one."""
+        """The next messages that are due: at most so many, and as many bytes of records, or one.
+
+        Those that were taken before have been delivered, or were put back.
+        """
         taken: list[Waiting] = []
         while self._waiting and self._waiting[0].due_ms <= now_ms and len(taken) < most:
             most_bytes -= self._waiting[0].unit.size
             if most_bytes < 0 and taken:
                 break
             taken.append(heapq.heappop(self._waiting))
+        self._taken = taken
         return taken
 
     @property
     def next_due_ms(self) -> int | None:
         """When the next message is due; None where none waits."""
         return self._waiting[0].due_ms if self._waiting else None
+
+    @property
+    def undelivered_ms(self) -> int | None:
+        """When the first message is due that waits, or was taken last and may not be delivered yet; None without."""
+        return self._taken[0].due_ms if self._taken else self.next_due_ms

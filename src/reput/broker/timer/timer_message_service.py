@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.broker.disk_work import DiskWork
+from reput.broker.dispatched_time import DispatchedTime
 from reput.broker.state import BrokerState
 from reput.broker.timer.open_slot import OpenSlot, Waiting
 from reput.broker.timer.timer_flush_service import TimerFlushService
@@ -82,18 +83,29 @@ class TimerMessageService:
         self.recalled_to = 0
         self._slot: OpenSlot | None = None
         self._next: OpenSlot | None = None
+        #: What was put before these times is in the queue, and has its slot.
+        self._dispatched, self._slotted_ms = DispatchedTime(state.store), 0
+        self._delivered = DispatchedTime(state.store)
         self._arrived = asyncio.Event()
         self._is_stopped = False
         self._deleted_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether messages have no slot yet, or were due and are not delivered."""
-        timers, slot, now_ms = self._timers, self._slot, self._state.now_ms()
-        due_ms = timers.next_time(timers.read_time_ms, now_ms) if slot is None else slot.next_due_ms
-        is_late = due_ms is not None and due_ms < now_ms
-        return is_late or self._state.store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset
+    def delivered_until(self) -> int:
+        """A time (ms): each message that was put before it, and was due before it, is in the queue where it goes.
+
+        It is now where nothing is late. While messages keep coming it is a moment ago. A message that is put back on
+        its way counts as delivered, also one whose own time has passed meanwhile, as by a broker that stood still.
+        """
+        timers, slot = self._timers, self._slot
+        put_ms = self._dispatched.note(self._state.now_ms())  # before the queue is looked at: dispatch may go on beside
+        if self._state.store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset:
+            put_ms = self._slotted_ms
+        if slot is None:
+            due_ms = timers.next_time(timers.read_time_ms, put_ms)
+        else:  # nobody has looked at the next slot
+            due_ms = slot.undelivered_ms or slot.time_ms + self._precision
+        return self._delivered.note(put_ms if due_ms is None else min(put_ms, due_ms))
 
     # -- life
 
@@ -154,12 +166,16 @@ class TimerMessageService:
     async def _turn(self) -> int:
         """Do all that is to be done now; the time (ms) at which something will be."""
         now_ms = self._state.now_ms()
+        put_ms = self._dispatched.note(now_ms)
         if now_ms - self._timers.read_time_ms <= SLOTS_TOTAL * self._precision:  # else their slots may be in use
             recalled_to = await self._wait_for_recalls()
-            await self._enqueue(self._state.store.max_offset(TIMER_TOPIC, 0))
+            end = self._state.store.max_offset(TIMER_TOPIC, 0)
+            await self._enqueue(end)
+            if self._timers.queue_offset >= end:
+                self._slotted_ms = put_ms
             if self.recalled_to == recalled_to:
                 self.recalled_to = 0
-        while (due_ms := await self._advance(now_ms)) is None:
+        while (due_ms := await self._advance(put_ms)) is None:
             pass
         if not self._is_stopped and await self._look_ahead(now_ms + _AHEAD_MS):
             due_ms = now_ms
@@ -293,25 +309,26 @@ class TimerMessageService:
 
     # -- slots
 
-    async def _advance(self, looked_ms: int) -> int | None:
+    async def _advance(self, put_ms: int) -> int | None:
         """Open the next slot, deliver what is due of the open one, or end it.
 
         Args:
-            looked_ms: Messages that were put until then have their slots.
+            put_ms: Messages that were put before then have their slots. A later slot is not opened yet: so none
+                comes after others that were due a whole slot later, however late dispatch is.
 
         Returns:
             The time (ms) at which something is to be done again; None: at once.
         """
         timers, precision = self._timers, self._precision
         if self._slot is None:
-            this_slot = looked_ms // precision * precision
+            this_slot = put_ms // precision * precision
             time_ms = timers.next_time(timers.read_time_ms, this_slot + precision)
             if time_ms is None:
                 timers.read_time_ms = max(timers.read_time_ms, this_slot)
                 next_ms = timers.next_time(timers.read_time_ms, this_slot + precision + int(1000 * _MOST_SLEEP_S))
-                return looked_ms + int(1000 * _MOST_SLEEP_S) if next_ms is None else next_ms + 1
+                return put_ms + int(1000 * _MOST_SLEEP_S) if next_ms is None else next_ms + 1
             timers.read_time_ms = time_ms
-            if looked_ms <= time_ms or self._is_stopped:
+            if put_ms <= time_ms or self._is_stopped:
                 return time_ms + 1
             self._slot = await self._open(time_ms)
         slot = self._slot
@@ -323,7 +340,7 @@ class TimerMessageService:
         timers.read_time_ms = slot.time_ms + precision
         self._slot, self._flushes.is_changed = None, True
         in_vain = Counter(slot.deleted[key] for key in slot.deleted.keys() - slot.found)
-        self.metrics.add(in_vain, looked_ms)  # each has counted as one message less
+        self.metrics.add(in_vain, put_ms)  # each has counted as one message less
         return None
 
     async def _open(self, time_ms: int) -> OpenSlot:

@@ -18,7 +18,7 @@ from reput.formats.pop_messages import (
 #: A check point is judged once the queue has come so far behind its revive time: its acks are due at that time, and
 #: the timer puts messages in within a second.
 JUDGED_AFTER_MS = 2_000
-#: A queue in which nothing has come for so long has come as far as the clock, if the timer is not behind.
+#: Where nothing has come for so long, the queue has come as far as the timers have delivered.
 QUIET_MS = 3_000
 #: Waits of check points whose messages could not be read or put, in s; the last for ever after.
 _RE_PUT_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -66,7 +66,7 @@ class ReviveRound:
     ) -> CheckPointKey | None:
         """Take the next message of the queue, and return whose it is; None for one that is neither check point nor ack.
 
-        deliver_ms: when it was due, 0 where it does not say.
+        deliver_ms: when it was due, 0 where it did not wait for that.
         """
         self.is_empty = False
         self.end_time = max(self.end_time, min(deliver_ms, now_ms))
@@ -81,10 +81,10 @@ class ReviveRound:
             self._acked.setdefault(ack.key, set()).update(ack.offsets)
         return None if ack is None else ack.key
 
-    def quiet(self, now_ms: int) -> None:
-        """The queue has no more messages now."""
-        if self.end_time and now_ms - self.end_time > QUIET_MS:
-            self.end_time = now_ms
+    def quiet(self, come_ms: int) -> None:
+        """The queue has no more messages that were due before a time."""
+        if come_ms - self.end_time > QUIET_MS:
+            self.end_time = come_ms
 
     @property
     def is_at_end(self) -> bool:

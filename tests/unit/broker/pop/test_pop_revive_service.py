@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.pop import pop_revive_service
-from reput.formats.pop_messages import CheckPoint, CheckPointKey, decode_check_point, encode_check_point
+from reput.broker.pop.pop_revive_service import PopReviveService
+from reput.broker.state import BrokerState
+from reput.broker.timer.timer_message_service import TimerMessageService
+from reput.formats.pop_messages import (
+    REVIVE_GROUP,
+    CheckPoint,
+    CheckPointKey,
+    decode_check_point,
+    encode_acks,
+    encode_check_point,
+)
 from reput.remoting.codes import ResponseCode
 from reput.service.pop import revive_round
-from tests.support.broker import LONG_MS, SYNCED, fill, messages_of, serving_broker, with_topic
+from reput.store.message_store import MessageStore
+from tests.support.broker import LONG_MS, SYNCED, Client, fill, messages_of, serving_broker, with_topic
 from tests.support.pop import ack, handles, pop
 from tests.support.sockets import run
 
 QUICK = SYNCED | {"revive_interval": 5, "revive_max_slow": 1}
+REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
 
 
 @pytest.fixture(autouse=True)
@@ -92,14 +107,15 @@ def test_check_points_that_cannot_be_done_stop_no_other(tmp_path: Path) -> None:
             keys = [key._replace(topic="none"), key._replace(group="none"), key._replace(start_offset=99),
                     key._replace(broker_name="broker-x"), key._replace(start_offset=1)]  # fmt: skip
             bodies = [b"no JSON", *(encode_check_point(CheckPoint(one, 1, (one.start_offset,))) for one in keys)]
-            topic = "rmq_sys_REVIVE_LOG_DefaultCluster"
             for body in bodies:
                 properties = {"TAGS": "ck", "TIMER_DELIVER_MS": "1700000000000"}
-                sent = await client.send_message(topic, body, properties=properties, queueId=1)
+                sent = await client.send_message(REVIVE, body, properties=properties, queueId=1)
                 assert sent.code == 0, sent
             ((message, _, _),) = handles(await pop(client, "orders", poll_ms=LONG_MS))
             assert (message.tags, message.reconsume_times) == ("b", 1)
-            again, *_ = served.controller._state.store.get_message(topic, 1, 6).messages()  # it is due, and tried again
+            again, *_ = served.controller._state.store.get_message(
+                REVIVE, 1, 6
+            ).messages()  # it is due, and tried again
             point = decode_check_point(again.body)
             assert point is not None
             assert (point.key.broker_name, point.re_put_times, point.invisible_time) == ("broker-x", 1, 10_001)
@@ -120,5 +136,110 @@ def test_a_late_ack_is_answered_with_success_and_changes_nothing(tmp_path: Path)
             assert (beyond.code, beyond.remark) == (
                 ResponseCode.NO_MESSAGE, "offset is illegal, key:orders@0, commit:99, store:0~1",
             )  # fmt: skip
+
+    run(scenario())
+
+
+def hold_dispatch(monkeypatch: pytest.MonkeyPatch) -> Callable[[BrokerState], None]:
+    """Let nothing be dispatched that is put from now on; what ends that."""
+    pass_ = LoopDispatch._pass
+
+    def held(dispatch: LoopDispatch) -> None:
+        dispatch._next = None
+
+    def go_on(state: BrokerState) -> None:
+        monkeypatch.setattr(LoopDispatch, "_pass", pass_)
+        state.dispatch.soon()
+
+    monkeypatch.setattr(LoopDispatch, "_pass", held)
+    return go_on
+
+
+def hold_timers(monkeypatch: pytest.MonkeyPatch) -> Callable[[BrokerState], None]:
+    """Let no message get its slot from now on; what ends that."""
+    may_go_on, enqueue = asyncio.Event(), TimerMessageService._enqueue
+
+    async def held(timers: TimerMessageService, end: int) -> None:
+        await may_go_on.wait()
+        await enqueue(timers, end)
+
+    monkeypatch.setattr(TimerMessageService, "_enqueue", held)
+    return lambda _: may_go_on.set()
+
+
+@pytest.mark.parametrize("hold", [hold_dispatch, hold_timers])
+@pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "busy"])
+def test_no_check_point_is_judged_before_acks_that_dispatch_or_timers_hold_back(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hold: Callable[..., Callable[[BrokerState], None]],
+    *,
+    is_busy: bool,
+) -> None:
+    looks, look = [0, 0], PopReviveService._look
+
+    async def counted(service: PopReviveService, queue_id: int) -> bool:
+        began = service._state.now_ms()
+        has_check_points = await look(service, queue_id)
+        if queue_id == 0:
+            looks[0], looks[1] = looks[0] + 1, began
+        return has_check_points
+
+    monkeypatch.setattr(PopReviveService, "_look", counted)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **QUICK, timer_precision_ms=100) as served:
+            client, state = await served.client(), served.controller._state
+            await with_topic(client, "orders")
+            await fill(client, "orders", "a")
+            ((_, topic, handle),) = handles(await pop(client, "orders", invisible_ms=3000))
+            while state.store.max_offset(REVIVE, 0) < 1:  # the check point does not wait
+                await asyncio.sleep(0.001)
+            go_on = hold(monkeypatch)
+            assert (await ack(client, topic, handle)).code == 0
+            state.put_forward(7000)
+            if is_busy:
+                await come_at(client, state.now_ms())
+            until = state.now_ms()
+            while looks[1] <= until:
+                await asyncio.sleep(0.001)
+            go_on(state)
+            while state.offsets.query_offset(REVIVE_GROUP, REVIVE, 0) < 0:
+                await asyncio.sleep(0.001)
+            await client.round_trip()  # all is dispatched
+            assert state.store.max_offset("%RETRY%g_orders", 0) == 0
+
+    run(scenario())
+
+
+async def come_at(client: Client, deliver_ms: int) -> None:
+    """Let an ack come into the revive queue that was due at a time which is over, and need not wait."""
+    body = encode_acks(CheckPointKey("orders", "g", 0, 0, 1, "broker-a"), [0])[0]
+    properties = {"TAGS": "ack", "TIMER_DELIVER_MS": str(deliver_ms)}
+    assert (await client.send_message(REVIVE, body, properties=properties)).code == 0
+
+
+def test_messages_are_revived_while_dispatch_never_has_all_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = MessageStore.dispatch_behind_bytes.fget
+    assert behind is not None
+    monkeypatch.setattr(MessageStore, "dispatch_behind_bytes", property(lambda store: max(100, behind(store))))
+
+    async def keep_putting(client: Client) -> None:
+        while True:
+            assert (await client.send_message("load", bytes(100))).code == 0
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **QUICK) as served:
+            client, other = await served.client(), await served.client()
+            await with_topic(client, "orders")
+            await with_topic(client, "load")
+            await fill(client, "orders", "a")
+            puts = asyncio.get_running_loop().create_task(keep_putting(other))
+            assert (await pop(client, "orders", invisible_ms=20)).code == 0
+            ((message, _, _),) = handles(await pop(client, "orders", poll_ms=LONG_MS))
+            assert (message.tags, message.reconsume_times) == ("a", 1)
+            puts.cancel()
 
     run(scenario())

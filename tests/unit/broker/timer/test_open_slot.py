@@ -51,6 +51,18 @@ def test_messages_that_are_put_back_are_the_next_ones() -> None:
     assert slot.next_due_ms is None
 
 
+def test_messages_that_were_taken_are_undelivered_until_the_next_are_taken() -> None:
+    slot = slot_of((1, 10), (5, 10))
+    assert slot.undelivered_ms == 1
+    slot.take(1, 9, 999)
+    assert (slot.undelivered_ms, slot.next_due_ms) == (1, 5)
+    slot.take(1, 9, 999)
+    assert slot.undelivered_ms == 5
+    slot.take(5, 9, 999)
+    slot.take(5, 9, 999)
+    assert slot.undelivered_ms is None
+
+
 def test_the_first_messages_are_kept_up_to_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
     message = TimerMessage(b"", *unpack_record(RECORD, 0), {}, 0, "orders", 0)
     for most, most_bytes, expected in ((2, 99, [1, 2]), (9, 35, [1, 2, 3])):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reput.broker.appends import Appends
+from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.timer import open_slot, timer_message_service
 from reput.broker.timer.open_slot import OpenSlot
 from reput.broker.timer.timer_message_service import TimerMessageService
@@ -87,7 +88,7 @@ def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: di
     run(scenario())
 
 
-def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_behind(
+def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_not_delivered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_open, opens, open_slot_of = asyncio.Event(), asyncio.Event(), TimerMessageService._open
@@ -106,11 +107,124 @@ def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_behind(
             await with_topic(client, "orders")
             assert (await send(client, b"due", timer_delay_ms=300)).code == 0
             await opens.wait()
-            assert timers.is_behind  # so a check point is not judged before acks that are due come
+            due_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"])
+            assert due_ms == timers.delivered_until()  # a check point is not judged before acks that are due come
             may_open.set()
             await received(client, 1)
-            while timers.is_behind:
+            while timers.delivered_until() <= due_ms + 100:
                 await asyncio.sleep(0)
+
+    run(scenario())
+
+
+def test_messages_that_were_taken_from_a_slot_and_not_put_yet_are_not_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_put, puts, put = asyncio.Event(), asyncio.Event(), TimerMessageService._put
+
+    async def held(service: TimerMessageService, *given: Any) -> int | None:
+        puts.set()
+        await may_put.wait()
+        return await put(service, *given)
+
+    monkeypatch.setattr(TimerMessageService, "_put", held)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client, timers = await served.client(), served.controller._services.timers
+            assert timers is not None
+            await with_topic(client, "orders")
+            due_ms = now_ms() + 2000
+            assert (await send(client, b"due", timer_deliver_ms=due_ms)).code == 0
+            await puts.wait()
+            assert timers.delivered_until() == due_ms
+            may_put.set()
+            await received(client, 1)
+
+    run(scenario())
+
+
+def test_messages_of_the_next_slot_are_not_delivered_while_a_slot_is_made_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    are_safe, safe = asyncio.Event(), Appends.safe
+
+    async def held(appends: Appends, end_offset: int, **more: Any) -> None:
+        await are_safe.wait()
+        await safe(appends, end_offset, **more)
+
+    monkeypatch.setattr(Appends, "safe", held)
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client, state = await served.client(), served.controller._state
+            timers = served.controller._services.timers
+            assert timers is not None
+            await with_topic(client, "orders")
+            assert (await send(client, b"due", timer_delay_ms=2000)).code == 0
+            await received(client, 1)
+            state.put_forward(5000)
+            slot_ends_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"]) + 100
+            assert timers.delivered_until() == slot_ends_ms
+            are_safe.set()
+            while timers.delivered_until() == slot_ends_ms:
+                await asyncio.sleep(0)
+
+    run(scenario())
+
+
+def test_a_slot_waits_for_messages_that_were_put_before_it_and_are_not_dispatched_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun_ms, is_held, may_enqueue = [0], [False], asyncio.Event()
+    turn, enqueue, pass_ = TimerMessageService._turn, TimerMessageService._enqueue, LoopDispatch._pass
+
+    async def noted(service: TimerMessageService) -> int:
+        began = now_ms()
+        due_ms = await turn(service)
+        begun_ms[0] = began
+        return due_ms
+
+    async def held_enqueue(service: TimerMessageService, end: int) -> None:
+        await may_enqueue.wait()
+        await enqueue(service, end)
+
+    def held_pass(dispatch: LoopDispatch) -> None:
+        if is_held[0]:
+            dispatch._next = None
+        else:
+            pass_(dispatch)
+
+    monkeypatch.setattr(TimerMessageService, "_turn", noted)
+    monkeypatch.setattr(TimerMessageService, "_enqueue", held_enqueue)
+    monkeypatch.setattr(LoopDispatch, "_pass", held_pass)
+    may_enqueue.set()
+
+    async def scenario() -> None:
+        began_ms = now_ms()
+        async with serving_broker(tmp_path / "store", **FAST) as served:
+            client, state = await served.client(), served.controller._state
+            timers = served.controller._services.timers
+            assert timers is not None
+            await with_topic(client, "orders")
+            later_ms = now_ms() + 4000
+            assert (await send(client, b"later", timer_deliver_ms=later_ms)).code == 0
+            while state.timers is None or state.timers.queue_offset < 1:
+                await asyncio.sleep(0.001)
+            is_held[0] = True
+            sooner_ms = now_ms() + 1000
+            assert (await send(client, b"sooner", timer_deliver_ms=sooner_ms)).code == 0
+            while begun_ms[0] <= later_ms:  # a turn has begun after both were due, and is over
+                assert timers.delivered_until() < sooner_ms
+                await asyncio.sleep(0.001)
+            may_enqueue.clear()
+            is_held[0] = False
+            state.dispatch.soon()
+            while state.store.max_offset(TIMER_TOPIC, 0) < 2:
+                await asyncio.sleep(0.001)
+            assert began_ms <= timers.delivered_until() < sooner_ms
+            may_enqueue.set()
+            assert [one.body for one in await received(client, 2)] == [b"sooner", b"later"]
 
     run(scenario())
 
