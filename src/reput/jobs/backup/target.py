@@ -203,10 +203,6 @@ class ObjectTarget:
             except FileNotFoundError:  # another prune was faster
                 return
 
-    def clear(self, *, is_own: bool) -> None:
-        """Remove the object that tells a target; a storage has no folders."""
-        self.remove(TARGET_FILE)
-
     def _storage(self) -> tuple[Any, str]:
         """File system of fsspec, and the path in it."""
         from fsspec.core import url_to_fs
@@ -242,8 +238,8 @@ def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterato
     """Open a target to write a backup, or to prune it, and make it where it is new.
 
     A folder is locked against every other backup and prune. An object storage has no locks: there, marks keep a prune
-    and backups apart, and two backups at the same time do each other no harm. After an error a new target that has no
-    object yet is removed, so a store that is refused leaves nothing.
+    and backups apart, and two backups at the same time do each other no harm. After an error a new folder that has no
+    object yet is removed, so a store that is refused leaves nothing; in an object storage another backup may need it.
 
     Raises:
         StoreFormatError: `path` has other files.
@@ -261,9 +257,10 @@ def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterato
         try:
             yield target
         except ReputError:
-            with suppress(StoreError):  # the error before it tells more
-                if is_new and not any(target.sizes(folder) for folder in (LOG, CONFIG, BACKUPS)):
-                    target.clear(is_own=is_own)
+            if is_new and isinstance(target, FolderTarget):
+                with suppress(StoreError):  # the error before it tells more
+                    if not any(target.sizes(folder) for folder in (LOG, CONFIG, BACKUPS)):
+                        target.clear(is_own=is_own)
             raise
 
 

@@ -496,8 +496,8 @@ def test_what_cannot_be_a_backup_is_refused_and_changes_nothing(store: Path, tmp
 
 
 @pytest.mark.parametrize("fault", ["foreign file", "damage"])
-def test_a_store_that_is_refused_leaves_no_new_target(fault: str, target: str, tmp_path: Path) -> None:
-    store = tmp_path / "one file"
+def test_a_store_that_is_refused_leaves_no_new_target(fault: str, tmp_path: Path) -> None:
+    store, target = tmp_path / "one file", str(tmp_path / "target")
     with opened(store) as live:
         put(live, 3)
     if fault == "foreign file":
