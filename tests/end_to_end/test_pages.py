@@ -20,14 +20,17 @@ DOCS = ROOT / "docs"
 #: Pages whose blocks are bytes and JSON of files, which tests/unit/formats and tests/unit/remoting compare.
 BYTES = "formats/"
 #: Where to cut a page whose examples do not go on with the results of those before; any other page is one part.
-CUTS = {"jobs.md": "\n## "} | dict.fromkeys(
+CUTS = {"jobs.md": "\n## ", "export.md": "\n## "} | dict.fromkeys(
     [f"client/{name}.md" for name in ("README", "consumers", "producer", "testing")], "```python\n"
 )
 #: What a page, or a part of it, finds before its first example.
 WORLDS: dict[str, Callable[[World], None]] = {
     "access.md": page_worlds.users,
     "admin.md": page_worlds.broker_with_a_lag,
+    "backup.md": page_worlds.shop,
     "broker.md": page_worlds.free_ha_port,
+    "export.md": page_worlds.shop,
+    "export.md-import": page_worlds.files,
     "follow.md": page_worlds.master,
     "index.md": page_worlds.store_of_a_reader,
     "lazy-scans.md": page_worlds.two_stores_one_in_memory,
@@ -35,10 +38,10 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "spark-sink.md": page_worlds.other_store,
     "spark-streaming.md": page_worlds.shop,
     "spark-wire.md": page_worlds.broker_with_orders,
+    "sql.md": page_worlds.shop,
     "tables.md": page_worlds.shop,
     "jobs.md": page_worlds.shop,
     "jobs.md-diff": page_worlds.copies,
-    "jobs.md-import": page_worlds.files,
     "client/README.md": page_worlds.broker_with_topics,
     "client/consumers.md": page_worlds.broker,
     "client/producer.md": page_worlds.broker,
@@ -63,6 +66,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "access.md": {"openssl ": "the tests make certificates of their own"},
     "admin.md": {"reput: there is no topic": "lines of stderr, which tests/unit/cli/test_admin.py compares"},
+    "backup.md": {"reput backup /data/store s3://": "needs a bucket"},
     "broker.md": {
         "curl ": "tests/unit/broker/metrics ask it",
         "echo ": "for Apache's proxy",
@@ -78,6 +82,11 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "containers.md": {"podman ": "no containers here; test_deploy.py starts the image's command"},
     "design/reliability.md": {"make campaign": "takes hours", "python -m campaign": "takes hours"},
+    "export.md": {
+        "reput export /data/store /data/orders --decode protobuf": "tests/unit/jobs/lake has bodies of Protobuf",
+        "reput export /data/store /data/tables --format delta --follow": "goes on until Ctrl-C",
+        "DIR/messages": "names of files, which tests/unit/jobs/lake compares",
+    },
     "follow.md": dict.fromkeys(
         (
             "reput follow /data/copy --master broker:10911  ",
@@ -94,11 +103,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "[audit]": "test_the_defaults_of_the_page_are_taken has it",
         "reput dispatch /data/store --output /data/replica  ": "goes on until Ctrl-C",
         "reput dispatch /data/store  ": "the same",
-        "reput backup /data/store s3://": "needs a bucket",
-        "reput export /data/store /data/orders --decode protobuf": "tests/unit/jobs/lake has bodies of Protobuf",
-        "reput export /data/store /data/tables --format delta --follow": "goes on until Ctrl-C",
         "reput replay /data/store /data/replayed --topics": "takes minutes",
-        "DIR/messages": "names of files, which tests/unit/jobs/lake compares",
     },
     "slaves.md": dict.fromkeys(("reput namesrv", "reput broker"), "two machines; tests/unit/broker/test_slave.py"),
     "several-brokers.md": {
