@@ -129,6 +129,19 @@ def test_a_length_of_no_frame_is_refused(length: int) -> None:
         frame_size(struct.pack(">iI", length, 0))
 
 
+@pytest.mark.parametrize(
+    ("begin", "told"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "this is TLS, and the server has no tls.server.certPath"),
+        (b"PRI * HTTP/2.0", "this is gRPC, which needs RocketMQ's proxy"),
+        (b"GET / HTTP/1.1", "expected 4 to 16777212$"),
+    ],
+)
+def test_a_peer_of_another_protocol_is_told_by_its_first_bytes(begin: bytes, told: str) -> None:
+    with pytest.raises(RemotingDecodeError, match=told):
+        frame_size(begin)
+
+
 def test_a_header_longer_than_its_frame_is_refused() -> None:
     with pytest.raises(RemotingDecodeError, match="a header of 7 bytes in a frame of 10"):
         frame_size(struct.pack(">iI", 10, 7))
