@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import page_worlds
-from tests.support.commands import run_reput
+from tests.support.commands import run_reput, unknown_words
 from tests.support.page_worlds import World
 from tests.support.pages import FENCED, ROOT, Block, Reader, blocks, is_what_the_page_shows, needs_spark
 from tests.support.shop import make_shop
@@ -248,6 +248,13 @@ def test_no_example_is_hidden_in_an_indented_block() -> None:
         if page != "spark-cluster.md" and not page.startswith("design/"):
             prose = FENCED.sub("", (DOCS / page).read_text(encoding="utf-8"))
             assert re.findall(r"\n\n    (?:reput|python|pip|import|from|mqadmin) .*", prose) == [], page
+
+
+@pytest.mark.parametrize("page", [path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))])
+def test_commands_and_options_within_sentences_are_there(page: str) -> None:
+    prose = FENCED.sub("", (DOCS / page).read_text(encoding="utf-8"))
+    commands = re.findall(r"`(reput [a-z-][^`\[]*)`", prose)
+    assert [(command, words) for command in commands if (words := unknown_words(command))] == []
 
 
 def test_a_page_that_shows_something_else_is_noticed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,18 @@ def run_reput(*arguments: object, stdin: str | bytes | None = None) -> Answer:
         answer = Answer(end.value.code, out.getvalue().decode(), err.getvalue().decode())  # type: ignore[arg-type]
     assert "Traceback" not in answer.err, answer.err
     return answer
+
+
+def unknown_words(command: str) -> list[str]:
+    """Words of a command line that `reput` does not know: a command, or an option; all others may be anything."""
+    found, words = _COMMAND, shlex.split(command)[1:]
+    while words and hasattr(found, "commands") and not words[0].startswith("-"):
+        name = words.pop(0)
+        if name not in found.commands:
+            return [name]
+        found = found.commands[name]
+    known = {"--help", *(name for one in found.params for name in (*one.opts, *one.secondary_opts))}
+    return [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]
 
 
 def content_of(folder: Path) -> dict[str, tuple[str, int]]:

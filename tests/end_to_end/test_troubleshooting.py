@@ -1,0 +1,68 @@
+"""docs/troubleshooting.md shows errors in the words in which reput prints them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.pages import ROOT
+
+PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+#: The texts of the first column of each table.
+TEXTS = [
+    text
+    for line in PAGE.splitlines()
+    if line.startswith("| `")
+    for text in re.findall("`([^`]+)`", line.split(" | ")[0])
+]
+#: Texts of others, and whose they are.
+OTHERS = {
+    "No matching distribution found for reput": "pip's",
+    "requires a different Python": "pip's",
+    "No module named 'fcntl'": "Python's",
+    "Cannot allocate memory": "Linux's",
+}
+#: Stands for a value in a text of the sources.
+VALUE = "\0"
+
+
+def literals() -> Iterator[str]:
+    """The texts in the sources that may be printed, each value of an f-string or of a format as VALUE."""
+    for path in (ROOT / "src/reput").rglob("*.py"):
+        tree = ast.parse(path.read_bytes())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                parts = (one.value if isinstance(one, ast.Constant) else VALUE for one in node.values)
+                yield "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                yield re.sub(r"%(\.\d+f|[a-z])", VALUE, node.value)
+
+
+LITERALS = sorted(set(literals()))
+
+
+def is_printed(text: str) -> bool:
+    """Whether a text of the sources has all parts of this one, in their order; `...` stands for a value, or more."""
+    parts = [re.escape(part) for part in text.split("...")]
+    pattern = re.compile(".*".join(parts).strip(), re.DOTALL)
+    return any(map(pattern.search, LITERALS))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_of_the_page_is_one_of_the_sources(text: str) -> None:
+    assert len(text.replace("...", "")) > 9, "too short to find it"
+    assert is_printed(text) or text in OTHERS
+
+
+def test_the_page_has_all_texts_of_others_that_are_listed() -> None:
+    assert [text for text in OTHERS if text not in TEXTS] == []
+
+
+def test_a_text_that_has_changed_is_noticed() -> None:
+    assert is_printed("there is no topic ...")
+    assert not is_printed("there was no topic ...")
+    assert not is_printed("Errors are for a caller's mistake"), "a docstring is not printed"
