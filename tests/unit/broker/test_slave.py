@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from reput import Broker, ConfigError, Message, MessageStore
+from reput.broker.metrics.metric_families import MetricFamilies
+from reput.broker.metrics.replication_metrics import replication_metrics
 from reput.broker.slave.slave import Slave
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
@@ -131,6 +133,22 @@ def test_a_slave_has_the_log_topics_groups_and_offsets_of_its_master(pair: Pair,
     assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
     with MessageStore.open(pair.path("slave"), read_only=True) as store:
         assert [one.body for one in store.get_message("orders", 0, 0, 32).messages()] == [b"%d" % n for n in range(10)]
+
+
+def test_a_slave_tells_prometheus_whether_it_has_a_master_and_what_it_lacks(pair: Pair) -> None:
+    def told(broker: Broker) -> dict[str, float]:
+        metrics = broker.in_loop(lambda state: list(replication_metrics(MetricFamilies({}), state)))
+        return {one.name: one.value for metric in metrics for one in metric.samples if one.labels}
+
+    with pair.slave() as slave:
+        assert told(slave) == {"reput_follow_connected": 0}
+        with pair.start("master") as master:
+            send(master, 3)
+            until(lambda: max_offset(slave) == 3)
+            until(lambda: set(told(master).values()) == {0})  # one slave, which lacks nothing
+            until(lambda: told(slave) == {"reput_follow_connected": 1, "reput_follow_lag_bytes": 0,
+                                          "reput_follow_lag_seconds": 0})  # fmt: skip
+        until(lambda: told(slave)["reput_follow_connected"] == 0)
 
 
 def test_a_message_wakes_a_pull_that_a_slave_holds(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from reput.broker.metrics.consumer_lag import consumer_lag_metrics
 from reput.broker.metrics.message_metrics import message_metrics
 from reput.broker.metrics.metric_families import MetricFamilies, text_of
 from reput.broker.metrics.pop_metrics import pop_metrics
+from reput.broker.metrics.replication_metrics import replication_metrics
 from reput.broker.metrics.request_metrics import request_metrics
 from reput.broker.metrics.store_metrics import store_metrics
 from reput.broker.metrics.timer_metrics import timer_metrics
@@ -56,6 +57,7 @@ class BrokerMetrics:
             *client_metrics(families, state),
             *await consumer_lag_metrics(families, state),
             *pop_metrics(families, state, self._pop),
+            *replication_metrics(families, state),
         ]
         if self._timers is not None:
             metrics += await timer_metrics(families, state, self._timers)

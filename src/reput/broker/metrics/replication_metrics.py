@@ -1,0 +1,31 @@
+"""Metrics of slaves, as their master sees them and as a slave sees itself; RocketMQ tells none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from reput.broker.metrics.metric_families import MetricFamilies
+from reput.broker.state import BrokerState
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+
+def replication_metrics(families: MetricFamilies, state: BrokerState) -> Iterable[Metric]:
+    """How far slaves are: of a broker with an HA port, and of a slave, which tells what `reput follow` tells."""
+    if state.ha is not None:
+        end = state.store.max_commit_log_offset
+        lags = [((one.address,), float(max(0, end - one.acknowledged_offset))) for one in state.ha.slaves]
+        what = "Bytes of the log that a slave has not acknowledged"
+        yield families.gauge("reput_ha_slave_lag_bytes", what, ("slave",), lags)
+        in_sync = state.ha.count_in_sync(state.config.ha_max_gap_not_in_sync)
+        what = "Slaves that lack less than haMaxGapNotInSync"
+        yield families.gauge("reput_ha_slaves_in_sync", what, (), [((), float(in_sync))])
+    if state.slave is not None:
+        values = [("connected", "1 while the connection to the master stands", float(state.slave.has_master))]
+        if (progress := state.slave.progress) is not None:
+            values.append(("lag_bytes", "Bytes of the master's log that are missing", float(progress.lag_bytes)))
+            values.append(("lag_seconds", "Age of the newest record, where bytes are missing", progress.lag_ms / 1000))
+        for name, what, value in values:
+            yield families.gauge(f"reput_follow_{name}", what, ("broker",), [((state.config.broker_name,), value)])
