@@ -44,6 +44,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "jobs.md-diff": page_worlds.copies,
     "client/README.md": page_worlds.broker_with_topics,
     "client/consumers.md": page_worlds.broker,
+    "client/consumers.md-4": page_worlds.broker_with_a_dead_letter,
     "client/producer.md": page_worlds.broker,
     "client/tasks.md": page_worlds.broker,
 }

@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reput import Broker, Message, MessageStore
-from reput.client.sync import PullConsumer
+from reput.client import MessageClientExt
+from reput.client.sync import Producer, PullConsumer, PushConsumer
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, encode_metadata
+from tests.support.asking import until
 from tests.support.broker import SMALL
 from tests.support.certificates import write_certificate
 from tests.support.commands import run_reput
@@ -47,6 +49,24 @@ def broker(world: World) -> None:
     started = world.left.enter_context(Broker.start(world.folder / "broker", **SMALL, **LOCAL))
     world.names["127.0.0.1:9876"] = started.namesrv
     world.environment["NAMESRV_ADDR"] = started.namesrv
+
+
+def broker_with_a_dead_letter(world: World) -> None:
+    """A broker with an order that the group `billing` could not handle."""
+    started = world.left.enter_context(Broker.start(world.folder / "broker", **SMALL, **LOCAL))
+    world.names["127.0.0.1:9876"] = started.namesrv
+    world.environment["NAMESRV_ADDR"] = started.namesrv
+
+    def fail(message: MessageClientExt) -> None:
+        raise ValueError(message.body)
+
+    with Producer(started.namesrv, group="shop") as producer:
+        producer.send(Message("orders", b"one", tags="paid", properties={"region": "eu"}))
+    with PushConsumer(
+        started.namesrv, group="billing", topics={"orders": "*"}, on_message=fail, consume_from="first",
+        max_reconsume_times=0,
+    ):  # fmt: skip
+        until(lambda: started.in_loop(lambda state: state.store.max_offset("%DLQ%billing", 0)))
 
 
 def broker_with_topics(world: World) -> None:

@@ -170,6 +170,27 @@ def test_a_message_that_failed_too_often_is_a_dead_letter(tmp_path: Path) -> Non
     run_clean(scenario())
 
 
+def test_a_dead_letter_that_is_sent_to_the_retry_topic_comes_to_its_group_with_its_topic(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+            await topic(brokers["broker-a"])
+            await send(namesrv.address, b"bad")
+            seen = Seen(lambda message: "RETRY_TOPIC" not in message.properties)
+            async with consumer(namesrv.address, seen, max_reconsume_times=0):
+                async with (
+                    PullConsumer(namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first") as letters,
+                    Producer(namesrv.address, group="dlq") as producer,
+                ):
+                    (letter,) = await letters.poll(timeout=30)
+                    kept = {"RETRY_TOPIC": letter.properties["RETRY_TOPIC"]}
+                    await producer.send(Message("%RETRY%c", letter.body, tags=letter.tags, properties=kept))
+                await seen.wait(2)
+            assert [(one.topic, one.body, one.tags) for one in seen.messages] == [("orders", b"bad", "b")] * 2
+            assert [one.body for one in await stored(brokers["broker-a"], "orders")] == [b"bad"]
+
+    run_clean(scenario())
+
+
 def test_members_share_queues_and_one_that_leaves_hands_its_own_over(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
