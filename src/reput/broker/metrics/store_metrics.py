@@ -27,6 +27,8 @@ def store_metrics(families: MetricFamilies, state: BrokerState, info: RuntimeInf
         ("message_reserve_time_milliseconds", "Age of the first message", now_ms - earliest if earliest else 0),
     ):
         yield families.gauge(f"rocketmq_storage_{name}", what, tuple(LOCAL), [(tuple(LOCAL.values()), value)])
+    what = "Used share of the log's disk, 0 to 1"
+    yield families.gauge("reput_storage_disk_ratio", what, (), [((), info.commit_log_disk_ratio)])
     for name, what, value in (
         ("broker_permission", "What clients may do: 4 read, 2 write", state.config.broker_permission),
         ("topic_number", "Topics", len(state.topics.topic_config_table)),

@@ -12,7 +12,6 @@ import pytest
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError, RemotingError, StoreError, StoreFullError, StorePoisonedError
-from reput.formats.pop_messages import CheckPointKey
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.transport.http import HttpServer
 from tests.support.broker import (
@@ -29,8 +28,7 @@ from tests.support.broker import (
 )
 from tests.support.faulty_files import FaultyFiles
 from tests.support.held_disk import HeldDisk
-from tests.support.metrics import MEASURED, families, labelled, page
-from tests.support.pop import ack, handles, pop
+from tests.support.metrics import MEASURED, families, labelled, labels_of, let_happen, page
 from tests.support.sockets import run
 
 GOLDEN, DIFFERENCES = Path("tests/golden/metrics-5.3.3.json"), Path("docs/design/differences.md")
@@ -70,6 +68,7 @@ def test_messages_are_counted_by_topic_and_by_group(tmp_path: Path) -> None:
             assert found["rocketmq_broker_permission", "", ""] == 6
             assert found["rocketmq_storage_dispatch_behind_bytes", "", ""] == 0
             assert found["rocketmq_storage_size_bytes", "", ""] > 1 << 20
+            assert 0 < found["reput_storage_disk_ratio", "", ""] <= 1
 
     run(scenario())
 
@@ -99,26 +98,11 @@ def test_each_of_rocketmqs_metrics_is_told_with_its_labels_or_has_a_reason(tmp_p
 
     async def scenario() -> None:
         async with serving_broker(tmp_path / "store", timer_precision_ms=100, **MEASURED) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"a", properties={"TIMER_DELAY_MS": "1"})
-            await client.heartbeat("c", consumer("g", "orders"), producers=["p"])
-            assert (await client.pull("orders", hold_ms=LONG_MS)).code == 0
-            ((_, topic, handle),) = handles(await pop(client, "orders"))
-            assert (await ack(client, topic, handle)).code == 0
-            half = {"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": "AB" * 16}
-            assert (await client.send_message("orders", properties=half)).code == 0
-            stats, pops = served.controller._state.stats, served.controller._services.pop.stats
-            for is_commit in (True, False):
-                stats.transaction_ended("orders", 1, is_commit=is_commit)
-            key = CheckPointKey("orders", "g", 0, 0, 0, "broker-a")
-            pops.inc_got(key, "CK", 0)
-            pops.inc_retried(key, "PUT_OK")
+            await let_happen(served)
             told = {
-                re.sub("_(bucket|count|sum)$", "", one.name): sorted(one.labels.keys() - {"le"})
-                for family in await families(served)
-                for one in family.samples
-                if not one.name.endswith("_created")
+                re.sub("_(bucket|count|sum)$", "", name): sorted(labels - {"le"})
+                for name, labels in labels_of(await families(served)).items()
+                if name.startswith("rocketmq_") and not name.endswith("_created")
             }
             assert {name: labels for name, labels in told.items() if golden.get(name) != labels} == {}
             assert golden.keys() - told.keys() == without_reason() & golden.keys()
@@ -219,6 +203,8 @@ def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
             log.refuse_while_full(StoreFullError("91 % full"))
             assert (await client.send_message("orders")).code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert await page(address, "/ready") == (503, "91 % full\n")
+            codes = await labelled(served, "rocketmq_rpc_latency_milliseconds_count", "request_code", "response_code")
+            assert codes["send_message_v2", "service_not_available"] == 1
             assert (await page(address, "/health"))[0] == 200
             log.refuse_while_full(None)
             assert (await client.send_message("orders")).code == ResponseCode.SUCCESS
