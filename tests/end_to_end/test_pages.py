@@ -45,6 +45,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "client/README.md": page_worlds.broker_with_topics,
     "client/consumers.md": page_worlds.broker,
     "client/consumers.md-4": page_worlds.broker_with_a_dead_letter,
+    "client/fastapi.md": page_worlds.broker_for_fastapi,
     "client/producer.md": page_worlds.broker,
     "client/tasks.md": page_worlds.broker,
 }

@@ -69,6 +69,12 @@ def broker_with_a_dead_letter(world: World) -> None:
         until(lambda: started.in_loop(lambda state: state.store.max_offset("%DLQ%billing", 0)))
 
 
+def broker_for_fastapi(world: World) -> None:
+    """An empty broker, and a stand-in for FastAPI."""
+    broker(world)
+    shutil.copytree(Path(__file__).parent / "fastapi_stand_in", world.folder / "fastapi")
+
+
 def broker_with_topics(world: World) -> None:
     """A broker with the topics orders and orders-copy."""
     broker(world)
