@@ -40,6 +40,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "spark-wire.md": page_worlds.broker_with_orders,
     "sql.md": page_worlds.shop,
     "tables.md": page_worlds.shop,
+    "upgrade.md": page_worlds.shop_and_broker,
     "jobs.md": page_worlds.shop,
     "jobs.md-diff": page_worlds.copies,
     "client/README.md": page_worlds.broker_with_topics,
@@ -121,6 +122,13 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput export /data/store /mnt/tables --decode json --format iceberg --runner spark --master": "a cluster",
         "spark.sql.catalog.reput ": "for Spark 4.1; tests/interop/test_iceberg.py has these settings",
         "select sum(body.total)": "the same, and such queries",
+    },
+    "upgrade.md": {
+        "python3 -m venv": "changes the machine",
+        "/opt/reput-new/": "changes the machine",
+        "ln ": "changes the machine",
+        "systemctl ": "changes the machine",
+        "curl ": "tests/unit/broker/metrics ask it",
     },
     "tail.md": {"reput tail build/tail --topic orders ": "goes on until Ctrl-C"},
     "tour.md": {

@@ -105,6 +105,12 @@ def broker_with_a_lag(world: World) -> None:
     world.names["10.0.0.5:9876"] = started.namesrv
 
 
+def shop_and_broker(world: World) -> None:
+    """`/data/store`, and a broker with the group `shop`."""
+    shop(world)
+    broker_with_a_lag(world)
+
+
 def free_ha_port(world: World) -> None:
     """Another port than 10912 for slaves."""
     world.names["10912"] = str(free_ports(1)[0])
