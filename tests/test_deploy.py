@@ -1,4 +1,4 @@
-"""What is deployed or run elsewhere: image, units of systemd and workflows name only what is there, and it starts."""
+"""What is deployed or run elsewhere: image, compose file, units of systemd and workflows name only what is there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,29 @@ import subprocess
 import sys
 from configparser import ConfigParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from reput.config.broker import BrokerConfig
+from reput.config.message_store import MessageStoreConfig
+from reput.config.namesrv import NamesrvConfig
+
 ROOT = Path(__file__).parents[1]
 CONTAINERFILE = (ROOT / "deploy/Containerfile").read_text()
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+PROXY: dict[str, Any] = json.loads((ROOT / "deploy/proxy.json").read_text())
+#: Where each service of the compose file listens.
+LISTENS = {
+    "namesrv": {NamesrvConfig().listen_port},
+    "broker": {MessageStoreConfig().listen_port, BrokerConfig().metrics_prom_exporter_port},
+    "proxy": {PROXY["grpcServerPort"]},
+    "prometheus": {9090},
+    "grafana": {3000},
+}
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 #: Ports that are free, after which each command below is started.
 FREE = {
@@ -51,6 +67,60 @@ def test_image_copies_files_that_are_there() -> None:
 def test_command_of_the_image_starts(tmp_path: Path) -> None:
     assert json.loads(instruction("ENTRYPOINT")) == ["reput"]
     starts_and_ends([word.replace("/store", str(tmp_path / "store")) for word in json.loads(instruction("CMD"))])
+
+
+def words_of(service: str) -> list[str]:
+    """The words of a service's command, its variables with their defaults."""
+    given = SERVICES[service].get("command", [])
+    words = shlex.split(given) if isinstance(given, str) else given
+    return [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in words]
+
+
+@pytest.mark.parametrize("service", [name for name, one in SERVICES.items() if one["image"] == "reput"])
+def test_command_of_a_service_starts(service: str, tmp_path: Path) -> None:
+    here = {"/store": str(tmp_path), "namesrv:9876": "127.0.0.1:1", "=broker": "=localhost"}
+    pattern = re.compile("|".join(here))
+    starts_and_ends([pattern.sub(lambda found: here[found[0]], word) for word in words_of(service)])
+
+
+def test_services_ask_others_at_the_ports_where_these_listen() -> None:
+    prometheus = yaml.safe_load((ROOT / "deploy/monitoring/prometheus.yml").read_text())
+    grafana = yaml.safe_load((ROOT / "deploy/monitoring/grafana/datasource.yml").read_text())
+    asked = [word for service in SERVICES for word in words_of(service) if re.fullmatch(r"\w+:\d+", word)]
+    asked += [
+        target for job in prometheus["scrape_configs"] for one in job["static_configs"] for target in one["targets"]
+    ]
+    asked += [one["url"].removeprefix("http://") for one in grafana["datasources"]]
+    assert len(asked) == 4
+    for host, port in (address.split(":") for address in asked):
+        assert int(port) in LISTENS[host]
+    published = {name: {int(port.rpartition(":")[2]) for port in one["ports"]} for name, one in SERVICES.items()}
+    assert published == LISTENS
+    exposed = set(map(int, instruction("EXPOSE").split()))
+    assert LISTENS["namesrv"] | LISTENS["broker"] == exposed
+    assert PROXY["rocketMQClusterName"] == BrokerConfig().broker_cluster_name
+
+
+def test_services_depend_on_and_mount_what_is_there() -> None:
+    mounted = [tuple(one.split(":")[:2]) for service in SERVICES.values() for one in service["volumes"]]
+    files = [source for source, _ in mounted if source.startswith(".")]
+    assert files
+    assert [path for path in files if not (ROOT / "deploy" / path).is_file()] == []
+    assert {source for source, _ in mounted} - set(files) == COMPOSE["volumes"].keys()
+    assert {one for service in SERVICES.values() for one in service.get("depends_on", ())} <= SERVICES.keys()
+    targets = [target for _, target in mounted]
+    providers = yaml.safe_load((ROOT / "deploy/monitoring/grafana/dashboards.yml").read_text())["providers"]
+    assert [
+        one for one in providers if not any(path.startswith(one["options"]["path"] + "/") for path in targets)
+    ] == []
+    assert "/etc/reput/proxy.json" in words_of("proxy")
+    assert "/etc/reput/proxy.json" in targets
+    (build,) = {json.dumps(one["build"]) for one in SERVICES.values() if "build" in one}
+    context, containerfile = json.loads(build).values()
+    assert (ROOT / "deploy" / context / containerfile).is_file()
+    assert [
+        one["image"] for one in SERVICES.values() if "build" not in one and not re.search(r":v?\d", one["image"])
+    ] == []
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
