@@ -17,10 +17,14 @@ import yaml
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
+from tests.support.commands import run_reput
+from tests.support.shop import make_shop
 
 ROOT = Path(__file__).parents[1]
 CONTAINERFILE = (ROOT / "deploy/Containerfile").read_text()
-UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
+UNITS = ROOT / "deploy/systemd"
+SERVING = sorted(path for path in UNITS.glob("*.service") if "Type=exec" in path.read_text().splitlines())
+TIMERS = sorted(UNITS.glob("*.timer"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 PROXY: dict[str, Any] = json.loads((ROOT / "deploy/proxy.json").read_text())
@@ -123,17 +127,50 @@ def test_services_depend_on_and_mount_what_is_there() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_command_of_the_unit_starts(unit: Path, tmp_path: Path) -> None:
+def parsed_unit(unit: Path) -> ConfigParser:
+    """A unit; of keys that come twice the last one."""
     parsed = ConfigParser(strict=False, interpolation=None)
     parsed.optionxform = str  # type: ignore[assignment,method-assign]
     parsed.read(unit)
-    program, *command = shlex.split(parsed["Service"]["ExecStart"])
-    assert program == "/opt/reput/bin/reput"
+    return parsed
+
+
+def commands_of(unit: Path) -> list[list[str]]:
+    """The arguments of reput in each command of a unit."""
+    commands = [shlex.split(line) for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)]
+    assert {command[0] for command in commands} == {"/opt/reput/bin/reput"}
+    return [command[1:] for command in commands]
+
+
+@pytest.mark.parametrize("unit", SERVING, ids=lambda unit: unit.stem)
+def test_command_of_the_unit_starts(unit: Path, tmp_path: Path) -> None:
+    parsed = parsed_unit(unit)
+    (command,) = commands_of(unit)
     state = "/var/lib/" + parsed["Service"]["StateDirectory"]
     assert any(state in word for word in command)
     (tmp_path / f"{command[0]}.conf").touch()
     starts_and_ends([word.replace(state, str(tmp_path)).replace("/etc/reput", str(tmp_path)) for word in command])
+
+
+@pytest.mark.parametrize("timer", TIMERS, ids=lambda timer: timer.stem)
+def test_a_timer_starts_a_unit_that_ends(timer: Path) -> None:
+    parsed = parsed_unit(timer)
+    assert parsed["Timer"]["OnCalendar"]
+    assert parsed["Install"]["WantedBy"] == "timers.target"
+    assert parsed_unit(timer.with_suffix(".service"))["Service"]["Type"] == "oneshot"
+
+
+def test_unit_of_backups_takes_one_of_the_brokers_store_and_removes_old_ones(tmp_path: Path) -> None:
+    unit = UNITS / "reput-backup.service"
+    here = {"/var/lib/reput-broker/store": make_shop(tmp_path / "store"), "/var/backups/reput": tmp_path / "backups"}
+    assert "/var/lib/reput-broker/store" in commands_of(UNITS / "reput-broker.service")[0]
+    writable = parsed_unit(unit)["Service"]["ReadWritePaths"].split()
+    assert [path for path in here if not any(path.startswith(one) for one in writable)] == []
+    for _ in range(2):
+        for command in commands_of(unit):
+            answer = run_reput(*(here.get(word, word) for word in command))
+            assert (answer.status, answer.err) == (0, "")
+    assert len(run_reput("backups", tmp_path / "backups", "--json").object()["backups"]) == 1  # one a day
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.stem)

@@ -58,6 +58,7 @@ OTHER = {
     "go": "tests/interop runs clients in Go",
     "js": "tests/interop runs clients in Node",
     "dockerfile": "no containers here",
+    "crontab": "a line of cron's; test_deploy.py runs such commands",
     "json": "an offset of Spark's, which tests/spark look at",
 }
 #: Examples that do not run here, by their first words, and why.
@@ -69,7 +70,11 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "access.md": {"openssl ": "the tests make certificates of their own"},
     "admin.md": {"reput: there is no topic": "lines of stderr, which tests/unit/cli/test_admin.py compares"},
-    "backup.md": {"reput backup /data/store s3://": "needs a bucket"},
+    "backup.md": {
+        "reput backup /data/store s3://": "needs a bucket",
+        "install ": "changes the machine",
+        "systemctl ": "changes the machine; test_deploy.py runs the commands of the unit",
+    },
     "broker.md": {
         "curl ": "tests/unit/broker/metrics ask it",
         "echo ": "for Apache's proxy",
