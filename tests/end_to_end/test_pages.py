@@ -135,6 +135,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "upgrade.md": {
         "python3 -m venv": "changes the machine",
         "/opt/reput-new/": "changes the machine",
+        "mv /opt/reput ": "changes the machine",
         "ln ": "changes the machine",
         "systemctl ": "changes the machine",
         "curl ": "tests/unit/broker/metrics ask it",
