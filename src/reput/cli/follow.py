@@ -168,13 +168,14 @@ def _metrics(port: int | None, stack: ExitStack) -> FollowMetrics | None:
 
 
 def _file_size(store: str, master: Master, settings: list[str]) -> list[str]:
-    """The setting that gives a new store log files of the master's size."""
+    """The setting that gives a store without log files, new or stopped before its first byte, the master's size."""
     from reput.files import DISK
-    from reput.store.recovery.listing import is_fresh
+    from reput.log.directory import numbered_files
+    from reput.store.recovery.listing import commit_log_folders
 
-    if not is_fresh(DISK, os.path.abspath(store)) or any(
-        setting.partition("=")[0] == _FILE_SIZE for setting in settings
-    ):
+    folders = commit_log_folders(os.path.abspath(store), store_config(settings, None))
+    has_log = bool(numbered_files(DISK, *filter(DISK.is_directory, folders)))
+    if has_log or any(setting.partition("=")[0] == _FILE_SIZE for setting in settings):
         return []
     try:
         size = master.config().get(_FILE_SIZE)

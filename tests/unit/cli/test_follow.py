@@ -42,6 +42,15 @@ def test_a_new_store_gets_files_of_the_masters_size_and_all_that_is_there(
     assert file.stat().st_size == FILE_SIZE
 
 
+def test_a_copy_that_was_stopped_before_its_first_byte_gets_the_masters_size_too(
+    master: FakeMaster, tmp_path: Path, run_reput: Run
+) -> None:
+    MessageStore.open(tmp_path / "copy").close()
+    done = run_reput("follow", tmp_path / "copy", "--master", master.address, "--once")
+    assert done.status == 0, done.err
+    assert [file.stat().st_size for file in (tmp_path / "copy/commitlog").iterdir()] == [FILE_SIZE]
+
+
 def test_ctrl_c_ends_it_with_a_clean_store_and_status_0(master: FakeMaster, tmp_path: Path, run_reput: Run) -> None:
     command = [sys.executable, "-m", "reput", "follow", str(tmp_path / "copy"), "--master", master.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
