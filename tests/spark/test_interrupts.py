@@ -106,6 +106,25 @@ def test_a_dispatcher_ends_after_its_batch_and_with_its_report(
     assert (tmp_path / "it.html").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_statistics_that_follow_end_with_status_0(
+    shop: Path, temporary: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    command = ["stats", shop, "--follow", "--bucket", "1h", "--work-dir", tmp_path / "work", "--master", "local[1]"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "reput", *map(str, command)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        os.killpg(process.pid, number)
+        _, err = process.communicate()
+    told = [line for line in err.splitlines() if not line.startswith("spark: WARN")]
+    assert first.startswith("topic=")
+    assert (process.returncode, told) == (0, []), err
+
+
 @pytest.mark.parametrize("program", [sys.executable, "java"])
 def test_a_class_archive_that_is_interrupted_leaves_nothing(temporary: Path, tmp_path: Path, program: str) -> None:
     """Interrupted when Python's process for the training session is there, or its JVM."""

@@ -30,6 +30,31 @@ signal.signal = tell
 from reput.__main__ import main
 main()
 """
+#: Runs a command and interrupts it as often as said, when a function has been called.
+AT_A_CALL = """
+import functools, importlib, os, signal, sys
+
+module, name, times = sys.argv.pop(1), sys.argv.pop(1), int(sys.argv.pop(1))
+
+def run():
+    from reput.__main__ import main
+    *path, last = name.split(".")
+    holder = functools.reduce(getattr, path, importlib.import_module(module))
+    call = getattr(holder, last)
+
+    def interrupted(*arguments, **options):
+        global times
+        result = call(*arguments, **options)
+        while times:
+            times -= 1
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    setattr(holder, last, interrupted)
+    main()
+
+run()
+"""
 #: Environment variable by which processes of one command are known.
 _MARK = "REPUT_TEST_COMMAND"
 _END_TIMEOUT_S = 60
@@ -93,3 +118,16 @@ def _processes(mark: str) -> list[str]:
             if folder.name.isdigit() and mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
     return found
+
+
+def interrupted_at(module: str, name: str, *arguments: object, times: int = 1) -> subprocess.CompletedProcess[str]:
+    """Run a command that gets SIGINT, as often as said, when a function of its process has been called.
+
+    Args:
+        module: where the function is looked up when it is called.
+        name: of the function, or `Class.method`.
+        arguments: of the command.
+        times: how many signals.
+    """
+    command = [sys.executable, "-c", AT_A_CALL, module, name, str(times), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import CommitLogPath, Json, Master, RunnerName, Store, check_path, choose_runner
 from reput.cli.output import iso_time, write_error, write_json, write_table
@@ -49,7 +50,7 @@ def backup(
     """
     from reput.jobs.backup import backup_job as job
 
-    with job_run(store, commit_log_path=commit_log_path) as progress:
+    with interrupts.resumable(target), job_run(store, commit_log_path=commit_log_path) as progress:
         result = job.backup(
             store,
             target,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, writer_of
 from reput.cli.options import parse_start
@@ -85,8 +86,9 @@ def consume(
                 await consumer.commit()
             return output.written
 
-    if not ask(namesrv, config, work):
-        write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
+    with interrupts.until_stopped(unless=not follow or count is not None):
+        if not ask(namesrv, config, work):
+            write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
     return 0
 
 

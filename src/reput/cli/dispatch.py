@@ -80,7 +80,7 @@ def dispatch(
     with job_run(store, report, commit_log_path=commit_log_path, shows_progress=once) as progress:
         watch = _Watch(_log_end(store, commit_log_path) if once else None, progress, rate)
         session = _session(runner_name, master, once=once)
-        with interrupts.stopping(stop.set):
+        with interrupts.resumable(output or store), interrupts.until_stopped(stop.set, unless=once):
             result = run(
                 store, output, session=session, once=once, commit_log_path=commit_log_path, settings=pairs,
                 on_batch=watch, stop=stop,

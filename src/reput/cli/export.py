@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.job_run import end_job, job_run
 from reput.cli.limited import limited
 from reput.cli.options import (
@@ -167,18 +168,22 @@ def export(
     )
     pauses = _pauses(interval) if follow else iter([False])
     named = [*(listed or ()), *(schemas if isinstance(schemas, dict) else ())]
-    with job_run(store, report, commit_log_path=commit_log_path, topics=named or None) as progress:
-        runner = choose_runner(runner_name, master, store, commit_log_path)
-        runs = run_export(store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress)
-        first = next(runs)  # the longest run; the bar ends before anything is printed
     status = 0
-    for result in chain([first], runs):
-        status |= bool(result.findings)
-        if result.commits or result.lost or as_json or (report is not None and not follow):
-            fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
-            end_job(_report(store, output, result, max_findings), report, fields)
-        elif not follow:
-            write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
+    with interrupts.until_stopped(unless=not follow):
+        with job_run(store, report, commit_log_path=commit_log_path, topics=named or None) as progress:
+            runner = choose_runner(runner_name, master, store, commit_log_path)
+            runs = run_export(
+                store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress
+            )
+            first = next(runs)  # the longest run; the bar ends before anything is printed
+        for result in chain([first], runs):
+            status |= bool(result.findings)
+            if result.commits or result.lost or as_json or (report is not None and not follow):
+                damages = {"damages": [damage._asdict() for damage in result.damages]}
+                fields = asdict(result) | damages if as_json else None
+                end_job(_report(store, output, result, max_findings), report, fields)
+            elif not follow:
+                write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
     return status
 
 

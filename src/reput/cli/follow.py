@@ -115,7 +115,8 @@ def follow(
             asked = Master(address, credentials=credentials, tls=tls)
             return open_store(path, config=store_config([*settings, *_file_size(path, asked, settings)], None))
 
-        stack.enter_context(interrupts.stopping(stop.set))
+        stack.enter_context(interrupts.resumable(store))
+        stack.enter_context(interrupts.until_stopped(stop.set, unless=once))
         if namesrv is not None:
             return _follow_all(store, namesrv, open_copy, make, stop, once, _Watch(metrics), as_json, tls)
         assert master is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.job_run import end_job
 from reput.cli.options import (
     BrokerConf,
@@ -107,6 +108,7 @@ def import_(
     begin_work()
     runner = choose_runner(runner_name, total_bytes=total_bytes, master=master)
     with (
+        interrupts.resumable(store),
         progress_bar() as progress,
         no_empty_store(store, config, DISK),
         ImportSink(

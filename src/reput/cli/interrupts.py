@@ -1,5 +1,8 @@
 """Ctrl-C at any moment of a command: one line on stderr, exit status 130, and no process left.
 
+So ends a command that would have ended by itself. One that runs until it is stopped (`until_stopped`) has done its work
+then: its status is 0, without a line, and SIGTERM ends it, too (docs/commands.md).
+
 The first SIGINT raises KeyboardInterrupt, so that a command closes what it has open. Not when a JVM of Spark's runs:
 there the exception would pass through py4j, in the middle of a call, and both print it at length. So the handler itself
 ends the JVM and then the process, which is a kill, and jobs may be killed at any moment. A second SIGINT does the same.
@@ -16,10 +19,18 @@ from contextlib import contextmanager, suppress
 from types import FrameType, ModuleType
 from typing import NoReturn
 
+from reput.errors import ReputError
+
 STATUS = 130
+_URL = "://"
 
 _is_interrupted = False
-#: Folders of jobs in which this process worked when it was interrupted.
+#: Whether the command runs until it is stopped, so that an interrupt is its end.
+_runs_until_stopped = False
+#: Where the command goes on if it is given again.
+_resumable: list[str] = []
+#: These, and folders of jobs in which this process worked, when it was interrupted.
+_left: list[str] = []
 _job_folders: list[str] = []
 #: What the first SIGINT calls instead of ending the command.
 _stops: list[Callable[[], None]] = []
@@ -55,18 +66,55 @@ def restoring(restore: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Let the first SIGINT in the block call `stop`, which ends it soon; the command then ends as without SIGINT."""
-    _stops.append(stop)
+def until_stopped(stop: Callable[[], None] | None = None, *, unless: bool = False) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM end the block, and the command go on after it as one that is done.
+
+    Args:
+        stop: Called by the first signal, and ends the block soon; None: the signal raises KeyboardInterrupt in it.
+        unless: The block ends by itself. It is a job then: SIGTERM kills it, and a SIGINT that has ended it is raised.
+    """
+    global _is_interrupted, _runs_until_stopped
+    takes_term = not unless and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    try:
+        _runs_until_stopped = not unless
+        if stop is not None:
+            _stops.append(stop)
+        if takes_term:
+            signal.signal(signal.SIGTERM, _interrupt)
+        yield
+    except BaseException as error:  # whatever a library has made of KeyboardInterrupt; an error of ours is told
+        if unless or not _is_interrupted or isinstance(error, ReputError):
+            raise
+    else:
+        if unless and stop is not None and _is_interrupted:
+            raise KeyboardInterrupt
+    finally:
+        _runs_until_stopped = False
+        _stops.clear()
+        if takes_term:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not unless:
+            _is_interrupted = False
+
+
+@contextmanager
+def resumable(path: str | None) -> Iterator[None]:
+    """Tell of an interrupt in the block that what is done is kept at `path`, where the same command goes on.
+
+    None: nothing is done there. A `JobFolder` tells by itself.
+    """
+    paths = [] if path is None else [path if _URL in path else os.path.abspath(path)]
+    _resumable.extend(paths)
     try:
         yield
     finally:
-        _stops.remove(stop)
+        del _resumable[len(_resumable) - len(paths) :]
 
 
-def end() -> NoReturn:
-    """End the JVM, if there is one, and this process, with a line on stderr that says what is left."""
+def end(status: int = STATUS) -> NoReturn:
+    """End the JVM, if there is one, and this process; with a line on stderr that says what is left, unless it is 0."""
     ignore()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for restore in _restores:
         with suppress(Exception):
             restore()
@@ -78,28 +126,37 @@ def end() -> NoReturn:
         shown = path if path.isprintable() else ascii(path)
         text += f"; what is done is kept in {shown}, and the same command goes on there"
     signal.signal(signal.SIGINT, lambda *_: os._exit(STATUS))  # the reader of a full pipe may never read on
-    with suppress(Exception):
-        print(text, file=stderr, flush=True)
+    if status:
+        with suppress(Exception):
+            print(text, file=stderr, flush=True)
     with suppress(Exception):
         sys.stdout.flush()
-    os._exit(STATUS)
+    os._exit(status)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Handler of SIGINT."""
+    """Handler of SIGINT, and of SIGTERM where a command runs until it is stopped."""
     global _is_interrupted
-    if _stops and not _is_interrupted:
+    if _is_interrupted:
+        end()
+    _left.extend(_resumable)
+    if job_folder := _imported("reput.jobs.job_folder"):
+        _job_folders.extend(job_folder.held_paths())
+    if _stops:
         _is_interrupted = True
         for stop in _stops:
             stop()
         return
-    if not _is_interrupted and (job_folder := _imported("reput.jobs.job_folder")):
-        _job_folders.extend(job_folder.held_paths())
     jvm = _imported("reput.spark.jvm")
-    if _is_interrupted or (jvm and jvm.is_running()):
-        end()
+    if jvm and jvm.is_running():
+        end(_status())
     _is_interrupted = True
     raise KeyboardInterrupt
+
+
+def _status() -> int:
+    """Exit status of a command that the first signal ends."""
+    return 0 if _runs_until_stopped else STATUS
 
 
 def _imported(name: str) -> ModuleType | None:
@@ -110,12 +167,13 @@ def _imported(name: str) -> ModuleType | None:
 
 
 def _unfinished() -> list[str]:
-    """Folders in which the same command continues."""
-    if not _job_folders:
-        return []
-    from reput.jobs.job_folder import is_unfinished
+    """Where the same command continues."""
+    left = [path for path in _left if _URL in path or os.path.exists(path)]
+    if _job_folders:
+        from reput.jobs.job_folder import is_unfinished
 
-    return [path for path in _job_folders if is_unfinished(path)]
+        left += [path for path in _job_folders if is_unfinished(path)]
+    return list(dict.fromkeys(left))
 
 
 def _unraisable(raised: sys.UnraisableHookArgs) -> None:
@@ -123,4 +181,4 @@ def _unraisable(raised: sys.UnraisableHookArgs) -> None:
     if not _is_interrupted:
         sys.__unraisablehook__(raised)
     elif issubclass(raised.exc_type, KeyboardInterrupt):
-        end()
+        end(_status())

@@ -239,7 +239,7 @@ class Screen:
 
 @contextmanager
 def live_screen(*, is_shown: bool) -> Iterator[Screen]:
-    """Show the terminal's alternate screen, with keys read one by one. Ctrl-C ends it without an error."""
+    """Show the terminal's alternate screen, with keys read one by one."""
     if not is_shown:
         yield Screen(None)
         return
@@ -254,8 +254,6 @@ def live_screen(*, is_shown: bool) -> Iterator[Screen]:
             tty.setcbreak(sys.stdin)
         with Live(screen=True, auto_refresh=False) as live:
             yield Screen(live)
-    except KeyboardInterrupt:
-        pass
     finally:
         if settings is not None:
             termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.backup import Target
 from reput.cli.options import Json
 from reput.cli.output import progress_bar, write_json, write_report
@@ -48,7 +49,7 @@ def prune(
     """
     from reput.jobs.backup import prune_job as job
 
-    with progress_bar() as progress:
+    with interrupts.resumable(None if dry_run else target), progress_bar() as progress:
         result = job.prune(
             target,
             keep_last=keep_last,

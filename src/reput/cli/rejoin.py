@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.admin_options import Config, access
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import Json, RunnerName, Settings, Store, choose_runner, job_arguments
@@ -52,7 +53,7 @@ def rejoin(
 
     arguments = job_arguments(settings, KEYS, "a rejoin")
     credentials, tls = access(config)
-    with job_run(store, None) as progress:
+    with interrupts.resumable(store if apply else None), job_run(store, None) as progress:
         runner = choose_runner(runner_name, None, store, None)
         result = job.rejoin(
             store, master, apply=apply, credentials=credentials, tls=tls, runner=runner, progress=progress, **arguments

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.job_run import end_job, job_run
 from reput.cli.limited import limited, limited_table
 from reput.cli.options import (
@@ -97,7 +98,8 @@ def repair(
 
     arguments: dict[str, Any] = job_arguments(settings, KEYS, "a repair")
     arguments |= {"apply": apply, "commit_log_path": commit_log_path, "rules": rules}
-    with job_run(store, report, commit_log_path=commit_log_path) as progress:
+    mended = store if apply and salvage is None else None
+    with interrupts.resumable(mended), job_run(store, report, commit_log_path=commit_log_path) as progress:
         arguments |= {"runner": choose_runner(runner_name, master, store, commit_log_path), "progress": progress}
         result: RepairResult | SalvageResult
         if salvage is None:

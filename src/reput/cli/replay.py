@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.job_run import end_job, job_run
 from reput.cli.options import (
     BrokerConf,
@@ -87,6 +88,7 @@ def replay(
     listed = parse_list(topics)
     pace = None if speed == float("inf") else speed
     with (
+        interrupts.resumable(target),
         no_empty_store(target, config, DISK),
         job_run(store, report, commit_log_path=commit_log_path, topics=listed) as progress,
     ):

@@ -54,7 +54,7 @@ def stats(
     report: ReportFile = None,
     work_dir: WorkDir = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Also count new messages, on Spark; needs --bucket and --work-dir.")
+        bool, typer.Option("--follow", help="Also count new messages until Ctrl-C, on Spark; needs --bucket and --work-dir.")
     ] = False,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="With --follow: end when all stored messages are counted.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from reput.cli import interrupts
 from reput.cli.output import write_json, write_line
 from reput.errors import ConfigError, ReputError
 from reput.extras import require
@@ -37,7 +38,8 @@ def follow_stats(
             else:
                 write_line(line)
 
-    with JobFolder(work_dir, "stats --follow", {"store": store, **arguments}) as folder:
+    kept = {"store": store, **arguments}
+    with interrupts.until_stopped(unless=available_now), JobFolder(work_dir, "stats --follow", kept) as folder:
         frame = statistics_stream(session(master or "local[*]"), store, **arguments)
         writer = frame.writeStream.outputMode("update").foreachBatch(show)
         writer = writer.option("checkpointLocation", folder.state_folder("checkpoint"))

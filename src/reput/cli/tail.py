@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.message_rows import RowFormat, writer_of
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Store, parse_start, reading_config
@@ -61,21 +62,22 @@ def tail(
       reput tail /tmp/store --topic orders --group billing --offsets /tmp/billing.json --format json
     """
     write, written = writer_of(format, sys.stdout.buffer), 0
-    with (
-        open_store(store, read_only=True, config=reading_config(commit_log_path)) as opened,
-        opened.tail(
-            topic, group=group, offsets=offsets, queue_ids=queue_ids, tags=tags, consume_from=parse_start(start)
-        ) as messages,
-    ):
-        last_s = time.monotonic()
-        while count is None or written < count:
-            wait_s = _POLL_S if timeout is None else min(_POLL_S, last_s + timeout - time.monotonic())
-            found = messages.poll(_MOST if count is None else min(_MOST, count - written), max(wait_s, 0))
-            if found:
-                write(found)
-                written, last_s = written + len(found), time.monotonic()
-            elif wait_s <= 0:
-                break
-    if not written:
-        write_error(f"no message of topic {topic!r} has come; `reput info {store}` shows the topics that are there")
+    with interrupts.until_stopped(unless=timeout is not None or count is not None):
+        with (
+            open_store(store, read_only=True, config=reading_config(commit_log_path)) as opened,
+            opened.tail(
+                topic, group=group, offsets=offsets, queue_ids=queue_ids, tags=tags, consume_from=parse_start(start)
+            ) as messages,
+        ):
+            last_s = time.monotonic()
+            while count is None or written < count:
+                wait_s = _POLL_S if timeout is None else min(_POLL_S, last_s + timeout - time.monotonic())
+                found = messages.poll(_MOST if count is None else min(_MOST, count - written), max(wait_s, 0))
+                if found:
+                    write(found)
+                    written, last_s = written + len(found), time.monotonic()
+                elif wait_s <= 0:
+                    break
+        if not written:
+            write_error(f"no message of topic {topic!r} has come; `reput info {store}` shows the topics that are there")
     return 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from reput.cli import interrupts
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.cli.output import is_terminal, live_screen, write_json
@@ -45,7 +46,7 @@ def top(
 
     once = once or not (as_json or is_terminal())
     watch = StoreWatch(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
-    with live_screen(is_shown=not (once or as_json)) as screen:
+    with interrupts.until_stopped(unless=once), live_screen(is_shown=not (once or as_json)) as screen:
         before, look = None, watch.look()
         while True:
             if as_json:

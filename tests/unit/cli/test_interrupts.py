@@ -10,43 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.interrupted import run_interrupted
+from tests.support.interrupted import AT_A_CALL, interrupted_at, run_interrupted
 from tests.support.large_store import write_large_store
 from tests.support.terminal import all_of
 
 MOMENTS = 8
-
-#: Runs a command and interrupts it as often as said, when a function has been called.
-AT_A_CALL = """
-import functools, importlib, os, signal, sys
-
-module, name, times = sys.argv.pop(1), sys.argv.pop(1), int(sys.argv.pop(1))
-
-def run():
-    from reput.__main__ import main
-    *path, last = name.split(".")
-    holder = functools.reduce(getattr, path, importlib.import_module(module))
-    call = getattr(holder, last)
-
-    def interrupted(*arguments, **options):
-        global times
-        result = call(*arguments, **options)
-        while times:
-            times -= 1
-            os.kill(os.getpid(), signal.SIGINT)
-        return result
-
-    setattr(holder, last, interrupted)
-    main()
-
-run()
-"""
-
-
-def interrupted_at(module: str, name: str, *arguments: object, times: int = 1) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", AT_A_CALL, module, name, str(times), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:

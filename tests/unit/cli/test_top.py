@@ -203,7 +203,7 @@ def test_durations_are_in_the_largest_unit(milliseconds: int, text: str) -> None
 def test_a_terminal_shows_screens_until_q_or_interrupt(store: Path, end: str) -> None:
     controller, terminal = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", "from reput.cli.main import main; main()", "top", str(store), "--interval", "60"],
+        [sys.executable, "-m", "reput", "top", str(store), "--interval", "60"],
         stdin=terminal, stdout=terminal, stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm"},
     )  # fmt: skip
     os.close(terminal)
