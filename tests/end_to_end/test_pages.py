@@ -289,7 +289,7 @@ def test_a_page_that_shows_something_else_is_noticed() -> None:
 def test_the_defaults_of_the_page_on_jobs_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = [block for block in PARTS["jobs.md-Jobs"][1] if block.language == "toml"]
     (tmp_path / "config.toml").write_text(block.text)
-    monkeypatch.setenv("REPUT_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("REPUT_DEFAULTS", str(tmp_path / "config.toml"))
     store = make_shop(tmp_path / "store")
     assert run_reput("audit", store).status == 0
     (tmp_path / "config.toml").write_text(block.text.replace("runner", "rumner"))

@@ -19,7 +19,8 @@ admin = typer.Typer(
           reput admin lag shop --namesrv 10.0.0.5:9876
 
         --namesrv says where a name server is; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
-        --config names a file that says who asks and how to talk TLS; without it the environment's REPUT_ADMIN_CONFIG.
+        --client-config names a file that says who asks and how to talk TLS; without it the environment's
+        REPUT_CLIENT_CONFIG.
         """
     ),
     rich_markup_mode=None,

@@ -31,11 +31,12 @@ DEFAULT_NAMESRV = "127.0.0.1:9876"
 Config = Annotated[
     str | None,
     typer.Option(
-        "--config",
+        "--client-config",
         metavar="FILE",
-        envvar="REPUT_ADMIN_CONFIG",
+        envvar=["REPUT_CLIENT_CONFIG", "REPUT_ADMIN_CONFIG"],  # the second is its former name, kept for one release
+        show_envvar=False,
         callback=check_path,
-        help="Properties: accessKey, secretKey, and keys of TLS, as tls.enable=true.",
+        help="A client's keys: accessKey, secretKey, tls.enable=true; else the file that REPUT_CLIENT_CONFIG names.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without it only what would be done is shown.")]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from reput.cli.options import Json, LogLevel, Settings, Store, broker_and_store_config, check_path
+from reput.cli.options import BrokerConf, Json, LogLevel, Settings, Store, broker_and_store_config
 
 
 def broker(
@@ -22,10 +22,7 @@ def broker(
         str | None,
         typer.Option("--namesrv", metavar="HOST:PORT;...", help="Register at these name servers, and run none."),
     ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="FILE", callback=check_path, help="A broker.conf of RocketMQ's."),
-    ] = None,
+    config: BrokerConf = None,
     settings: Settings,
     log_level: LogLevel = "info",
     as_json: Json = False,

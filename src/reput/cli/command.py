@@ -1,9 +1,10 @@
-"""Command of reput: its help, with examples first, and the options `--quiet` and `--verbose`."""
+"""Command of reput: its help, with examples first, `--quiet` and `--verbose`, and former names of its options."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,14 @@ from reput.cli.output import no_progress
 
 #: Begin of a paragraph whose lines stay as they are; the examples of a command are one.
 EXAMPLES_MARK = "\b\nExample"
+#: Names that options had, kept for one release, with those that they have.
+_FORMER = {"--broker-conf": "--config", "--config": "--client-config"}
+
+
+def options_by_name(command: Any) -> dict[str, Any]:
+    """Options of a command by their long names, and by former ones, which no help shows."""
+    named = {name: param for param in command.params for name in param.opts if name.startswith("--")}
+    return {former: named[name] for former, name in _FORMER.items() if name in named} | named
 
 
 def help_of(command: Callable[..., int | None]) -> str:
@@ -57,3 +66,13 @@ class Command(TyperCommand):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.params = [*self.params, *_OPTIONS]
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Parser of the command's words, which takes former names, too."""
+        parser = super().make_parser(ctx)
+        for name, option in options_by_name(self).items():
+            if name not in option.opts:
+                former = copy(option)
+                former.opts = [name]
+                former.add_to_parser(parser, ctx)
+        return parser

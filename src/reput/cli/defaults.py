@@ -11,20 +11,21 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from reput.cli.command import options_by_name
 from reput.errors import ConfigError
 from reput.files import DISK
 
-#: Environment variable with the path of the file.
-VARIABLE = "REPUT_CONFIG"
+#: Environment variable with the path of the file, and its former name, kept for one release.
+VARIABLES = ("REPUT_DEFAULTS", "REPUT_CONFIG")
 
 
 def defaults_path() -> str | None:
     """Path of the file; None where there is none. Raises ConfigError where the environment names a missing one."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        if not DISK.exists(named):
-            raise ConfigError(f"{named}: no such file; {VARIABLE} names it")
-        return named
+    for variable in VARIABLES:
+        if named := os.environ.get(variable):
+            if not DISK.exists(named):
+                raise ConfigError(f"{named}: no such file; {variable} names it")
+            return named
     folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     path = os.path.join(folder, "reput", "config.toml")
     return path if DISK.exists(path) else None
@@ -61,8 +62,8 @@ def _of_command(path: str, name: str, command: Any, table: Mapping[str, Any]) ->
     """Defaults of a command, or of the commands of a group, by the names of parameters."""
     found: dict[str, Any] = {}
     commands = getattr(command, "commands", {})
-    options = {opt.removeprefix("--"): param for param in command.params for opt in param.opts if opt.startswith("--")}
-    known = [*commands, *options]
+    options = {option.removeprefix("--"): param for option, param in options_by_name(command).items()}
+    known = [*commands, *(name for name, param in options.items() if f"--{name}" in param.opts)]
     for key, value in table.items():
         place = f"{path}: [{name}] {key}"
         if key in commands and isinstance(value, dict):

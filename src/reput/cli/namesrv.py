@@ -17,7 +17,7 @@ def namesrv(
     config: Annotated[
         str | None,
         typer.Option(
-            "--config", metavar="FILE", callback=check_path, help="A namesrv.conf with keys of the configuration."
+            "--config", metavar="FILE", callback=check_path, help="RocketMQ's namesrv.conf: keys of the configuration."
         ),
     ] = None,
     settings: Settings,

@@ -71,7 +71,10 @@ Settings = Annotated[
     ),
 ]
 BrokerConf = Annotated[
-    str | None, typer.Option("--broker-conf", metavar="FILE", help="A broker.conf with keys of the configuration.")
+    str | None,
+    typer.Option(
+        "--config", metavar="FILE", callback=check_path, help="RocketMQ's broker.conf: keys of the configuration."
+    ),
 ]
 
 

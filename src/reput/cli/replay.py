@@ -69,7 +69,7 @@ def replay(
 
     Topics, queues, bodies, tags, keys, properties and born times are kept; TARGET assigns queue offsets and store
     times. TARGET keeps the position of a replay: after a stop or a kill the same command continues, and no message is
-    put twice. --set and --broker-conf configure TARGET, which no other process may have open.
+    put twice. --config and --set configure TARGET, which no other process may have open.
 
     Examples:
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x

@@ -54,7 +54,8 @@ def stats(
     report: ReportFile = None,
     work_dir: WorkDir = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Also count new messages until Ctrl-C, on Spark; needs --bucket and --work-dir.")
+        bool,
+        typer.Option("--follow", help="Also count new ones until Ctrl-C, on Spark; needs --bucket and --work-dir."),
     ] = False,
     available_now: Annotated[
         bool, typer.Option("--available-now", help="With --follow: end when all stored messages are counted.")
@@ -75,7 +76,7 @@ def stats(
     Records count as stored: with their stored bytes, and an inner batch as one message. A message with several keys
     counts for each key. A record proves itself by its header, with --crc also by its body. Other bytes are reported as
     damage, do not count, and make the exit status 1. The times at which retention deletes files follow from
-    fileReservedTime and deleteWhen in --broker-conf or --set. The store is not changed.
+    fileReservedTime and deleteWhen in --config or --set. The store is not changed.
 
     Latencies are exact below 256 ms; above, at most 0.8 % too long. A negative latency is of clocks that disagree.
 

@@ -19,7 +19,7 @@ from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD
 WRONG = "a-wrong-secret-of-tests"
 ENVIRONMENT = {
     "access": "REPUT_ACCESS_KEY", "secret": "REPUT_SECRET_KEY", "token": "REPUT_SECURITY_TOKEN",
-    "file": "REPUT_ADMIN_CONFIG", "namesrv": "NAMESRV_ADDR",
+    "file": "REPUT_CLIENT_CONFIG", "namesrv": "NAMESRV_ADDR",
 }  # fmt: skip
 #: Each command that asks a broker, and a word of what it shows.
 COMMANDS = (
@@ -58,7 +58,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory, files: Files) -> Iterator[
 
 
 def written(path: Path, **keys: str) -> Path:
-    """A file for --config."""
+    """A file for --client-config."""
     path.write_text("".join(f"{name.replace('_', '.')}={value}\n" for name, value in keys.items()))
     return path
 
@@ -90,7 +90,7 @@ def test_each_command_signs_and_talks_tls(namesrv: str, files: Files, tmp_path: 
                 await consumer.start()
                 assert [message.body for message in await consumer.poll(timeout=30)] == [b"hello"]
                 await consumer.commit()
-            command = ("admin", *arguments, "--namesrv", namesrv, "--config", config)
+            command = ("admin", *arguments, "--namesrv", namesrv, "--client-config", config)
             answer = await asyncio.to_thread(run_reput, *command)
             assert (answer.status, answer.err) == (0, ""), arguments
             assert word in answer.out, arguments
@@ -132,7 +132,7 @@ def test_who_is_refused_is_told_why_without_a_secret(
         ({"accessKey": "root", "secretKey": ROOT_PASSWORD}, "no name server answers"),
         ({"accessKey": "root", ROOT_PASSWORD: "secretKey"}, "f:2: unknown key"),
     ):
-        assert reason in refused("groups", "--config", written(tmp_path / "f", **keys))
-    assert "none: cannot open: No such file" in refused("groups", "--config", tmp_path / "none")
+        assert reason in refused("groups", "--client-config", written(tmp_path / "f", **keys))
+    assert "none: cannot open: No such file" in refused("groups", "--client-config", tmp_path / "none")
     (tmp_path / "f").write_bytes(b"secretKey=\xff" + WRONG.encode())
-    assert "f: expected text in UTF-8" in refused("groups", "--config", tmp_path / "f")
+    assert "f: expected text in UTF-8" in refused("groups", "--client-config", tmp_path / "f")

@@ -49,7 +49,7 @@ def test_errors_are_told_by_a_quiet_command_too(run_reput: Run) -> None:
 def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of defaults of the commands in this test."""
     path = tmp_path / "config.toml"
-    monkeypatch.setenv("REPUT_CONFIG", str(path))
+    monkeypatch.setenv("REPUT_DEFAULTS", str(path))
     return path
 
 
@@ -68,7 +68,7 @@ def test_lists_and_times_are_as_on_the_command_line(defaults: Path, run_reput: R
 
 
 def test_the_file_is_looked_for_below_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_reput: Run) -> None:
-    monkeypatch.delenv("REPUT_CONFIG", raising=False)
+    monkeypatch.delenv("REPUT_DEFAULTS", raising=False)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert not run_reput("info", STORE).out.startswith("{")
@@ -104,5 +104,5 @@ def test_what_is_wrong_in_the_file_is_told_with_what_is_near(
 def test_a_file_that_the_environment_names_must_be_there(defaults: Path, run_reput: Run) -> None:
     answer = run_reput("info", STORE)
     assert answer.status == 2
-    assert f"{defaults}: no such file; REPUT_CONFIG names it" in answer.err
+    assert f"{defaults}: no such file; REPUT_DEFAULTS names it" in answer.err
     assert run_reput("--help").status == 0

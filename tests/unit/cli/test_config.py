@@ -25,14 +25,14 @@ def test_every_key_is_listed_with_its_meaning(run_reput: Run) -> None:
 def test_values_come_from_set_then_broker_conf_then_the_defaults(tmp_path: Path, run_reput: Run) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("storeType=default\nlistenPort=1\nflushIntervalCommitLog=7\nbrokerName=b\n")
-    answer = run_reput("config", "--broker-conf", conf, "--set", "listen_port=2", "--json").object()
+    answer = run_reput("config", "--config", conf, "--set", "listen_port=2", "--json").object()
     values = {key["key"]: (key["value"], key["default"], key["unit"]) for key in answer["keys"]}
     assert values["listenPort"] == (2, 10911, "")
     assert values["flushIntervalCommitLog"] == (7, 500, "ms")
     assert values["flushDiskType"][0] == "ASYNC_FLUSH"
     assert values["brokerName"] == ("b", "broker-a", "")
     assert answer["ignored"] == ["storeType"]
-    text = run_reput("config", "--broker-conf", conf, "--set", "warmMapedFileEnable=true").out
+    text = run_reput("config", "--config", conf, "--set", "warmMapedFileEnable=true").out
     assert "7 ms (default 500)" in text
     assert "true (default false)" in text
     assert "ignored: storeType" in text
@@ -46,6 +46,6 @@ def test_without_a_broker_conf_a_put_is_synced(run_reput: Run) -> None:
 def test_a_wrong_line_of_a_broker_conf_is_named(tmp_path: Path, run_reput: Run) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("# broker\nlistenPrt=1\n")
-    answer = run_reput("config", "--broker-conf", conf)
+    answer = run_reput("config", "--config", conf)
     assert answer.status == 2
     assert answer.err.startswith(f"reput: {conf}:2: unknown configuration key 'listenPrt'")

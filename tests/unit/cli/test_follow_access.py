@@ -21,7 +21,7 @@ WRONG = "a-wrong-secret-of-tests"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("REPUT_ACCESS_KEY", "REPUT_SECRET_KEY", "REPUT_SECURITY_TOKEN", "REPUT_ADMIN_CONFIG"):
+    for variable in ("REPUT_ACCESS_KEY", "REPUT_SECRET_KEY", "REPUT_SECURITY_TOKEN", "REPUT_CLIENT_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -42,7 +42,7 @@ def broker(tmp_path: Path, files: Files) -> Iterator[Broker]:
 
 
 def written(path: Path, files: Files, password: str = ROOT_PASSWORD) -> Path:
-    """A file for --config."""
+    """A file for --client-config."""
     tls = f"tls.enable=true\ntls.client.trustCertPath={files.trust}\n"
     path.write_text(f"accessKey=root\nsecretKey={password}\n{tls}")
     return path
@@ -53,11 +53,11 @@ def test_they_sign_and_talk_tls(broker: Broker, files: Files, tmp_path: Path, ru
     config = written(tmp_path / "f", files)
     where = ("--namesrv", broker.namesrv) if by_name else ("--master", broker.address)
     copy = tmp_path / "copies/broker-a"
-    done = run_reput("follow", copy.parent if by_name else copy, *where, "--once", "--json", "--config", config)
+    done = run_reput("follow", copy.parent if by_name else copy, *where, "--once", "--json", "--client-config", config)
     assert done.status == 0, done.err
     end = broker.in_loop(lambda state: state.store.max_commit_log_offset)
     assert (done.object()["followed_to"], end > 0) == (end, True)
-    done = run_reput("rejoin", copy, "--master", broker.address, "--json", "--config", config)
+    done = run_reput("rejoin", copy, "--master", broker.address, "--json", "--client-config", config)
     assert (done.status, done.object()["common_offset"]) == (0, end)
 
 
@@ -66,7 +66,7 @@ def test_who_is_refused_is_told_why_without_the_secret(
 ) -> None:
     config = written(tmp_path / "f", files, WRONG)
     for command in (["follow", tmp_path / "copy", "--once"], ["rejoin", tmp_path / "master"]):
-        done = run_reput(*command, "--master", broker.address, "--config", config)
+        done = run_reput(*command, "--master", broker.address, "--client-config", config)
         assert (done.status, done.out) == (2, "")
         assert "check signature failed" in done.err
         assert WRONG not in done.err

@@ -17,7 +17,7 @@ def test_a_put_into_a_store_that_is_there_takes_the_sizes_of_its_files(
     store: Path, tmp_path: Path, run_reput: Run, broker_conf: bool
 ) -> None:
     (tmp_path / "broker.conf").write_text("brokerName=a\n")
-    options = ("--broker-conf", tmp_path / "broker.conf") if broker_conf else ()
+    options = ("--config", tmp_path / "broker.conf") if broker_conf else ()
     answer = run_reput("put", store, "--topic", "orders", "--body", "x", "--key", "new", *options)
     assert answer.status == 0, answer.err
     assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {65536}

@@ -16,6 +16,7 @@ from tests.support.terminal import all_of
 
 MOMENTS = 8
 
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("interrupts") / "shop"

@@ -59,7 +59,7 @@ def test_a_body_file_is_stored_byte_for_byte(tmp_path: Path, run_reput: Run) -> 
 def test_a_broker_conf_configures_the_store_and_set_goes_before_it(tmp_path: Path, run_reput: Run) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=a\nmappedFileSizeCommitLog=131072\nlistenPort=9999\n")
-    arguments = ("--topic", "t", "--body", "x", "--broker-conf", conf, "--set", "listenPort=7777", "--json")
+    arguments = ("--topic", "t", "--body", "x", "--config", conf, "--set", "listenPort=7777", "--json")
     answer = run_reput("put", tmp_path / "s", *arguments)
     assert answer.object()["message_id"].startswith(f"7F000001{7777:08X}")
     assert (tmp_path / "s/commitlog" / ("0" * 20)).stat().st_size == 131072
@@ -86,7 +86,7 @@ REFUSED = {
     "a format without rows": (("--topic", "t", "--body", "x", "--format", "csv"), "--format goes with --stdin"),
     "an empty input": (("--topic", "t", "--stdin"), "standard input is empty"),
     "no such body file": (("--topic", "t", "--body-file", "/no/such/file"), "/no/such/file: cannot open"),
-    "no such broker.conf": (("--topic", "t", "--body", "x", "--broker-conf", "/no/such/file"), "/no/such/file"),
+    "no such broker.conf": (("--topic", "t", "--body", "x", "--config", "/no/such/file"), "/no/such/file"),
     "an unknown key": (("--topic", "t", "--body", "x", "--set", "listenPrt=1"), "did you mean listenPort?"),
     "a wrong value": (("--topic", "t", "--body", "x", "--set", "listenPort=70000"), "from 0 to 65535"),
     "a negative queue": (("--topic", "t", "--body", "x", "--queue-id", "-1"), "--queue-id"),
