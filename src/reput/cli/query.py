@@ -36,11 +36,6 @@ from reput.errors import ConfigError
 if TYPE_CHECKING:
     from reput.formats.message_ext import MessageExt
 
-_WAYS = (
-    "give --topic with one --key or more, or --message-id, or --commit-log-offset; or --topics, --key, --begin or "
-    "--end for all such messages; or --sql. --output, --report, --work-dir and --runner go with the last two"
-)
-
 
 def query(
     store: Store,
@@ -128,8 +123,14 @@ def query(
     if sql is None:
         ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
         of_rows = any(option is not None for option in (output, report, work_dir, master)) or runner != "local"
-        if ways != 1 or (topic is not None and not keys) or (of_rows and not is_range):
-            raise ConfigError(_WAYS)
+        if ways == 0:
+            raise ConfigError("say what to find, as --topics orders, --key o-1, --begin 2026-11-21, or --sql")
+        if ways > 1:
+            raise ConfigError("--message-id and --commit-log-offset each find one message: leave other conditions out")
+        if topic is not None and not keys:
+            raise ConfigError(f"--topic wants a --key; all its messages: reput query {store} --topics {topic}")
+        if of_rows and not is_range:
+            raise ConfigError("--output, --report, --work-dir and --runner go with --topics, --begin, --end or --sql")
     if sql is not None or is_range:
         return answer(
             Question(

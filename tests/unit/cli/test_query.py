@@ -69,10 +69,10 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((), "give --topic with one --key or more"),
-        (("--topic", "orders"), "give --topic with one --key or more"),
-        (("--topic", "orders", "--begin", "2026-01-01"), "give --topic with one --key or more"),
-        (("--topics", "orders", "--message-id", "XYZ"), "give --topic with one --key or more"),
+        ((), "say what to find, as --topics orders,"),
+        (("--topic", "orders"), "--topic wants a --key; all its messages: reput query STORE --topics orders"),
+        (("--topic", "orders", "--begin", "2026-01-01"), "--topic wants a --key;"),
+        (("--topics", "orders", "--message-id", "XYZ"), "leave other conditions out"),
         (("--sql", "select 1", "--key", "o-1"), "--sql: say in the statement"),
         (("--sql", "select x from orders"), "Referenced column"),
         (("--sql", "select x from order_s"), "order_s does not exist; there are messages, orders"),
@@ -82,9 +82,9 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
         (("--topics", "orders", "--runner", "spark"), "--runner spark goes with --sql, or with --work-dir"),
         (("--sql", "select 1", "--runner", "spark", "--work-dir", "w"), "Spark's SQL keeps nothing"),
         (("--sql", "select 1", "--master", "local[2]"), "--master goes with --runner spark"),
-        (("--topic", "orders", "--key", "o-1", "--report", "r.html"), "go with the last two"),
-        (("--topic", "orders", "--key", "o-1", "--output", "rows.csv"), "give --topic with"),
-        (("--topic", "orders", "--key", "o-1", "--commit-log-offset", 0), "give --topic with one --key or more"),
+        (("--topic", "orders", "--key", "o-1", "--report", "r.html"), "go with --topics, --begin, --end or --sql"),
+        (("--topic", "orders", "--key", "o-1", "--output", "rows.csv"), "--output, --report, --work-dir and"),
+        (("--topic", "orders", "--key", "o-1", "--commit-log-offset", 0), "leave other conditions out"),
         (("--message-id", "XYZ"), "expected 32 or 56 hexadecimal digits"),
         (("--topic", "orders", "--key", "o-1", "--begin", "yesterday"), "is no time"),
         (("--topic", "orders", "--key", "o-1", "--max-num", "0"), "--max-num"),
@@ -96,8 +96,15 @@ def test_wrong_usage_is_one_line_and_exit_2(
 ) -> None:
     answer = run_reput("query", store, *arguments)
     assert (answer.status, answer.out) == (2, "")
-    assert reason in answer.err
+    assert reason.replace("STORE", str(store)) in answer.err
     assert answer.err.count("\n") == 1
+    assert "--sql" in arguments or len(answer.err.split()) < 25  # DuckDB's errors show the statement
+
+
+def test_the_command_that_a_hint_names_is_right(store: Path, run_reput: Run) -> None:
+    hint = run_reput("query", store, "--topic", "orders").err
+    answer = run_reput(*hint.partition(": reput ")[2].split(), "--json")
+    assert (answer.status, len(answer.lines())) == (0, 5)
 
 
 def test_ranges_give_all_messages_of_keys_topics_and_times(store: Path, run_reput: Run) -> None:
