@@ -20,6 +20,25 @@ from reput.kernels.record_batch import SCHEMA
 from reput.spark import __all__ as spark_names
 
 ROOT = Path(__file__).parents[1]
+STORE = "reput.store.message_store.MessageStore"
+#: The store's methods and properties for users, in the order in which one meets them.
+METHODS = """
+open
+put_message put_messages put_batch put_arrow async_put_message wait_dispatched
+get_message query_message query_messages view_message look_message_by_offset
+tail
+close
+topics update_topic update_topics delete_topic_config
+queues min_offset max_offset offset_by_time message_store_timestamp
+min_commit_log_offset max_commit_log_offset flushed_offset confirm_offset earliest_time latest_time commit_log_data
+dispatch_behind_bytes runtime_info topic_counts
+delete_expired preload
+"""
+#: Those that brokers and followers are made of; and a former name.
+INSIDE = """
+get_raw look_records units index_end topic_metadata change_retention replica_writer loop_writer
+warm_up
+"""
 
 
 def write(name: str, text: str) -> None:
@@ -74,8 +93,13 @@ def columns() -> str:
 
 def api(title: str, *names: str, made_by_users: bool = True) -> str:
     """A page with the docstrings of some names; with how its classes are made, where users make them."""
-    options = f"    options: {{merge_init_into_class: {str(made_by_users).lower()}}}\n"
-    return f"# {title}\n\n" + "\n".join(f"::: {name}\n{options}" for name in names)
+    parts = []
+    for name in names:
+        options: dict[str, Any] = {"merge_init_into_class": made_by_users}
+        if name == STORE:
+            options["members"] = METHODS.split()
+        parts.append(f"::: {name}\n    options: {json.dumps(options)}\n")
+    return f"# {title}\n\n" + "\n".join(parts)
 
 
 def notebook_page(notebook: Path, name: str) -> str:
@@ -126,7 +150,7 @@ write("reference/errors.md", "# Errors\n\n::: reput.errors\n    options: {show_r
 write(
     "reference/store.md",
     api(
-        "The store", "reput.store.message_store.MessageStore", "reput.store.tail.Tail", "reput.log.reader.read_log",
+        "The store", STORE, "reput.store.tail.Tail", "reput.log.reader.read_log",
         "reput.formats.message.Message", "reput.formats.message_ext.MessageExt",
         "reput.store.get_result.GetMessageResult", "reput.store.results", "reput.formats.metadata.TopicConfig",
         "reput.config.message_store_options.MessageStoreOptions", "reput.broker.embedded.Broker",
