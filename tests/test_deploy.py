@@ -44,6 +44,25 @@ FREE = {
 }
 
 
+#: Texts for users, and what of them may say `pip install reput`, though reput is not on PyPI: hints of a reput that is
+#: installed, which get the packages of an extra, and what follows on a publication.
+TEXTS = sorted(
+    path
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "examples/**/*.md",
+        "examples/**/*.py",
+        "examples/**/*.ipynb",
+        "src/**/*.py",
+    )
+    for path in ROOT.glob(pattern)
+)
+INSTALLED = ("Where reput is installed already", "Install the published version")
+HINTS = ("src/reput/extras.py", "src/reput/spark/java.py")
+BY_NAME = re.compile(r"pip install [^`\n]*?(?<![\w/-])reput(?![\w/-])")
+
+
 def instruction(name: str) -> str:
     """The only instruction of its name in the Containerfile."""
     (found,) = re.findall(rf"^{name} (.*)$", CONTAINERFILE, re.MULTILINE)
@@ -190,3 +209,28 @@ def test_workflows_try_each_python_that_the_package_names() -> None:
     declared = set(re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text()))
     tried = set(re.findall(r'"(3\.\d+)"', (ROOT / ".github/workflows/ci.yml").read_text()))
     assert declared <= tried
+
+
+def test_reput_is_installed_by_its_name_only_where_it_is_installed_already() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in TEXTS
+        if str(path.relative_to(ROOT)) not in HINTS
+        for paragraph in path.read_text(encoding="utf-8").split("\n\n")
+        if not any(words in paragraph for words in INSTALLED)
+        for match in BY_NAME.finditer(paragraph)
+    ]
+    assert len(TEXTS) > 100
+    assert found == []
+
+
+@pytest.mark.parametrize("text", ["pip install reput", "pip install 'reput[lake]' s3fs", "pip install pandas reput"])
+def test_each_way_to_install_it_by_its_name_is_noticed(text: str) -> None:
+    assert BY_NAME.search(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install '.[lake]'", "pip install dist/reput-1-py3-none-any.whl", "pip install pandas"]
+)
+def test_a_clone_and_a_wheel_are_no_names(text: str) -> None:
+    assert not BY_NAME.search(text)

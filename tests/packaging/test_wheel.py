@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import subprocess
+import sys
 import tarfile
 import zipfile
 from importlib.metadata import PathDistribution
@@ -91,6 +95,25 @@ def test_the_source_distribution_builds_the_same_wheel_and_has_no_tests(wheel: P
         "src", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO", ".gitignore",
     }  # fmt: skip
     assert content_of(build_wheel(tmp_path / "again", source)) == content_of(wheel)
+
+
+def test_the_image_of_the_page_on_containers_installs_the_wheel_that_the_page_makes(tmp_path: Path) -> None:
+    page = (ROOT / "docs/containers.md").read_text()
+    (make,) = re.findall(r"^pip wheel .*$", page, re.MULTILINE)
+    ((copied, to),) = re.findall(r"^COPY (\S+) (\S+)$", page, re.MULTILINE)
+    (install,) = re.findall(r"^RUN (pip .*)$", page, re.MULTILINE)
+    shutil.copytree(SOURCES, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment |= {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_DEPS": "1"}  # nothing is fetched
+    subprocess.run(make, shell=True, cwd=tmp_path, check=True, env=environment)
+    (image := tmp_path / "image").mkdir()
+    for path in tmp_path.glob(copied):
+        shutil.copy(path, image)
+    environment |= {"PIP_TARGET": str(tmp_path / "site")}
+    subprocess.run(install.replace(to, f"{image}/"), shell=True, check=True, env=environment)
+    assert (tmp_path / "site/reput/version.py").exists()
 
 
 def test_the_core_takes_less_than_250_mb_and_needs_nothing_more(core: Path) -> None:
