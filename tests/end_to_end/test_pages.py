@@ -88,10 +88,12 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "client/README.md": {
         "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C"
     },
+    "commands.md": {"[audit]": "test_the_defaults_of_the_page_are_taken has it"},
     "containers.md": {
         "podman ": "no containers here; test_deploy.py starts the image's command",
         "BROKER_HOST=": "no containers here; test_deploy.py starts the services' commands",
         "docker compose ": "no containers here",
+        "pip wheel": "tests/packaging/test_wheel.py makes the wheel",
     },
     "design/reliability.md": {"make campaign": "takes hours", "python -m campaign": "takes hours"},
     "export.md": {
@@ -112,7 +114,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput export STORE lake --decode json --follow": "goes on until Ctrl-C",
     },
     "jobs.md": {
-        "[audit]": "test_the_defaults_of_the_page_are_taken has it",
         "reput dispatch /data/store --output /data/replica  ": "goes on until Ctrl-C",
         "reput dispatch /data/store  ": "the same",
         "reput replay /data/store /data/replayed --topics": "takes minutes",
@@ -286,8 +287,8 @@ def test_a_page_that_shows_something_else_is_noticed() -> None:
     assert not is_what_the_page_shows("1\n", "1\n2\n")
 
 
-def test_the_defaults_of_the_page_on_jobs_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (block,) = [block for block in PARTS["jobs.md-Jobs"][1] if block.language == "toml"]
+def test_the_defaults_of_the_page_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for block in PARTS["commands.md"][1] if block.language == "toml"]
     (tmp_path / "config.toml").write_text(block.text)
     monkeypatch.setenv("REPUT_DEFAULTS", str(tmp_path / "config.toml"))
     store = make_shop(tmp_path / "store")

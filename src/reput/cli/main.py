@@ -1,4 +1,4 @@
-"""Application `reput`, and its exit statuses (`_STATUSES`, docs/jobs.md). A command with findings returns 1.
+"""Application `reput`, and its exit statuses (`_STATUSES`, docs/commands.md). A command with findings returns 1.
 
 Commands import heavy modules inside their functions, so that `reput --help` answers immediately.
 """
@@ -59,9 +59,9 @@ from reput.errors import ConfigError, ReputError
 from reput.extras import what_to_install
 
 _STATUSES = (
-    "Exit status: 0 fine; 1 findings beside the result: damage, differences, rejected bodies or rows, lost messages; 2 "
-    "could not run: wrong usage, bad input, no such store, no space, damage that is refused; 130 interrupted; 141 the "
-    "reader of a pipe has ended."
+    "Exit status: 0 fine, also Ctrl-C where nothing else ends the command; 1 findings beside the result: damage, "
+    "differences, rejected bodies or rows, lost messages; 2 could not run: wrong usage, bad input, no such store, no "
+    "space, damage that is refused; 130 interrupted before the end; 141 the reader of a pipe has ended."
 )
 _FINE, _COULD_NOT_RUN, _BROKEN_PIPE = 0, 2, 141
 #: Longest line of help; a narrower terminal has shorter ones, and without a terminal they are of 80 characters.
@@ -156,7 +156,10 @@ def application(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
-    """Apache RocketMQ's message store: write, read, inspect, rebuild, count, export, import and back up."""
+    """Apache RocketMQ's message store: write, read, inspect, rebuild, count, export, import and back up.
+
+    Which command does what, and what all have in common: docs/commands.md.
+    """
     if version:
         write_text(f"reput {reput.__version__}")
     elif context.invoked_subcommand is None:

@@ -1,4 +1,4 @@
-"""The same finding has the same exit status in every command: the rule of docs/jobs.md."""
+"""The same finding has the same exit status in every command: the rule of docs/commands.md."""
 
 from __future__ import annotations
 
