@@ -1,4 +1,4 @@
-"""SIGINT that waits while a process is started: an interrupt inside of `Popen` loses a process that already runs."""
+"""Signals that wait while a process is started: an interrupt inside of `Popen` loses a process that already runs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from types import FrameType
 
 @contextmanager
 def held_interrupt() -> Iterator[None]:
-    """Let SIGINT that comes within the block act at its end; for blocks that end soon."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is None or threading.current_thread() is not threading.main_thread():  # no handler of Python's acts here
-        yield
-        return
-    came = []
+    """Let SIGINT or SIGTERM that comes within the block act at its end; for blocks that end soon.
+
+    Only where a handler of Python's would act: what Python does not take loses nothing, as it ends the process.
+    """
+    taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in taken.items() if callable(handler)}
+    if threading.current_thread() is not threading.main_thread():  # no handler acts here
+        handlers = {}
+    came: list[int] = []
 
     def hold(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    signal.signal(signal.SIGINT, hold)
+    for number in handlers:
+        signal.signal(number, hold)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
-            signal.raise_signal(signal.SIGINT)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for first in came[:1]:  # a second one would end the process before it has cleaned up
+            signal.raise_signal(first)
