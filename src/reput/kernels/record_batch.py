@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ _INT32, _INT64, _STRING, _BINARY = pa.int32(), pa.int64(), pa.string(), pa.binar
 _LIST, _MAP = pa.list_(pa.string()), pa.map_(pa.string(), pa.string())
 _ENTRY = pa.struct([_MAP.key_field, _MAP.item_field])
 _array = pa.Array.from_buffers
+_Number = TypeVar("_Number", bound=np.generic)
 
 #: A row of the log, in Arrow and in Spark.
 SCHEMA = pa.schema(
@@ -69,12 +70,31 @@ _FIRST_MS, _END_MS = -62_135_596_800_000, 253_402_300_800_000
 PROPERTY_COLUMNS = frozenset({"tags", "unique_key", "keys"})
 
 
+def _memory(count: int, dtype: type[_Number]) -> tuple[npt.NDArray[_Number], pa.Buffer]:
+    """An array to fill, and the buffer that it is.
+
+    The memory is Arrow's, not NumPy's: other libraries drop batches in threads of their own, also while the interpreter
+    ends, and no such thread may need the interpreter lock.
+    """
+    buffer = pa.allocate_buffer(count * np.dtype(dtype).itemsize)
+    return np.frombuffer(buffer, dtype), buffer
+
+
 class _Slices(NamedTuple):
-    """Concatenated slices in Arrow's layout, int32[n + 1] and uint8, and the number of empty slices."""
+    """Concatenated slices in Arrow's layout, int32[n + 1] and uint8, their buffers, and the number of empty slices."""
 
     offsets: npt.NDArray[np.int32]
     data: npt.NDArray[np.uint8]
+    buffers: tuple[pa.Buffer, pa.Buffer]
     empty: int
+
+
+def _validity(valid: npt.NDArray[np.bool_]) -> pa.Buffer:
+    """Bitmap of Arrow's of the rows that are not null."""
+    bits = np.packbits(valid, bitorder="little")
+    bitmap, buffer = _memory(bits.size, np.uint8)
+    bitmap[:] = bits
+    return buffer
 
 
 class _Builder:
@@ -94,21 +114,22 @@ class _Builder:
     def slices(self, positions: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32], *, short: bool = True) -> _Slices:
         """The slices at any positions and sizes, copied together."""
         positions, sizes = np.ascontiguousarray(positions), np.ascontiguousarray(sizes)
-        offsets, data = np.empty(sizes.size + 1, np.int32), np.empty(total_size(sizes), np.uint8)
-        return _Slices(offsets, data, gather(self.address, positions, sizes, offsets, data, short))
+        offsets, offsets_buffer = _memory(sizes.size + 1, np.int32)
+        data, data_buffer = _memory(total_size(sizes), np.uint8)
+        empty = gather(self.address, positions, sizes, offsets, data, short)
+        return _Slices(offsets, data, (offsets_buffer, data_buffer), empty)
 
     def text(
         self, slices: _Slices, *, lists: npt.NDArray[np.int32] | None = None, empty_is_null: bool = False
     ) -> pa.Array:
         """String array of slices, one for each row; or as many as `lists`, an Arrow list's offsets, gives each row."""
-        offsets, data, empty = slices
+        offsets, data, buffers, empty = slices
         count = offsets.size - 1
         invalid = next_invalid_text(data, offsets, 0)
         if invalid < count:
             return self._replaced_text(offsets, data, invalid, lists, empty_is_null)
         nulls = empty if empty_is_null else 0
-        valid = pa.py_buffer(np.packbits(np.diff(offsets) > 0, bitorder="little")) if nulls else None
-        return _array(_STRING, count, [valid, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+        return _array(_STRING, count, [_validity(np.diff(offsets) > 0) if nulls else None, *buffers], nulls)
 
     def _replaced_text(
         self,
@@ -134,19 +155,22 @@ class _Builder:
 
     def integer(self, name: str) -> pa.Array:
         """A header column as it is, copied, since the scanner reuses its memory."""
-        kind = _INT32 if name in _INT32_FIELDS else _INT64
-        return _array(kind, self.rows, [None, pa.py_buffer(self.columns[name].copy())], 0)
+        column = self.columns[name]
+        values, buffer = _memory(self.rows, column.dtype.type)
+        values[:] = column
+        return _array(_INT32 if name in _INT32_FIELDS else _INT64, self.rows, [None, buffer], 0)
 
     def time(self, name: str) -> pa.Array:
         """Milliseconds -> timestamp[us, UTC]."""
         ms = np.ascontiguousarray(self.columns[name])
-        us = np.empty(self.rows, np.int64)
+        us, buffer = _memory(self.rows, np.int64)
         if microseconds(ms, _FIRST_MS, _END_MS, us):
-            return _array(_UTC, self.rows, [None, pa.py_buffer(us)], 0)
+            return _array(_UTC, self.rows, [None, buffer], 0)
         outside = (ms < _FIRST_MS) | (ms >= _END_MS)
         self._own_status()
         self.status[outside] |= RecordStatus.TIME_OUT_OF_RANGE
-        return pa.array(np.where(outside, 0, us), mask=outside).view(_UTC)
+        us[outside] = 0
+        return _array(_UTC, self.rows, [_validity(~outside), buffer], np.count_nonzero(outside))
 
     def host(self, name: str) -> pa.Array:
         """`address:port`, decoded once for each distinct host."""
@@ -162,9 +186,8 @@ class _Builder:
         if is_store_host:
             positions = positions + sizes + np.int32(8)
             sizes = np.where(sys_flag & SysFlag.STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
-        offsets, data, _ = self.slices(positions, sizes)
-        coded = _array(pa.binary(), sizes.size, [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
-        coded = coded.dictionary_encode()
+        slices = self.slices(positions, sizes)
+        coded = _array(_BINARY, sizes.size, [None, *slices.buffers], 0).dictionary_encode()
         texts = pa.array([decode_host(host) for host in coded.dictionary.to_pylist()], pa.string())
         return texts.take(coded.indices)
 
@@ -178,27 +201,26 @@ class _Builder:
     def keys(self, name: str) -> pa.Array:
         positions = np.ascontiguousarray(self.columns["keys_position"])
         sizes = np.ascontiguousarray(self.columns["keys_size"])
-        lists = np.empty(self.rows + 1, np.int32)
+        lists, buffer = _memory(self.rows + 1, np.int32)
         # Room for the worst case; memory that is never written takes no pages.
         slices = np.empty((2, (total_size(sizes) + self.rows) // 2 + 1), np.int32)
         count = split_keys(self.address, positions, sizes, lists, slices[0], slices[1])
         texts = self.text(self.slices(slices[0, :count], slices[1, :count]), lists=lists)
-        return _array(_LIST, self.rows, [None, pa.py_buffer(lists)], 0, 0, [texts])
+        return _array(_LIST, self.rows, [None, buffer], 0, 0, [texts])
 
     def properties(self, name: str) -> pa.Array:
         positions = np.ascontiguousarray(self.columns["properties_position"])
         sizes = np.ascontiguousarray(self.columns["properties_size"])
-        lists = np.empty(self.rows + 1, np.int32)
+        lists, buffer = _memory(self.rows + 1, np.int32)
         pairs = np.empty((4, total_size(sizes) // 4 + self.rows), np.int32)
         count = split_properties(self.address, self.columns.buffer.size, positions, sizes, lists, pairs)
         names = self.text(self.slices(pairs[0, :count], pairs[1, :count]), lists=lists)
         values = self.text(self.slices(pairs[2, :count], pairs[3, :count]), lists=lists)
         entries = _array(_ENTRY, count, [None], 0, 0, [names, values])
-        return _array(_MAP, self.rows, [None, pa.py_buffer(lists)], 0, 0, [entries])
+        return _array(_MAP, self.rows, [None, buffer], 0, 0, [entries])
 
     def body(self, name: str) -> pa.Array:
-        offsets, data, _ = self.sliced(name, short=False)
-        return _array(_BINARY, self.rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0)
+        return _array(_BINARY, self.rows, [None, *self.sliced(name, short=False).buffers], 0)
 
     def store_name(self, name: str) -> pa.Array:
         return _constant(self.store, self.rows)
