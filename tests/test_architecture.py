@@ -110,6 +110,16 @@ def imports_from_tests(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, module
 
 
+def test_every_reader_of_arrow_ends_with_the_program() -> None:
+    makers = ("RecordBatchReader.from_batches(", "Scanner.from_batches(")
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if any(maker in path.read_text() for maker in makers)
+    }
+    assert found == {"log/open_batches.py"}
+
+
 def test_no_test_imports_from_the_module_of_another_one() -> None:
     sources = [path for folder in ("tests", "campaign", "bench") for path in (ROOT / folder).rglob("*.py")]
     found = [

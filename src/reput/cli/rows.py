@@ -46,9 +46,9 @@ class SeenRows:
 
     def reader(self) -> pa.RecordBatchReader:
         """The same rows as a reader."""
-        import pyarrow as pa
+        from reput.log.open_batches import batch_reader
 
-        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return batch_reader(self.schema, self)
 
 
 def write_lines(rows: Iterable[pa.RecordBatch]) -> None:

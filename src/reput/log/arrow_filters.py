@@ -37,7 +37,7 @@ def narrowed(wanted: Wanted, expression: pc.Expression, directory: StoreDirector
 
     Raises pyarrow.ArrowInvalid for a filter that does not fit the columns of a log.
     """
-    named = fields_of(expression)
+    named = fields_of(expression, SCHEMA.names)
     for column, name in _INTEGERS.items():
         if column in named:
             bounds = _bounds(expression, column, INT64_MIN, INT64_MAX, _integer)
@@ -58,10 +58,10 @@ def narrowed(wanted: Wanted, expression: pc.Expression, directory: StoreDirector
     return wanted
 
 
-def fields_of(expression: pc.Expression) -> list[str]:
-    """Columns of a log that an expression may use: those whose names its text has."""
+def fields_of(expression: pc.Expression, names: Sequence[str]) -> list[str]:
+    """Columns of these names that an expression may use: it shows them only as text."""
     text = str(expression)
-    return [name for name in SCHEMA.names if name in text]
+    return [name for name in names if name in text]
 
 
 def _values(expression: pc.Expression, column: str, values: set[str]) -> frozenset[str] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -16,7 +15,8 @@ from reput.errors import ConfigError
 from reput.extras import require
 from reput.files import DISK, FileLayer
 from reput.kernels.record_batch import SCHEMA
-from reput.log.arrow_filters import fields_of, narrowed
+from reput.log.arrow_filters import narrowed
+from reput.log.batch_scanner import BatchScanner
 from reput.log.directory import StoreDirectory
 from reput.log.object_storage import files_of
 from reput.log.plan import PlanOptions, plan_read
@@ -27,9 +27,6 @@ from reput.log.selection import make_selection
 
 if TYPE_CHECKING:
     import polars as pl
-
-#: The smallest column: read where only the number of rows is wanted.
-_SMALLEST = "store_size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +125,9 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
         columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
         filter: pc.Expression | None = None,
         **_: Any,
-    ) -> LogScanner:
+    ) -> BatchScanner:
         """Scanner of some columns, with the rows that pass a filter. Other options of Arrow's scanners are ignored."""
-        return LogScanner(self._source, columns, filter)
+        return BatchScanner(SCHEMA, self._source.batches, columns, filter)
 
     def to_polars(self) -> pl.LazyFrame:
         """LazyFrame of polars (the extra `polars`) that reads the columns, ranges and rows that a query needs."""
@@ -149,77 +146,3 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
         raise ConfigError("a LogDataset has no such operation; use to_table(columns=..., filter=...), DuckDB or polars")
 
     get_fragments = _get_fragments = filter = join = join_asof = sort_by = replace_schema = _unsupported
-
-
-class LogScanner(ds.Scanner):  # type: ignore[misc]
-    """Scan of a LogDataset; reads a batch when it is asked for one, and nothing ahead, unlike Arrow's own scanners."""
-
-    def __init__(
-        self,
-        source: _Source,
-        columns: Sequence[str] | Mapping[str, pc.Expression] | None,
-        filter: pc.Expression | None,
-    ) -> None:
-        self._source, self._filter = source, filter
-        self._columns = columns if columns is None or isinstance(columns, Mapping) else list(columns)
-        self._projected = self._project(SCHEMA.empty_table()).projected_schema
-
-    @property
-    def dataset_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
-        return SCHEMA
-
-    @property
-    def projected_schema(self) -> pa.Schema:
-        """The columns of the scan."""
-        return self._projected
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, batch by batch."""
-        for batch in self._source.batches(self._names(), self._filter):
-            yield from self._project(pa.Table.from_batches([batch])).to_batches()
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """Reader of the rows."""
-        return pa.RecordBatchReader.from_batches(self._projected, self.to_batches())
-
-    def to_table(self) -> pa.Table:
-        """All rows."""
-        return pa.Table.from_batches(self.to_batches(), self._projected)
-
-    def head(self, num_rows: int) -> pa.Table:
-        """The first rows; no more batches are read than have them."""
-        batches = []
-        left = num_rows
-        for batch in self.to_batches() if left > 0 else ():
-            batches.append(batch.slice(0, left))
-            left -= batches[-1].num_rows
-            if not left:
-                break
-        return pa.Table.from_batches(batches, self._projected)
-
-    def count_rows(self) -> int:
-        """Number of rows."""
-        scanner = LogScanner(self._source, [], self._filter)
-        return sum(batch.num_rows for batch in scanner.to_batches())
-
-    def take(self, indices: Any) -> pa.Table:
-        """The rows of these numbers."""
-        return self.to_table().take(indices)
-
-    def scan_batches(self) -> NoReturn:
-        """Refuse: the batches are of no fragments."""
-        raise ConfigError("a LogScanner has no fragments; use to_batches()")
-
-    def _project(self, rows: pa.Table) -> ds.Scanner:
-        return ds.dataset(rows).scanner(columns=self._columns, filter=self._filter)
-
-    def _names(self) -> list[str]:
-        """Columns that are read: those that the columns and the filter of the scan use."""
-        if self._columns is None:
-            return list(SCHEMA.names)
-        used = self._columns
-        named = set(used) if not isinstance(used, Mapping) else set(chain(*map(fields_of, used.values())))
-        if self._filter is not None:
-            named.update(fields_of(self._filter))
-        return [name for name in SCHEMA.names if name in named] or [_SMALLEST]

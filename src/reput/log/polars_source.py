@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.compute as pc
 from polars.io.plugins import register_io_source
 
 from reput.kernels.record_batch import SCHEMA
+from reput.log.batch_scanner import Batches
+from reput.log.open_batches import OpenBatches
 from reput.log.polars_filters import arrow_filter
-
-#: Rows with some columns that may pass a filter.
-Batches = Callable[[Sequence[str], "pc.Expression | None"], Iterator[pa.RecordBatch]]
 
 
 def lazy_frame(batches: Batches) -> pl.LazyFrame:
@@ -24,6 +21,9 @@ def lazy_frame(batches: Batches) -> pl.LazyFrame:
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
+        return OpenBatches(frames(columns, predicate, n_rows))
+
+    def frames(columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
         wanted = SCHEMA.names if columns is None else columns
         used = wanted if predicate is None else {*wanted, *predicate.meta.root_names()}
         names = [name for name in SCHEMA.names if name in used] or SCHEMA.names[:1]

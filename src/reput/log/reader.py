@@ -20,6 +20,7 @@ from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.object_storage import files_of
+from reput.log.open_batches import batch_reader
 from reput.log.points import Points, read_records
 from reput.log.scan import MAX_ROWS, SplitScan, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
@@ -82,7 +83,7 @@ def read_log(
         store=directory.name if store is None else store, mode=mode,
     )  # fmt: skip
     batches = _read_files(directory, directory.log_files(), selection, until == "flushed")
-    return pa.RecordBatchReader.from_batches(selection.schema, batches)
+    return batch_reader(selection.schema, batches)
 
 
 def read_split(

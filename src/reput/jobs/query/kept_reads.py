@@ -16,6 +16,7 @@ from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import Runner
+from reput.log.open_batches import batch_reader
 from reput.log.plan_parts import Part, cut_part
 from reput.progress import Progress
 
@@ -85,4 +86,4 @@ def kept_reads(
 
 def _keep_rows(task: ReadPart, schema: pa.Schema, item: _KeptPart) -> int:
     """Task: write the rows of one part to its file, and sync it."""
-    return write_rows(pa.RecordBatchReader.from_batches(schema, task(item.part)), item.path)
+    return write_rows(batch_reader(schema, task(item.part)), item.path)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from reput.files import DISK, FileLayer
 from reput.jobs.query.kept_reads import READING, KeptReads
 from reput.log.directory import StoreDirectory
+from reput.log.open_batches import batch_reader
 from reput.log.plan import PlanOptions, plan_read
 from reput.log.plan_parts import Part, part_bytes, read_part
 from reput.log.selection import Selection, make_selection
@@ -84,6 +85,6 @@ def find_messages(
     selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
     rows, schema = LogRows(directory, selection, clock_margin_ms), selection.schema
     if kept is None:
-        return pa.RecordBatchReader.from_batches(schema, rows.batches(progress))
+        return batch_reader(schema, rows.batches(progress))
     name = f"messages: {', '.join(schema.names)}"
-    return pa.RecordBatchReader.from_batches(schema, kept.read(name, rows.plan, rows.read, schema))
+    return batch_reader(schema, kept.read(name, rows.plan, rows.read, schema))

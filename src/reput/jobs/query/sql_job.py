@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from reput.errors import ConfigError, CorruptRecordError, ReputError
@@ -24,7 +25,9 @@ from reput.jobs.query.kept_reads import KeptReads
 from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.jobs.runner import LocalRunner
+from reput.log.batch_scanner import BatchScanner
 from reput.log.directory import StoreDirectory
+from reput.log.open_batches import batch_reader
 from reput.log.plan_parts import Part
 from reput.log.selection import make_selection
 from reput.progress import Progress
@@ -145,17 +148,13 @@ class TopicTable(ds.Dataset):  # type: ignore[misc]
         """All columns."""
         return self.columns.schema
 
-    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> ds.Scanner:
+    def scanner(
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
+    ) -> BatchScanner:
         """Scanner of some columns, with the rows that pass a filter."""
-        names = self.schema.names if columns is None else list(columns)
-        if filter is not None:  # an expression shows its fields only as text
-            text = str(filter)
-            names += [name for name in self.schema.names if name not in names and name in text]
-        schema = pa.schema([self.schema.field(name) for name in names])
-        rows = pa.RecordBatchReader.from_batches(schema, self._rows(names))
-        return ds.Scanner.from_batches(rows, columns=columns, filter=filter)
+        return BatchScanner(self.schema, self._rows, columns, filter)
 
-    def _rows(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _rows(self, names: Sequence[str], _: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         self.undecoded = 0
         needed = list(names)
         if BODY_ERROR not in needed and not set(self.columns.names).isdisjoint(needed):
@@ -179,7 +178,7 @@ class SqlRows:
     """
 
     def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
-        self.reader = pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, tables))
+        self.reader = batch_reader(reader.schema, _batches(reader, tables))
         self.tables = tables
         self._source = source
 
