@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.figures import Figure, Goal
 from bench.setting import Setting
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK
 from reput.jobs.lake.export_job import export
 from reput.jobs.lake.import_job import import_messages
@@ -19,10 +19,9 @@ def measure(setting: Setting) -> list[Figure]:
     figure.note = "2 threads; written twice: staged into the page cache, and appended and synced"
     lake = setting.folder("lake")
     export(setting.stock(), lake, runner=LocalRunner(2))
-    config = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
     for i in range(1 + setting.repeats):
         path = setting.folder("imported")
-        with ImportSink(path, config, "bench", files=DISK) as sink:
+        with ImportSink(path, MessageStoreConfig(), "bench", files=DISK) as sink:
             result = import_messages(open_source(lake), sink, runner=LocalRunner(2))
         if result.messages != setting.stock_count:
             raise AssertionError(f"{result.messages} of {setting.stock_count} messages were imported")

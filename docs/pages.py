@@ -65,7 +65,8 @@ def commands() -> str:
 def configuration() -> str:
     """The keys of each class of configuration, by RocketMQ's names."""
     parts = [
-        "# Configuration\n\nRocketMQ's keys that reput knows, and RocketMQ's defaults; `reput config` shows them.\n"
+        "# Configuration\n\nRocketMQ's keys that reput knows. A key that nobody names has reput's default, with a "
+        "broker.conf or without one; RocketMQ's is beside it where it is another. `reput config` shows both.\n"
     ]
     seen: set[str] = set()
     for heading, kind in (("Store", MessageStoreConfig), ("Broker", BrokerConfig), ("Name server", NamesrvConfig)):
@@ -74,12 +75,19 @@ def configuration() -> str:
             if name in seen:
                 continue
             unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
-            value = str(key.default).lower() if isinstance(key.default, bool) else key.default
-            default = "" if value in (None, "") else f"`{value}`{unit}"
+            default, theirs = (_value(one, unit) for one in (key.default, key.metadata["rocketmq"]))
+            if theirs != default:
+                default = f"{default}; RocketMQ's: {theirs}"
             rows.append(f"| `{camel_case(name)}` | {default} | {_cell(key.metadata['doc'])} |")
         seen |= set(keys_of(MessageStoreConfig))
         parts.append(f"## {heading}\n\n| key | default | what it says |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
+
+
+def _value(value: object, unit: str) -> str:
+    """A default, as a broker.conf has it."""
+    text = str(value).lower() if isinstance(value, bool) else value
+    return "" if text in (None, "") else f"`{text}`{unit}"
 
 
 def columns() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from reput.config.message_store import MessageStoreConfig
+from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from tests.support.compared import COMPARED
 from tests.support.patience import be_patient
 
@@ -24,8 +24,9 @@ be_patient()
 
 @pytest.fixture
 def small_config() -> MessageStoreConfig:
-    """Files so small that a few hundred messages roll every kind of them."""
+    """Files so small that a few hundred messages roll every kind of them; a put waits for no sync."""
     return MessageStoreConfig(
+        flush_disk_type=FlushDiskType.ASYNC_FLUSH,
         mapped_file_size_commit_log=16 * 1024,
         mapped_file_size_consume_queue=20 * 50,
         max_hash_slot_num=100,

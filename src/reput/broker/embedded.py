@@ -12,7 +12,6 @@ from typing import Self, TypeVar
 from reput.broker.broker import BrokerController
 from reput.broker.state import BrokerState
 from reput.config.broker import broker_configs
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import StoreStateError
 from reput.transport.loop import run
 
@@ -54,8 +53,7 @@ class Broker:
             RemotingError: A port is taken.
             ReputError: The store cannot be opened; see `MessageStore.open`.
         """
-        base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        config, store_config, _ = broker_configs({"listen_port": port, **options}, store_base=base)
+        config, store_config, _ = broker_configs({"listen_port": port, **options})
         root = os.path.abspath(os.path.expanduser(path))
         broker = cls(BrokerController(root, config, store_config, namesrv_port=namesrv_port))
         broker._thread.start()

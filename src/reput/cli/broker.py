@@ -31,8 +31,9 @@ def broker(
 
     A name server comes with it, unless --namesrv or a broker.conf says where another one is. When clients can be
     served, one line on stdout says where: `ready broker=127.0.0.1:10911 namesrv=127.0.0.1:9876`. Port 0 takes a free
-    one. Messages are synced before they are acknowledged, unless flushDiskType=ASYNC_FLUSH. Logs go to stderr, as JSON
-    with --json.
+    one. Messages are synced before they are acknowledged, unless --set or the file of --config names
+    flushDiskType=ASYNC_FLUSH: what a file does not name has reput's default (`reput config`). Logs go to stderr, as
+    JSON with --json.
 
     Example:
       reput broker store --set flushDiskType=ASYNC_FLUSH --set brokerIP1=10.0.0.5
@@ -47,6 +48,11 @@ def broker(
     async def start() -> Serving:
         controller = BrokerController(store, chosen, chosen_store, namesrv_port=namesrv_port, config_path=config)
         await controller.start()
-        return Serving({"broker": controller.address, "namesrv": controller.namesrv}, controller.stop)
+        return Serving(
+            {"broker": controller.address, "namesrv": controller.namesrv},
+            controller.stop,
+            {"flushDiskType": chosen_store.flush_disk_type},
+        )
 
-    return serve(start, log_level=log_level, as_json=as_json, ignored=ignored)
+    own_defaults = {} if config is None else chosen_store.own_defaults() | chosen.own_defaults()
+    return serve(start, log_level=log_level, as_json=as_json, ignored=ignored, own_defaults=own_defaults)

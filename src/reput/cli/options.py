@@ -190,18 +190,15 @@ def parse_list(text: str | None) -> list[str] | None:
 
 
 def store_config(settings: Sequence[str], broker_conf: str | None) -> MessageStoreConfig:
-    """Configuration from RocketMQ's defaults, then broker.conf, then `--set`; the last one wins.
-
-    Without a broker.conf the default is SYNC_FLUSH, as for `MessageStore.open`.
+    """Configuration from reput's defaults, then broker.conf, then `--set`; the last one wins.
 
     Raises ConfigError for a name that RocketMQ does not have, and StoreError for a file that cannot be read.
     """
-    from reput.config.message_store import FlushDiskType, MessageStoreConfig
+    from reput.config.message_store import MessageStoreConfig
     from reput.files import DISK
 
-    if broker_conf is None:
-        base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    else:
+    base = None
+    if broker_conf is not None:
         text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
         base = MessageStoreConfig.from_broker_conf(text, broker_conf)
     return MessageStoreConfig.from_mapping(parse_pairs(settings, "--set"), base)
@@ -215,10 +212,10 @@ def broker_and_store_config(
     Else as `store_config`.
     """
     from reput.config.broker import BrokerConfig, broker_configs
-    from reput.config.message_store import FlushDiskType, MessageStoreConfig
+    from reput.config.message_store import MessageStoreConfig
     from reput.files import DISK
 
-    base, store_base = BrokerConfig(), MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    base, store_base = None, None
     if broker_conf is not None:
         text = DISK.read_bytes(broker_conf).decode("utf-8", "replace")
         base = BrokerConfig.from_broker_conf(text, broker_conf)

@@ -7,6 +7,7 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reput import __version__
@@ -19,22 +20,40 @@ logger = logging.getLogger("reput")
 
 
 class Serving(NamedTuple):
-    """A server that runs: by name the address at which clients reach it, and how it is stopped."""
+    """A server that runs.
+
+    Attributes:
+        addresses: Where clients reach it, by name.
+        stop: Stops it.
+        facts: What the line `started` of its log says besides.
+    """
 
     addresses: Mapping[str, str]
     stop: Callable[[], Awaitable[None]]
+    facts: Mapping[str, str] = MappingProxyType({})
 
 
 def serve(
-    start: Callable[[], Awaitable[Serving]], *, log_level: str, as_json: bool, ignored: Sequence[str] = ()
+    start: Callable[[], Awaitable[Serving]],
+    *,
+    log_level: str,
+    as_json: bool,
+    ignored: Sequence[str] = (),
+    own_defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Start a server, print where it is reached, and stop it at Ctrl-C or SIGTERM; returns the exit status.
 
-    `ignored`: keys of RocketMQ's that were given and do nothing here.
+    Args:
+        start: Starts it.
+        log_level, as_json: Of what it logs.
+        ignored: Keys of RocketMQ's that were given and do nothing here.
+        own_defaults: Keys that a file does not name and that have another default here than in RocketMQ.
     """
     with logs_on_stderr(log_level, as_json=as_json):
         if ignored:
             logger.warning(Event("these keys are RocketMQ's, and do nothing here", keys=", ".join(ignored)))
+        if own_defaults:
+            logger.info(Event("keys that are not named have reput's defaults", **own_defaults))
         run(_serve(start, as_json=as_json))
     return 0
 
@@ -48,7 +67,7 @@ async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> N
     try:
         write_ready(serving.addresses, as_json=as_json)
         gc.freeze()  # a full collection would look at all that was imported, and stop the loop for 100 ms
-        logger.info(Event("started", version=__version__, **serving.addresses))
+        logger.info(Event("started", version=__version__, **serving.addresses, **serving.facts))
         await ended.wait()
         logger.info(Event("stopping"))
     finally:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Self
 
 from reput.config.properties import camel_case, read_properties, snake_case
-from reput.config.rocketmq_config import config_key, keys_of
+from reput.config.rocketmq_config import config_key, keys_of, nearest_key
 from reput.config.tls import TlsConfig
 from reput.errors import ConfigError
 
@@ -43,8 +42,8 @@ class AdminConfig(TlsConfig):
         own = [camel_case(name) for name in keys_of(kind)]
         for line, name, _ in read_properties(text, source):
             if snake_case(name) not in keys_of(kind):
-                nearest = get_close_matches(name, own, n=1)
-                hint = f"did you mean {nearest[0]}?" if nearest else "write accessKey=, secretKey=, or a key of TLS"
+                nearest = nearest_key(name, own)
+                hint = f"did you mean {nearest}?" if nearest else "write accessKey=, secretKey=, or a key of TLS"
                 raise ConfigError(f"{source}:{line}: unknown key; {hint}")
         try:
             return cls.from_broker_conf(text, source)

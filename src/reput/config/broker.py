@@ -1,4 +1,4 @@
-"""BrokerConfig: the RocketMQ keys that the broker uses, with RocketMQ's defaults (`BrokerConfig` of 5.3.3 and others).
+"""BrokerConfig: the RocketMQ keys that the broker uses, with reput's defaults (`BrokerConfig` of 5.3.3 and others).
 
 `brokerIP1` and `listenPort` are keys of the store, which writes them into each record (`MessageStoreConfig`).
 """
@@ -49,7 +49,7 @@ class BrokerConfig(TlsConfig):
     # who it is
     broker_cluster_name: str = config_key("DefaultCluster", "The cluster that the broker belongs to.")
     broker_name: str = config_key(
-        "broker-a", "The broker's name, as in RocketMQ's own broker.conf; without one, RocketMQ takes the host's."
+        "broker-a", "The broker's name, as in RocketMQ's own broker.conf.", rocketmq="the host's name"
     )
     broker_id: int = config_key(0, "0 for a master, a larger number for a slave.", maximum=INT64_MAX)
     broker_permission: int = config_key(6, "What clients may do: 4 read, 2 write, 6 both.", maximum=7)
@@ -71,13 +71,13 @@ class BrokerConfig(TlsConfig):
         BrokerRole.ASYNC_MASTER, "SYNC_MASTER: a send is answered once slaves have the message; SLAVE: copy a master."
     )
     ha_listen_port: int = config_key(
-        0, "The port at which slaves and followers get the log; 0: none. RocketMQ listens at 10912.", maximum=65_535
+        0, "The port at which slaves and followers get the log; 0: none.", maximum=65_535, rocketmq=10912
     )
     ha_master_address: str | None = config_key(
         None, "Where a slave gets the log, HOST:PORT; without it, where name servers say that its master serves it."
     )
     slave_read_enable: bool = config_key(
-        True, "A slave answers pulls, and a master sends consumers there that read old messages."
+        True, "A slave answers pulls, and a master sends consumers there that read old messages.", rocketmq=False
     )
     in_sync_replicas: int = config_key(
         1, "Copies of a message before a SYNC_MASTER answers, its own included; one slave at least.", minimum=1

@@ -1,4 +1,4 @@
-"""MessageStoreConfig: the RocketMQ keys that the store uses, with RocketMQ's defaults (`MessageStoreConfig` of 5.3.3).
+"""MessageStoreConfig: the RocketMQ keys that the store uses, with reput's defaults (`MessageStoreConfig` of 5.3.3).
 
 A field is RocketMQ's key in snake_case, misspellings included; only `dispatch_rules` is reput's own. RocketMQ's names
 lack units: `metadata["unit"]` has them.
@@ -63,7 +63,9 @@ class MessageStoreConfig(RocketmqConfig):
     read_only_commit_log_store_paths: str | None = config_key(
         None, "Those of the commit log's folders that get no new file; a comma separates them."
     )
-    broker_ip1: str = config_key("127.0.0.1", "The store host in records: IPv4, IPv6, or a host name.")
+    broker_ip1: str = config_key(
+        "127.0.0.1", "The store host in records: IPv4, IPv6, or a host name.", rocketmq="the machine's address"
+    )
     listen_port: int = config_key(10911, "The port that a record names as its store host.", maximum=65_535)
 
     # the files' geometry
@@ -139,9 +141,10 @@ class MessageStoreConfig(RocketmqConfig):
 
     # flushing
     flush_disk_type: FlushDiskType = config_key(
-        FlushDiskType.ASYNC_FLUSH,
+        FlushDiskType.SYNC_FLUSH,
         "SYNC_FLUSH: an acknowledged message survives a power cut. ASYNC_FLUSH: it survives a crash of the process; a "
         "power cut may lose what came after the last sync.",
+        rocketmq=FlushDiskType.ASYNC_FLUSH,
     )
     sync_flush_timeout: int = config_key(5000, "How long a put waits for its sync: then FLUSH_DISK_TIMEOUT.", unit="ms")
     flush_interval_commit_log: int = config_key(500, "Time between two syncs under ASYNC_FLUSH.", unit="ms", minimum=1)

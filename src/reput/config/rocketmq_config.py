@@ -1,13 +1,14 @@
 """What the classes of RocketMQ's configuration share: keys with units and bounds, read from mappings and broker.conf.
 
 A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
-them.
+them. The classes are the one table of defaults: a field's default is what counts where nobody names the key, with a
+file of keys or without one, and `metadata["rocketmq"]` is what RocketMQ 5.3.3 takes then.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -30,13 +31,15 @@ def config_key(
     maximum: int = INT32_MAX,
     frozen: bool = False,
     secret: bool = False,
+    rocketmq: Any = None,
 ) -> Any:
     """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later.
 
-    `secret`: its value is shown nowhere.
+    `secret`: its value is shown nowhere. `rocketmq`: RocketMQ's default where it is another one, a value or words.
     """
     metadata = {
         "doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen, "secret": secret,
+        "rocketmq": default if rocketmq is None else rocketmq,
     }  # fmt: skip
     return field(default=default, metadata=metadata, repr=not secret)
 
@@ -79,9 +82,18 @@ class RocketmqConfig:
         """Configuration with other values for keys (snake_case) that were not given."""
         return replace(self, **{name: value for name, value in defaults.items() if not self.is_given(name)})
 
+    def own_defaults(self) -> dict[str, str]:
+        """The keys that were not given and whose default is not RocketMQ's, with both defaults as one text."""
+        kind: Any = self.__class__
+        return {
+            camel_case(name): f"{_written(key.default)} (RocketMQ: {_written(key.metadata['rocketmq'])})"
+            for name, key in keys_of(kind).items()
+            if key.metadata["rocketmq"] != key.default and not self.is_given(name)
+        }
+
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
-        """Configuration with the given keys, camelCase or snake_case, over `base` (default: RocketMQ's defaults).
+        """Configuration with the given keys, camelCase or snake_case, over `base` (default: the class's defaults).
 
         Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest known name.
         """
@@ -119,11 +131,12 @@ class RocketmqConfig:
 def key_texts(config: RocketmqConfig, kind: Any) -> dict[str, str]:
     """The keys of a class, by RocketMQ's names, and their values as texts of a properties file; secrets are stars."""
     values = {key.name: shown(key, getattr(config, key.name)) for key in keys_of(kind).values()}
-    return {
-        camel_case(name): str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in values.items()
-        if value is not None
-    }
+    return {camel_case(name): _written(value) for name, value in values.items() if value is not None}
+
+
+def _written(value: object) -> str:
+    """A value as a properties file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache
@@ -136,16 +149,29 @@ def keys_of(kind: Any) -> Mapping[str, Field[Any]]:
 def _others(kind: Any) -> Mapping[str, str]:
     """RocketMQ's keys that a class does not have: the name in snake_case -> RocketMQ's."""
     own = keys_of(kind)
-    names = {snake_case(name): name for name in (*ROCKETMQ_KEYS, *kind.OTHER_KEYS)}
+    names = {snake_case(name): name for name in (*kind.OTHER_KEYS, *ROCKETMQ_KEYS)}
     return MappingProxyType({name: names[name] for name in names if name not in own})
 
 
 def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, str]) -> str:
     spell = snake_case if "_" in name else camel_case
-    names = [*map(spell, own), *(others if "_" in name else others.values())]
-    nearest = get_close_matches(name, names, n=1)
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    nearest = nearest_key(name, [*map(spell, own), *(others if "_" in name else others.values())])
+    hint = f"; did you mean {nearest}?" if nearest else ""
     return f"unknown configuration key {name!r}: RocketMQ has none of this name{hint}"
+
+
+def nearest_key(name: str, names: Iterable[str]) -> str | None:
+    """The name that was meant: the first one that begins like it, else the most similar one; the case does not count.
+
+    None where none is similar.
+    """
+    by_lower_name: dict[str, str] = {}
+    for one in names:
+        by_lower_name.setdefault(one.lower(), one)
+    lower = name.lower()
+    begun = [one for one in by_lower_name if lower and one.startswith(lower)]
+    found = begun or get_close_matches(lower, by_lower_name, n=1)
+    return by_lower_name[found[0]] if found else None
 
 
 def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:

@@ -44,7 +44,9 @@ class TlsConfig(RocketmqConfig):
     )
     tls_server_trust_cert_path: str | None = config_key(None, "Who signs certificates of clients (PEM).")
     tls_enable: bool = config_key(False, "Talk TLS to name servers, and as a slave to the master.")
-    tls_client_auth_server: bool = config_key(True, "The certificate of such a server has to be right, and to name it.")
+    tls_client_auth_server: bool = config_key(
+        True, "The certificate of such a server has to be right, and to name it.", rocketmq=False
+    )
     tls_client_trust_cert_path: str | None = config_key(
         None, "Who signs certificates of these servers (PEM); without it, whom this machine trusts."
     )

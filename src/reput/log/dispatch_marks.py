@@ -79,7 +79,7 @@ def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
 
 
 def read_config(root: str, files: FileLayer) -> MessageStoreConfig | None:
-    """Configuration of what was written below a directory: RocketMQ's defaults except for `SETTINGS`.
+    """Configuration of what was written below a directory: defaults except for `SETTINGS`.
 
     None where no dispatcher has written. Raises CorruptMetadataError as `read_marks`.
     """

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.errors import ConfigError
 from reput.formats.sink_commit import STAGING
@@ -68,8 +68,7 @@ def stream_write_options(options: Mapping[str, str]) -> WriteOptions:
 def _parse(options: Mapping[str, str], own: OptionTable) -> WriteOptions:
     values = parse_options(options, {**_STORE_KEYS, **own}, dict)
     store = {name: values.pop(name) for name, _ in _STORE_KEYS.values() if name in values}
-    base = MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-    values["config"] = MessageStoreConfig.from_mapping(store, base)
+    values["config"] = MessageStoreConfig.from_mapping(store)
     values["path"] = os.path.abspath(os.path.expanduser(values["path"]))
     values["staging_path"] = os.path.abspath(values.get("staging_path", os.path.join(values["path"], STAGING)))
     if ("bad_rows_path" in values) != (values.get("on_bad_row") == "aside"):

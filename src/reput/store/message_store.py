@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 from weakref import WeakSet
 
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.kernel_loader import load_kernels
@@ -75,8 +75,8 @@ class MessageStore(MessageWriter):
                 process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
                 new, and `dispatch_behind_bytes` grows. "caller": an event loop that wants no other thread beside it,
                 with `loop_writer`. "spark" is the former name of "external", for one release.
-            config: All configuration; RocketMQ's defaults but SYNC_FLUSH where it is left out. Sizes of files that are
-                left out are those of the files that are there.
+            config: All configuration; `MessageStoreConfig` has the defaults, RocketMQ's but for SYNC_FLUSH. Sizes of
+                files that are left out are those of the files that are there.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
                 queues has a further row for each of them, with that queue's name and offset. The columns are
                 the listener's own and stay valid after the call; held, they keep the space of a deleted log file taken.
@@ -97,8 +97,7 @@ class MessageStore(MessageWriter):
             CorruptConsumeQueueError: The only queue file, which would tell the size, was cut. Nothing was changed.
             StoreFullError: No space.
         """
-        base = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
-        settings = MessageStoreConfig.from_mapping(options, base)
+        settings = MessageStoreConfig.from_mapping(options, config)
         encode_store_host(settings)
         check_on_disk(path)
         root = os.path.abspath(os.path.expanduser(path))

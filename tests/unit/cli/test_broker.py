@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from reput import MessageStore
+from reput.config.properties import parse_properties
 from reput.remoting.codes import RequestCode
+from tests.support.asking import ask
 from tests.support.broker import SMALL, Client, send_command, with_topic
 from tests.support.broker_load import broker_process
 from tests.support.commands import Run
@@ -21,7 +23,8 @@ from tests.support.sockets import run
 
 LOCAL = ("--set", "bindAddress=127.0.0.1", "--set", "brokerIP1=127.0.0.1")
 #: Of index files, which do not tell it while they are nearly empty.
-GEOMETRY = [word for key in ("max_hash_slot_num", "max_index_num") for word in ("--set", f"{key}={SMALL[key]}")]
+GEOMETRY_KEYS = ("max_hash_slot_num", "max_index_num")
+GEOMETRY = [word for key in GEOMETRY_KEYS for word in ("--set", f"{key}={SMALL[key]}")]
 
 
 async def _put(address: str) -> int:
@@ -88,7 +91,32 @@ def test_what_happens_is_told_in_lines_with_fields(tmp_path: Path) -> None:
         ("reput", "stopped"),
     ]
     assert (lines[2]["broker"], lines[2]["namesrv"]) == (ready["broker"], ready["namesrv"])
+    assert lines[2]["flushDiskType"] == "ASYNC_FLUSH"
     assert (lines[3]["topic"], lines[3]["queues"]) == ("orders", 1)
+
+
+def test_a_file_without_a_flush_mode_syncs_and_the_log_tells_where_defaults_are_not_rocketmqs(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nhaListenPort=0\nbrokerName=b\n")
+    sizes = [
+        word for name in ("mapped_file_size_commit_log", *GEOMETRY_KEYS) for word in ("--set", f"{name}={SMALL[name]}")
+    ]
+    options = ("--config", conf, "--port", 0, "--namesrv-port", 0, "--json", *sizes)
+    command = [sys.executable, "-m", "reput", "broker", tmp_path / "store", *options]
+    with subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        config = parse_properties(ask(ready["broker"], RequestCode.GET_BROKER_CONFIG).body.decode(), "26")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    assert config["flushDiskType"] == "SYNC_FLUSH"
+    lines = {line["message"]: line for line in map(json.loads, errors.splitlines())}
+    assert lines["started"]["flushDiskType"] == "SYNC_FLUSH"
+    told = lines["keys that are not named have reput's defaults"]
+    assert told["flushDiskType"] == "SYNC_FLUSH (RocketMQ: ASYNC_FLUSH)"
+    assert told.keys() - {"time", "level", "logger", "message"} == {
+        "flushDiskType", "slaveReadEnable", "tls.client.authServer",
+    }  # fmt: skip
 
 
 def test_bodies_and_properties_are_in_no_log(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
+from reput.config.rocketmq_config import keys_of
 from tests.support.commands import Run
 
 
@@ -27,20 +30,53 @@ def test_values_come_from_set_then_broker_conf_then_the_defaults(tmp_path: Path,
     conf.write_text("storeType=default\nlistenPort=1\nflushIntervalCommitLog=7\nbrokerName=b\n")
     answer = run_reput("config", "--config", conf, "--set", "listen_port=2", "--json").object()
     values = {key["key"]: (key["value"], key["default"], key["unit"]) for key in answer["keys"]}
+    rocketmqs = {key["key"]: key["rocketmq"] for key in answer["keys"]}
     assert values["listenPort"] == (2, 10911, "")
     assert values["flushIntervalCommitLog"] == (7, 500, "ms")
-    assert values["flushDiskType"][0] == "ASYNC_FLUSH"
+    assert values["flushDiskType"][:2] == ("SYNC_FLUSH", "SYNC_FLUSH")
+    assert rocketmqs["flushDiskType"] == "ASYNC_FLUSH"
     assert values["brokerName"] == ("b", "broker-a", "")
     assert answer["ignored"] == ["storeType"]
     text = run_reput("config", "--config", conf, "--set", "warmMapedFileEnable=true").out
-    assert "7 ms (default 500)" in text
-    assert "true (default false)" in text
+    rows = {line.split()[0]: line.split() for line in text.splitlines() if line.strip()}
+    assert rows["flushIntervalCommitLog"][:8] == [
+        "flushIntervalCommitLog",
+        "store",
+        "7",
+        "ms",
+        "500",
+        "ms",
+        "500",
+        "ms",
+    ]
+    assert rows["warmMapedFileEnable"][1:5] == ["store", "true", "false", "false"]
+    assert rows["flushDiskType"][1:5] == ["store", "SYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH"]
     assert "ignored: storeType" in text
 
 
-def test_without_a_broker_conf_a_put_is_synced(run_reput: Run) -> None:
-    keys = {key["key"]: key["value"] for key in run_reput("config", "--json").object()["keys"]}
-    assert keys["flushDiskType"] == "SYNC_FLUSH"
+@pytest.mark.parametrize("text", ["flush", "FLUSH", "flush_disk", "tls.server", "tls_server_cert"])
+def test_a_text_shows_the_keys_that_have_it_in_their_name(run_reput: Run, text: str) -> None:
+    wanted = {text.lower(), camel_case(text).lower()}
+    names = [camel_case(name) for kind in (MessageStoreConfig, BrokerConfig) for name in keys_of(kind)]
+    expected = [name for name in names if any(one in name.lower() for one in wanted)]
+    assert expected
+    shown = run_reput("config", text, "--json").object()["keys"]
+    assert [key["key"] for key in shown] == expected
+    assert [line.split()[0] for line in run_reput("config", text).out.splitlines()[3:]] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("haListenPrt", "; did you mean haListenPort?"),
+        ("brokerip2", "; RocketMQ's brokerIP2 would do nothing here"),
+        ("qqqq", ""),
+    ],
+)
+def test_a_text_that_no_key_has_is_an_error_with_what_was_meant(run_reput: Run, text: str, hint: str) -> None:
+    answer = run_reput("config", text)
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err == f"reput: no key of broker or store has {text!r} in its name{hint}\n"
 
 
 def test_a_wrong_line_of_a_broker_conf_is_named(tmp_path: Path, run_reput: Run) -> None:

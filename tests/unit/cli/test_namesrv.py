@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from reput.config.namesrv import NamesrvConfig
+from reput.config.properties import parse_properties
+from reput.config.rocketmq_config import key_texts
+from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
+from tests.support.asking import ask
 from tests.support.commands import Run, content_of
 from tests.support.namesrv import run
 
@@ -80,6 +85,17 @@ def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Pa
         _, err = process.communicate(timeout=60)
         (ignored,) = [one for one in map(json.loads, err.splitlines()) if "do nothing here" in one["message"]]
         assert (ignored["level"], ignored["keys"]) == ("warning", "clusterTest, serverWorkerThreads")
+
+
+def test_a_file_with_some_keys_leaves_all_others_at_their_defaults(tmp_path: Path) -> None:
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text("bindAddress=127.0.0.1\n")
+    with serving(tmp_path, "--port", 0, "--config", conf) as (_, line):
+        address = line.removeprefix("ready namesrv=").strip()
+        shown = parse_properties(ask(address, RequestCode.GET_NAMESRV_CONFIG).body.decode(), "319")
+    paths = {"kvConfigPath": f"{tmp_path}/kv/kvConfig.json", "configStorePath": str(conf)}  # as RocketMQ's -c
+    expected = key_texts(NamesrvConfig(), NamesrvConfig) | paths
+    assert shown == expected | {"bindAddress": "127.0.0.1", "listenPort": address.rpartition(":")[2]}
 
 
 def test_a_port_in_use_is_one_line_and_nothing_is_changed(tmp_path: Path) -> None:

@@ -68,16 +68,13 @@ ROCKETMQ_DEFAULTS = {
 }  # fmt: skip
 
 
-def test_defaults_are_rocketmqs() -> None:
+def test_defaults_are_rocketmqs_but_those_that_are_told() -> None:
     config = MessageStoreConfig()
+    paths = {"storePathRootDir": "~/store", "storePathCommitLog": None, "readOnlyCommitLogStorePaths": None}
+    rocketmqs = ROCKETMQ_DEFAULTS | paths | {"brokerIP1": "the machine's address", "dispatchRules": "5.3.3"}
+    assert {camel_case(key.name): key.metadata["rocketmq"] for key in KEYS} == rocketmqs
     ours = {camel_case(key.name): getattr(config, key.name) for key in KEYS}
-    paths = {
-        "storePathRootDir": "~/store",
-        "storePathCommitLog": None,
-        "readOnlyCommitLogStorePaths": None,
-        "brokerIP1": "127.0.0.1",
-    }
-    assert ours == ROCKETMQ_DEFAULTS | paths | {"dispatchRules": "5.3.3"}
+    assert ours == rocketmqs | {"flushDiskType": "SYNC_FLUSH", "brokerIP1": "127.0.0.1"}
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)

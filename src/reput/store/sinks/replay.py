@@ -137,7 +137,7 @@ def replay(
         speed: How many times as fast as the messages were stored; None: as fast as possible.
         name: Name under which the target records how far this replay is; None: made of source, topics, begin and end.
             The same replay again puts only new messages; another name replays all messages again.
-        config: Configuration of the target; None: RocketMQ's defaults with SYNC_FLUSH.
+        config: Configuration of the target; None: its defaults, SYNC_FLUSH among them.
         commit_log_path: Commit log folder of the source, where it is not in the source.
         lock_timeout_ms: How long to wait while another process has the target open.
         clock: Clock of the pace; None: the machine's monotonic clock.

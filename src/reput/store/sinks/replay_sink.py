@@ -8,7 +8,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from reput.config.message_store import FlushDiskType, MessageStoreConfig
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
@@ -24,7 +24,7 @@ class ReplaySink:
 
     Args:
         path: The target's directory.
-        config: Configuration of the target; None: RocketMQ's defaults with SYNC_FLUSH.
+        config: Configuration of the target; None: its defaults, SYNC_FLUSH among them.
         sink_id: Name under which the target records how far the replay is.
         identity: What is replayed, as a text.
         lock_timeout_ms: How long to wait while another process has the target open.
@@ -49,7 +49,7 @@ class ReplaySink:
         files: FileLayer,
     ) -> None:
         self._path, self._files = path, files
-        config = config or MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH)
+        config = config or MessageStoreConfig()
         self._sink_id, self._identity = check_name(sink_id), identity
         self._lock_timeout_ms = lock_timeout_ms
         self._config = check_store(path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
