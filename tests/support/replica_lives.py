@@ -285,15 +285,15 @@ class FollowerLife(Life):
 
 
 class SlaveErrors(logging.Handler):
-    """Tells what slaves of this process log when they cannot follow; a context manager."""
+    """Tells what slaves of this process log where they refuse to copy; a context manager."""
 
     def __init__(self, told: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)
         self._tell = told
 
     def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, Event) and record.msg.message == "the slave cannot follow":
-            self._tell(record.msg.fields["error"])
+        if isinstance(record.msg, Event) and record.msg.message == "the slave copies nothing":
+            self._tell(record.msg.fields["reason"])
 
     def __enter__(self) -> None:
         self._before = _logger.level, _logger.propagate

@@ -60,6 +60,10 @@ class Following(Protocol):
     def progress(self) -> FollowState | None:
         """How far it is; None before the first master."""
 
+    @property
+    def copies_nothing(self) -> str | None:
+        """Why it copies nothing, as one text; None while it does."""
+
 
 class BrokerState:
     """State and services of one broker; all is used in the loop's thread, but what `DiskWork` runs.

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from reput.transport.tls import ClientTls
 
 _LINE_EVERY_S = 1.0
-_FILE_SIZE = "mappedFileSizeCommitLog"
 
 
 def follow(
@@ -112,8 +111,8 @@ def follow(
             )  # fmt: skip
 
         def open_copy(path: str, address: str) -> MessageStore:
-            asked = Master(address, credentials=credentials, tls=tls)
-            return open_store(path, config=store_config([*settings, *_file_size(path, asked, settings)], None))
+            _check_master(path, Master(address, credentials=credentials, tls=tls))
+            return open_store(path, config=store_config(settings, None))
 
         stack.enter_context(interrupts.resumable(store))
         stack.enter_context(interrupts.until_stopped(stop.set, unless=once))
@@ -168,21 +167,17 @@ def _metrics(port: int | None, stack: ExitStack) -> FollowMetrics | None:
     return metrics
 
 
-def _file_size(store: str, master: Master, settings: list[str]) -> list[str]:
-    """The setting that gives a store without log files, new or stopped before its first byte, the master's size."""
+def _check_master(store: str, master: Master) -> None:
+    """Raise RemotingError where a store would be made for a master that cannot be asked."""
     from reput.files import DISK
     from reput.log.directory import numbered_files
     from reput.store.recovery.listing import commit_log_folders
 
-    folders = commit_log_folders(os.path.abspath(store), store_config(settings, None))
-    has_log = bool(numbered_files(DISK, *filter(DISK.is_directory, folders)))
-    if has_log or any(setting.partition("=")[0] == _FILE_SIZE for setting in settings):
-        return []
-    try:
-        size = master.config().get(_FILE_SIZE)
-    finally:
-        master.close()
-    return [] if size is None else [f"{_FILE_SIZE}={size}"]
+    if is_fresh(DISK, os.path.abspath(store)):
+        try:
+            master.log()
+        finally:
+            master.close()
 
 
 def _write(fields: dict[str, Any], as_json: bool) -> None:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from reput.client.session_credentials import SessionCredentials
 from reput.config.message_store import FlushDiskType
-from reput.errors import AccessDeniedError, RemotingError, ReplicationError
+from reput.errors import AccessDeniedError, ConfigError, RemotingError, ReplicationError
 from reput.formats.replication import HEARTBEAT_S, SILENCE_S
 from reput.replication.ha_stream import HAStream
 from reput.replication.master import Master, MasterLog, ha_address
@@ -45,6 +45,7 @@ class FollowState(NamedTuple):
         is_connected: Whether the connection stands; where the master has no byte to ask for, whether it answers.
         lag_ms: Age of the newest record, where bytes are missing; 0 where none are known to be missing.
         heard_ms: When the master was last heard, ms since 1970 UTC; 0 before.
+        failure: Why the log is not followed; None while it is, and was compared.
     """
 
     end_offset: int
@@ -52,6 +53,7 @@ class FollowState(NamedTuple):
     is_connected: bool
     lag_ms: int
     heard_ms: int
+    failure: str | None
 
     @property
     def lag_bytes(self) -> int:
@@ -110,6 +112,7 @@ class Follower:
         self._log: MasterLog | None = None
         self._refusals: set[str] = set()
         self._is_connected = False
+        self._failure: str | None = "the master has not answered yet"
         self._topics_at = 0.0
         self._asked_for: set[str] = set()
         self._heard_ms = 0
@@ -121,7 +124,7 @@ class Follower:
         is_behind = log is not None and log.max_offset > end
         newest = self._writer.last_store_timestamp
         lag = int(time.time() * 1000) - newest if is_behind and newest else 0
-        return FollowState(end, log, self._is_connected, max(lag, 0), self._heard_ms)
+        return FollowState(end, log, self._is_connected, max(lag, 0), self._heard_ms, self._failure)
 
     def run(self, stop: Event, *, once: bool = False) -> None:
         """Follow until `stop` is set, or with `once` until all is there that the master had at the last look.
@@ -139,10 +142,13 @@ class Follower:
                 except RemotingError as error:
                     if str(error) != said:
                         logger.warning("%s; tried again every %g s", error, _RETRY_S)
-                    said = str(error)
+                    said = self._failure = str(error)
                 self._is_connected = False
                 self._on_state(self.state)
                 stop.wait(_RETRY_S)
+        except Exception as error:
+            self._failure = str(error)
+            raise
         finally:
             self._is_connected = False
             self._master.close()
@@ -151,10 +157,10 @@ class Follower:
         """Follow over one connection."""
         config = self._told(self._master.config) or {}
         log = self._log = self._told(self._master.log)
-        self._check_file_size(config)
+        self._take_file_size(config)
         self._told(self._copy_topics)
         while self._has_nothing and log and log.max_offset == log.min_offset:  # there is nothing to ask for
-            self._is_connected = True
+            self._is_connected, self._failure = True, None
             self._on_state(self.state)
             if once or stop.wait(_RETRY_S):
                 return
@@ -183,12 +189,18 @@ class Follower:
                 logger.error("%s; its log is followed, but its topics are not copied", error)
             return None
 
-    def _check_file_size(self, config: dict[str, str]) -> None:
-        ours, theirs = self._store.config.mapped_file_size_commit_log, config.get("mappedFileSizeCommitLog")
-        if theirs is not None and theirs != str(ours):
+    def _take_file_size(self, config: dict[str, str]) -> None:
+        """Give a log without a file the size of the master's files, and refuse a master whose files have another."""
+        theirs = config.get("mappedFileSizeCommitLog")
+        try:
+            has_it = theirs is None or self._writer.take_file_size(theirs)
+        except ConfigError as error:
+            raise ReplicationError(f"{self._master.address}: {error}") from None
+        if not has_it:
+            ours = self._store.config.mapped_file_size_commit_log
             raise ReplicationError(
                 f"{self._store.path}: log files of {ours} bytes, and {self._master.address} has log files of {theirs}; "
-                f"follow into a new store with --set mappedFileSizeCommitLog={theirs}"
+                "follow into a new store, and leave mappedFileSizeCommitLog out"
             )
 
     @property
@@ -245,6 +257,8 @@ class Follower:
                 if self._is_synced:  # before anything is acknowledged
                     self._writer.flush()
                 stream.release()
+                if received.is_compared:
+                    self._failure = None
                 if not all(len(body) for _, body in frames):
                     self._look(received.following)
             self._keep_topics(now)

@@ -121,13 +121,17 @@ class GetMessage:
             np.int64,
         )
         self._limits_address = self._limits.ctypes.data
-        self._file_size = log.queue.file_size
         self._memory_size = int(self._limits[1])
         self._most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
         self._scratch = _Scratch()
-        self._filtering = FilterPass(self._pages, self._file_size)
+        self.log_files_have(log.queue.file_size)
+
+    def log_files_have(self, size: int) -> None:
+        """Look for records in log files of so many bytes from now on; changed only while the log has none."""
+        self._file_size = self._limits[0] = size
+        self._filtering = FilterPass(self._pages, size)
 
     def get(
         self,

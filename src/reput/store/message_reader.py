@@ -31,13 +31,11 @@ class MessageReader:
 
     Attributes:
         path: The directory.
-        config: What it was opened with.
         recovery: What the start of the store found and did.
     """
 
-    def __init__(self, path: str, config: MessageStoreConfig, reader: Reader) -> None:
+    def __init__(self, path: str, reader: Reader) -> None:
         self.path = path
-        self.config = config
         self.recovery: RecoveryReport = reader.parts.report
         self._reader = reader
         self._log = reader.parts.log
@@ -46,6 +44,11 @@ class MessageReader:
         self._getting = reader.getting
         self._querying = reader.querying
         self._is_open = True
+
+    @property
+    def config(self) -> MessageStoreConfig:
+        """What it was opened with, and the sizes of its files."""
+        return self._reader.config
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -38,8 +38,8 @@ class MessageStore(MessageWriter):
     are inherited from `MessageWriter`, those that only read from `MessageReader`.
     """
 
-    def __init__(self, path: str, config: MessageStoreConfig, reader: Reader, writer: Writer | None) -> None:
-        super().__init__(path, config, reader, writer)
+    def __init__(self, path: str, reader: Reader, writer: Writer | None) -> None:
+        super().__init__(path, reader, writer)
         self._closing = Lock()
         self._is_closed = False
         self._refusal = StoreStateError(f"{path}: the store is closed")
@@ -110,14 +110,14 @@ class MessageStore(MessageWriter):
         from reput.store.writer import Writer
 
         if read_only:
-            return cls(root, settings, Reader.open(root, settings, files, progress), None)
+            return cls(root, Reader.open(root, settings, files, progress), None)
         load_kernels()
         wait_for_forgotten(root)
         writer = Writer.open(
             root, settings, files, progress,
             small=small, retention=retention, dispatch=mode, on_arrival=on_arrival, bit_maps=bit_maps,
         )  # fmt: skip
-        return cls(root, writer.reader.config, writer.reader, writer)
+        return cls(root, writer.reader, writer)
 
     # -- dispatch
 

@@ -38,8 +38,8 @@ class MessageWriter(MessageReader):
     What would change a store raises StoreStateError where it is closed, or was opened read-only.
     """
 
-    def __init__(self, path: str, config: MessageStoreConfig, reader: Reader, writer: Writer | None) -> None:
-        super().__init__(path, config, reader)
+    def __init__(self, path: str, reader: Reader, writer: Writer | None) -> None:
+        super().__init__(path, reader)
         self._writer = writer
 
     # -- putting

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreStateError
 from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
@@ -74,6 +75,21 @@ class ReplicaWriter:
             parts.append(bytes(file.view[position : min(file.size, self.end_offset - file.start_offset)]))
             begin += len(parts[-1])
         return b"".join(parts)
+
+    def take_file_size(self, size: str) -> bool:
+        """Let log files have the size of the master's, in bytes, if the log has none and the store was given no size.
+
+        Returns whether they have it. Raises ConfigError for a text that is no size of a log file.
+        """
+        queue, reader = self._log.queue, self._writer.reader
+        if size == str(queue.file_size):
+            return True
+        if not (self.is_empty and self._writer.may_size_log):
+            return False
+        reader.config = MessageStoreConfig.from_mapping({"mappedFileSizeCommitLog": size}, reader.config)
+        queue.file_size = reader.config.mapped_file_size_commit_log
+        reader.getting.log_files_have(queue.file_size)
+        return True
 
     def begin_at(self, offset: int) -> None:
         """Let an empty log begin at an offset, the start of a file.

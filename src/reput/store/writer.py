@@ -59,6 +59,7 @@ class Writer:
         putting_rows: Puts of rows as a broker receives them.
         group_offsets: How far groups have read; a broker keeps them itself.
         external: Whether another process dispatches.
+        may_size_log: Whether the size of log files was left open; the log has no file then, or the store its size.
     """
 
     parts: WriterParts
@@ -73,6 +74,7 @@ class Writer:
     putting_rows: PutRows
     group_offsets: GroupOffsets
     external: bool
+    may_size_log: bool
     _changing_topics: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -92,7 +94,8 @@ class Writer:
         """Lock and recover a store, and start its threads; errors as of `MessageStore.open`."""
         parts = open_for_writing(path, config, files, progress, bit_maps, external=dispatch == "external", small=small)
         try:
-            writer = cls._of(path, parts.config, files, parts, on_arrival, dispatch)
+            may_size_log = not config.is_given("mapped_file_size_commit_log")
+            writer = cls._of(path, parts.config, files, parts, on_arrival, dispatch, may_size_log=may_size_log)
             for service in (writer.flush, writer.reput, writer.allocate, writer.housekeeping):
                 service.start()
             if retention:
@@ -112,6 +115,8 @@ class Writer:
         parts: WriterParts,
         on_arrival: Callable[[RecordColumns], None] | None,
         dispatch: DispatchMode,
+        *,
+        may_size_log: bool,
     ) -> Self:
         log, reader = parts.log, Reader.of(path, config, files, parts)
         flush: FlushPolicy = (
@@ -142,6 +147,7 @@ class Writer:
             PutRows(putting, log, flush, config, reput.wake_if_idle, reader.stats, parts.queues.types),
             GroupOffsets(metadata_path(path, ConsumerOffsets), files),
             dispatch == "external",
+            may_size_log,
         )
 
     def update_topics(self, configs: Sequence[TopicConfig]) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from reput import Broker, ConfigError, Message, MessageStore
 from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.metrics.replication_metrics import replication_metrics
 from reput.broker.slave.slave import Slave
+from reput.config.properties import parse_properties
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -30,8 +32,9 @@ from tests.support.asking import ask, call, request, until
 from tests.support.broker import SMALL, batch_command, make_topic, pull_command, send_command
 from tests.support.certificates import Files, write_certificate
 from tests.support.fake_master import log_of
+from tests.support.metrics import MEASURED, page
 from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
-from tests.support.sockets import free_ports
+from tests.support.sockets import free_ports, run
 
 LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
 KEYS = {**SMALL, **LOCAL}
@@ -50,8 +53,10 @@ class Pair:
         return self._folder / name
 
     def start(self, name: str, role: str = "ASYNC_MASTER", broker_id: int = 0, **keys: Any) -> Broker:
+        """Start it; keys that are None are left to their defaults."""
         port, ha_port = self._ports.setdefault(name, tuple(free_ports(2)))  # type: ignore[arg-type]
         keys = {**self._keys, "broker_role": role, "broker_id": broker_id, "ha_listen_port": ha_port, **keys}
+        keys = {key: value for key, value in keys.items() if value is not None}
         return Broker.start(self.path(name), port=port, **keys)
 
     def slave(self, name: str = "slave", broker_id: int = 1, **keys: Any) -> Broker:
@@ -268,9 +273,81 @@ def test_a_slave_of_another_log_stops_with_an_error_and_appends_nothing(
         end = store.max_commit_log_offset
     with caplog.at_level(logging.ERROR, "reput.broker"), both(pair) as (master, slave):
         send(master, 1)
-        until(lambda: "the slave cannot follow" in caplog.text)
+        until(lambda: "the slave copies nothing" in caplog.text)
         assert "the master has lost its last records, or is another one" in caplog.text
         assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
+
+
+def config(broker: Broker) -> dict[str, str]:
+    return parse_properties(ask(broker.address, RequestCode.GET_BROKER_CONFIG).body.decode(), "26")
+
+
+def copies_nothing(broker: Broker) -> tuple[tuple[int, str], float, str]:
+    """What `/ready`, the metric and the runtime info say of it."""
+    address = broker._controller.metrics
+    [value] = [
+        sample.value
+        for family in text_string_to_metric_families(run(page(address, "/metrics"))[1])
+        for sample in family.samples
+        if sample.name == "reput_slave_copies_nothing"
+    ]
+    table = json.loads(ask(broker.address, RequestCode.GET_BROKER_RUNTIME_INFO).body)["table"]
+    return run(page(address, "/ready")), value, table["slaveCopiesNothing"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_slave_without_a_log_gets_files_of_its_masters_size_whoever_starts_first(pair: Pair, is_first: bool) -> None:
+    with ExitStack() as stack:
+        slave = stack.enter_context(pair.slave(mapped_file_size_commit_log=None)) if is_first else None
+        master = stack.enter_context(pair.start("master"))
+        send(master, 3)
+        slave = slave or stack.enter_context(pair.slave(mapped_file_size_commit_log=None))
+        until(lambda: max_offset(slave) == 3)
+        assert pull(slave, 0)[0] == 0
+        assert config(slave)["mappedFileSizeCommitLog"] == config(master)["mappedFileSizeCommitLog"]
+        change = b"mappedFileSizeCommitLog=1073741824"  # the default
+        refused = call(slave.address, request(RequestCode.UPDATE_BROKER_CONFIG, change))
+        assert "the store's files are of mappedFileSizeCommitLog=1048576" in str(refused.remark)
+        end = master.in_loop(lambda state: state.store.max_commit_log_offset)
+    assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
+    assert {file.stat().st_size for file in (pair.path("slave") / "commitlog").iterdir()} == {1 << 20}
+    with pair.start("slave", mapped_file_size_commit_log=None) as promoted:
+        send(promoted, 1)
+        assert pull(promoted, 3)[0] == 0
+
+
+def test_a_slave_with_files_of_another_size_copies_nothing_and_says_so_everywhere(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pair.start("master") as master, pair.slave(mapped_file_size_commit_log=1 << 21, **MEASURED) as slave:
+        send(master, 1)
+        until(lambda: copies_nothing(slave)[1] == 1)
+        (status, text), _, told = copies_nothing(slave)
+        assert (status, text) == (503, f"{told}\n")
+        assert told.startswith(
+            f"copies nothing from {master.address}: {pair.path('slave')}: log files of 2097152 bytes"
+        )
+        assert "has log files of 1048576" in told
+        assert "the slave copies nothing" in caplog.text
+        assert not [*(pair.path("slave") / "commitlog").iterdir()]
+
+
+def test_a_slave_whose_master_is_away_for_a_while_copies_nothing_until_it_is_back(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.broker.slave.copying._AWAY_S", 0.0)
+    copies = ((200, "the broker copies and gives messages, ASYNC_FLUSH\n"), 0, "")
+    with pair.slave(**MEASURED) as slave:
+        until(lambda: "no name server knows a master of broker-a" in copies_nothing(slave)[2])
+        with pair.start("master") as master:
+            until(lambda: copies_nothing(slave) == copies)
+            send(master, 1)
+            until(lambda: max_offset(slave) == 1)
+            assert copies_nothing(slave) == copies
+        until(lambda: copies_nothing(slave)[0][0] == 503)
+        assert copies_nothing(slave)[2].startswith(f"copies nothing from {master.address}: 127.0.0.1:")
+        with pair.start("master"):
+            until(lambda: copies_nothing(slave) == copies)
 
 
 def test_a_bug_does_not_end_a_slave_that_follows(
@@ -286,7 +363,7 @@ def test_a_bug_does_not_end_a_slave_that_follows(
     with both(pair) as (master, slave):
         send(master, 3)
         until(lambda: max_offset(slave) == 3)
-    [told] = [one for one in caplog.records if "the slave cannot follow" in one.getMessage()]
+    [told] = [one for one in caplog.records if "the slave's copying failed" in one.getMessage()]
     assert told.exc_info is not None
     assert told.exc_info[0] is ZeroDivisionError
 

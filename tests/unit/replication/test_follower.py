@@ -177,6 +177,77 @@ def test_an_empty_store_begins_with_the_oldest_file_or_with_the_newest(
                 assert ours.messages() == theirs.messages()
 
 
+def test_a_store_without_a_log_gets_files_of_the_masters_size_unless_it_was_given_one(
+    source: tuple[Path, int], tmp_path: Path
+) -> None:
+    others = {name: size for name, size in SIZES.items() if name != "mapped_file_size_commit_log"}
+    with MessageStore.open(tmp_path / "copy", flush_disk_type="ASYNC_FLUSH", **others) as store:
+        with fake_master((0, b""), 1 << 20) as empty:  # its log has no file, either
+            Follower(store, empty.address).run(Event(), once=True)
+            assert store.config.mapped_file_size_commit_log == 1 << 20
+        with fake_master(log_of(*source), FILE_SIZE) as master:
+            Follower(store, master.address).run(Event(), once=True)
+        store.wait_dispatched()
+        assert store.config.mapped_file_size_commit_log == FILE_SIZE
+        assert messages_of(store) == messages_of_source(source[0])
+    assert same(tmp_path / "copy", source[0])
+    with MessageStore.open(tmp_path / "copy", read_only=True) as store:
+        assert messages_of(store) == messages_of_source(source[0])
+
+
+def messages_of_source(path: Path) -> list[object]:
+    with MessageStore.open(path, read_only=True) as store:
+        return messages_of(store)
+
+
+def messages_of(store: MessageStore) -> list[object]:
+    """What pulls, pulls with tags, and queries give of the log's last file."""
+    found: list[object] = []
+    for queue in store.queues():
+        for tags in ("*", "paid"):
+            got = store.get_message("orders", queue.queue_id, queue.max_offset - 5, tags=tags)
+            found.append([one.body for one in got.messages()])
+    found.append([one.body for one in store.query_message("orders", "o-449")])
+    return found
+
+
+def test_why_a_log_is_not_followed_is_part_of_the_state(master: FakeMaster, tmp_path: Path) -> None:
+    failures: list[str | None] = []
+    stop = Event()
+
+    def note(state: FollowState) -> None:
+        failures.append(state.failure)
+        if state.end_offset == len(master.log[1]):
+            master.close()
+            if state.failure is not None:
+                stop.set()
+
+    with open_store(tmp_path / "copy") as store:
+        follower = Follower(store, master.address, on_state=note)
+        assert follower.state.failure == "the master has not answered yet"
+        follower.run(stop)
+    assert None in failures
+    assert ": the connection " in str(failures[-1])
+
+
+def test_a_log_that_was_refused_is_not_followed_when_it_is_tried_again_before_it_was_compared(
+    master: FakeMaster, tmp_path: Path
+) -> None:
+    with open_store(tmp_path / "copy") as store:
+        failures: list[str | None] = []
+        follower = Follower(store, master.address, on_state=lambda state: failures.append(state.failure))
+        follower.run(Event(), once=True)
+        assert follower.state.failure is None
+        begin, data = master.log
+        master.log = begin, data[:-1] + bytes([data[-1] ^ 1])
+        for _ in range(2):
+            failures.clear()
+            with pytest.raises(ReplicationError, match="another log, or was cut"):
+                follower.run(Event())
+            assert "another log, or was cut" in str(follower.state.failure)
+        assert None not in failures
+
+
 def test_by_default_nothing_is_acknowledged_and_as_a_slave_all_is(
     source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,6 +602,24 @@ class TestRefusals:
     def test_files_of_another_size(self, copy: Path, master: FakeMaster) -> None:
         master.file_size = 1 << 20
         self.check(copy, master, ReplicationError, "has log files of 1048576")
+
+    @pytest.mark.parametrize("size", [1 << 20, 1 << 30])
+    def test_another_size_than_a_new_store_was_given(self, tmp_path: Path, master: FakeMaster, size: int) -> None:
+        """Also if it was given the default."""
+        with MessageStore.open(tmp_path / "new", **SIZES | {"mapped_file_size_commit_log": size}) as store:
+            with pytest.raises(
+                ReplicationError, match=f"log files of {size} bytes, and .* has log files of {FILE_SIZE}"
+            ):
+                Follower(store, master.address).run(Event(), once=True)
+            assert files(tmp_path / "new", "commitlog") == {}
+
+    @pytest.mark.parametrize("size", ["-1", "1099511627776", "much"])
+    def test_a_size_that_is_none(self, tmp_path: Path, master: FakeMaster, size: str) -> None:
+        master.file_size = size  # type: ignore[assignment]
+        with MessageStore.open(tmp_path / "new") as store:
+            with pytest.raises(ReplicationError, match=f"{master.address}: mappedFileSizeCommitLog={size}: expected"):
+                Follower(store, master.address).run(Event(), once=True)
+            assert store.config.mapped_file_size_commit_log == 1 << 30
 
     def test_a_frame_of_another_place(self, copy: Path, master: FakeMaster) -> None:
         master.change = lambda offset, body: (offset + 4, body)

@@ -194,7 +194,7 @@ def test_metrics_tell_the_lag_of_each_broker() -> None:
     metrics = FollowMetrics()
     address = metrics.serve(0)
     try:
-        metrics.note("broker-a", FollowState(100, MasterLog(0, 150), True, 2500, 0))
+        metrics.note("broker-a", FollowState(100, MasterLog(0, 150), True, 2500, 0, None))
         with urllib.request.urlopen(f"http://{address}/metrics") as page:
             lines = page.read().decode().splitlines()
     finally:

@@ -69,7 +69,7 @@ class ConfigProcessor:
         self._state = state
         self._files = files
         self._path = path or os.path.join(state.store.path, "config", _FILE)
-        self._config, self._store_config = state.config, state.store.config  # as of the next start
+        self._config, self._chosen_store_config = state.config, state.store.config  # as of the next start
         self._version = DataVersion(timestamp=state.now_ms())
         self._changing = asyncio.Lock()
 
@@ -101,11 +101,17 @@ class ConfigProcessor:
             if config.enable_property_filter:
                 await self._state.writes.run_for(connection, require_parser)
             await self._state.writes.run_for(connection, self._write, changes)
-            self._config, self._store_config = config, store_config
+            self._config, self._chosen_store_config = config, store_config
             self._version = replace(self._version, counter=self._version.counter + 1, timestamp=self._state.now_ms())
             await self._use(config, store_config)
         logger.info(Event("configuration changed", keys=",".join(changes), file=self._path, client=connection.remote))
         return command.response()
+
+    @property
+    def _store_config(self) -> MessageStoreConfig:
+        """The store's keys as of the next start; a slave's log may have got the size of its master's files."""
+        size = self._state.store.config.mapped_file_size_commit_log
+        return replace(self._chosen_store_config, mapped_file_size_commit_log=size)
 
     def _write(self, changes: Mapping[str, str]) -> None:
         before = self._files.read_bytes(self._path).decode("utf-8", "replace") if self._files.exists(self._path) else ""

@@ -103,6 +103,7 @@ class RuntimeProcessor:
             **_of_store(info),
             **_NOTHING,
             **self._of_timers(),
+            **({} if state.slave is None else {"slaveCopiesNothing": state.slave.copies_nothing or ""}),
             "brokerActive": "true",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),

@@ -11,6 +11,7 @@ from reput.broker.metrics.metric_families import MetricFamilies, text_of
 from reput.broker.metrics.pop_metrics import pop_metrics
 from reput.broker.metrics.replication_metrics import replication_metrics
 from reput.broker.metrics.request_metrics import request_metrics
+from reput.broker.metrics.slave_metrics import slave_metrics
 from reput.broker.metrics.store_metrics import store_metrics
 from reput.broker.metrics.timer_metrics import timer_metrics
 from reput.broker.pop.pop import Pop
@@ -58,6 +59,7 @@ class BrokerMetrics:
             *await consumer_lag_metrics(families, state),
             *pop_metrics(families, state, self._pop),
             *replication_metrics(families, state),
+            *slave_metrics(families, state),
         ]
         if self._timers is not None:
             metrics += await timer_metrics(families, state, self._timers)
@@ -68,8 +70,11 @@ class BrokerMetrics:
         return Page(b"the broker runs\n")
 
     async def ready(self) -> Page:
-        """200 where messages are taken and given; 503 and the reason where they are not."""
-        failure = self._state.writer.put_refusal or self._state.writer.dispatch_failure
+        """200 where messages are taken, by a slave copied, and given; 503 and the reason where they are not."""
+        writer, slave = self._state.writer, self._state.slave
+        failure = writer.put_refusal or writer.dispatch_failure or (slave and slave.copies_nothing)
         if failure is None:
-            return Page(b"the broker takes and gives messages\n")
+            does = "takes" if slave is None else "copies"
+            mode = self._state.store.config.flush_disk_type
+            return Page(f"the broker {does} and gives messages, {mode}\n".encode())
         return Page(f"{failure}\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)

@@ -11,6 +11,7 @@ import logging
 import threading
 from typing import NamedTuple
 
+from reput.broker.slave.copying import Copying
 from reput.broker.slave.slave_synchronize import SlaveSynchronize
 from reput.broker.state import BrokerState
 from reput.client.session_credentials import SessionCredentials
@@ -52,6 +53,7 @@ class Slave:
         self._following: tuple[threading.Event, threading.Thread] | None = None
         self._task: asyncio.Task[None] | None = None
         self._progress: FollowState | None = None
+        self._copying = Copying()
         self._end_offset = -1
         self._is_told = False
 
@@ -71,6 +73,11 @@ class Slave:
     def has_master(self) -> bool:
         """Whether the connection to the master stands."""
         return self._progress is not None and self._progress.is_connected
+
+    @property
+    def copies_nothing(self) -> str | None:
+        """Why it copies nothing; see `Copying`."""
+        return self._copying.copies_nothing
 
     # -- life
 
@@ -110,7 +117,9 @@ class Slave:
         while True:
             if not self.has_master:
                 await self._state.registration.register()
-            if self._master is not None:
+            if self._master is None:
+                self._copying.stops(f"no name server knows a master of {self._state.config.broker_name}")
+            else:
                 await self._synchronize.copy(self._master.address)
             await asyncio.sleep(_COPY_S)
 
@@ -119,9 +128,17 @@ class Slave:
     def _follow(self, master: _Known, stop: threading.Event, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
-        state, said = self._state, ""
+        state, copying = self._state, self._copying
+
+        def on_state(progress: FollowState) -> None:
+            if progress.failure is None:
+                copying.goes_on()
+            else:
+                copying.stops(progress.failure, master.address)
+            self._on_state(progress)
+
         follower = Follower(
-            state.store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=self._on_state,
+            state.store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=on_state,
             on_topics=self._on_topics, own_topics={config.topic_name for config in state.topics.own_topics},
             tls=ClientTls.of(state.config), credentials=self._credentials,
         )  # fmt: skip
@@ -129,12 +146,11 @@ class Slave:
             try:
                 follower.run(stop)
             except ReputError as error:
-                if str(error) != said:
-                    logger.error(Event("the slave cannot follow", master=master.address, error=error))
-                said = str(error)
+                copying.stops(str(error), master.address, is_refused=True)
                 stop.wait(_COPY_S)
-            except Exception:  # a bug, which is not to end all that comes later
-                logger.exception(Event("the slave cannot follow", master=master.address))
+            except Exception as error:  # a bug, which is not to end all that comes later
+                logger.exception(Event("the slave's copying failed", master=master.address))
+                copying.stops(repr(error), master.address, is_refused=True)
                 stop.wait(_COPY_S)
 
     def _on_state(self, progress: FollowState) -> None:
