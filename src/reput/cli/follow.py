@@ -170,8 +170,7 @@ def _metrics(port: int | None, stack: ExitStack) -> FollowMetrics | None:
 def _check_master(store: str, master: Master) -> None:
     """Raise RemotingError where a store would be made for a master that cannot be asked."""
     from reput.files import DISK
-    from reput.log.directory import numbered_files
-    from reput.store.recovery.listing import commit_log_folders
+    from reput.store.recovery.listing import is_fresh
 
     if is_fresh(DISK, os.path.abspath(store)):
         try:

@@ -10,16 +10,13 @@ from typing import Any, NoReturn
 from reput.errors import RemotingDecodeError
 from reput.formats.java import INT32_MAX, INT32_MIN
 from reput.remoting.codes import VERSION, LanguageCode, RequestCode, ResponseCode, SerializeType
+from reput.remoting.other_protocol import other_protocol
 
 #: Bytes of the largest frame, its length word counted (`com.rocketmq.remoting.frameMaxLength`).
 MAX_FRAME_SIZE = 16_777_216
 #: The length word and the header word.
 FRAME_HEAD = struct.Struct(">iI")
 LENGTH_SIZE = 4
-#: First byte of a TLS connection; a frame that begins with it would have 369 MB.
-TLS_HANDSHAKE = 0x16
-#: First bytes of HTTP/2, which gRPC speaks; the frame would have 1.3 GB.
-_HTTP2 = b"PRI "
 _HEADER_SIZE_MASK = 0xFFFFFF
 _TYPE_SHIFT = 24
 
@@ -104,22 +101,14 @@ def frame_size(head: bytes | bytearray | memoryview) -> int:
         raise RemotingDecodeError(f"a frame of {len(head)} bytes: expected {FRAME_HEAD.size} at least")
     length, word = FRAME_HEAD.unpack_from(head)
     if not LENGTH_SIZE <= length <= MAX_FRAME_SIZE - LENGTH_SIZE:
-        most = MAX_FRAME_SIZE - LENGTH_SIZE
-        raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {most}{_other_protocol(head)}")
+        if other := other_protocol(head):
+            raise RemotingDecodeError(other.reason)
+        raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")
     if word & _HEADER_SIZE_MASK > length - LENGTH_SIZE:
         raise RemotingDecodeError(f"a header of {word & _HEADER_SIZE_MASK} bytes in a frame of {length}")
     if word >> _TYPE_SHIFT > SerializeType.ROCKETMQ:
         raise RemotingDecodeError(f"serialize type {word >> _TYPE_SHIFT}: expected 0 (JSON) or 1 (ROCKETMQ)")
     return int(length) + LENGTH_SIZE
-
-
-def _other_protocol(head: bytes | bytearray | memoryview) -> str:
-    """What a peer speaks that begins so, and what it needs; empty for any other bytes."""
-    if head[0] == TLS_HANDSHAKE:
-        return "; this is TLS, and the server has no tls.server.certPath"
-    if head[: len(_HTTP2)] == _HTTP2:
-        return "; this is gRPC, which needs RocketMQ's proxy in front: give the client the proxy's address"
-    return ""
 
 
 def decode_command(frame: bytes | memoryview) -> RemotingCommand:

@@ -8,12 +8,12 @@ import ssl
 import time
 from itertools import count
 
-from reput.errors import ConfigError, RemotingError, RemotingTimeoutError
+from reput.errors import ConfigError, RemotingDecodeError, RemotingError, RemotingTimeoutError
 from reput.formats.java import INT32_MAX
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, decode_command, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
 from reput.transport.client import connect_error, host_and_port
-from reput.transport.tls import ClientTls
+from reput.transport.tls import MAY_WANT_TLS, ClientTls, to_do, why
 
 _CONNECT_S = 3.0
 #: What a poll tells where the peer has closed; Linux tells it before all is read.
@@ -91,6 +91,7 @@ class BlockingConnection:
         self._frames = FrameBuffer()
         self._opaques = count(1)
         self._early: dict[int, RemotingCommand] = {}
+        self._is_answered = False
         host, port = host_and_port(address)
         try:
             context = None if tls is None else tls.context()
@@ -152,12 +153,21 @@ class BlockingConnection:
             size = self._socket.recv_into(self._frames.room())
         except (TimeoutError, ssl.SSLWantReadError):
             raise RemotingTimeoutError(f"{self.address}: no answer in time") from None
+        except (ConnectionResetError, ssl.SSLEOFError):
+            size = 0
+        except ssl.SSLError as error:
+            raise RemotingError(f"{self.address}: no TLS: {why(error)}{to_do(error)}") from None
         except OSError as error:
             raise RemotingError(f"{self.address}: {error.strerror or error}") from None
         if not size:
-            raise RemotingError(f"{self.address}: the connection ended before the answer came")
+            hint = "" if self._is_answered or isinstance(self._socket, ssl.SSLSocket) else MAY_WANT_TLS
+            raise RemotingError(f"{self.address}: the connection ended before the answer came{hint}")
         self._frames.received(size)
-        for frame in self._frames.frames():
-            command = decode_command(frame)
-            if command.is_response:  # what a broker asks of members of a group is not for this client
-                self._early[command.opaque] = command
+        try:
+            for frame in self._frames.frames():
+                command = decode_command(frame)
+                if command.is_response:  # what a broker asks of members of a group is not for this client
+                    self._early[command.opaque] = command
+                    self._is_answered = True
+        except RemotingDecodeError as error:
+            raise RemotingDecodeError(f"{self.address}: {error}") from None

@@ -11,6 +11,7 @@ from reput.remoting.command import RemotingCommand
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
 from reput.transport.tls import ClientTls, why
+from reput.transport.tls import to_do as tls_to_do
 
 _CONNECT_S = 3.0
 
@@ -119,7 +120,7 @@ def connect_error(
     if isinstance(error, TimeoutError):
         return RemotingError(f"{address}: no connection in {timeout_s:g} s: {to_do}")
     if isinstance(error, ssl.SSLError):
-        return RemotingError(f"{address}: no TLS: {why(error)}")
+        return RemotingError(f"{address}: no TLS: {why(error)}{tls_to_do(error)}")
     if isinstance(error, ConnectionError) and not error.errno:  # asyncio: the handshake of TLS was cut short
         return RemotingError(f"{address}: no TLS: the connection was closed; the server may talk no TLS")
     if isinstance(error, OSError):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import socket
+import ssl
 from itertools import count
 from typing import Any, Protocol, cast
 
@@ -13,8 +14,10 @@ from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutErro
 from reput.events import Event
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
+from reput.remoting.command import LENGTH_SIZE, ONE_WAY_FLAG, RemotingCommand, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
+from reput.remoting.other_protocol import other_protocol
+from reput.transport.tls import MAY_WANT_TLS, to_do, why
 
 logger = logging.getLogger("reput.transport")
 
@@ -65,7 +68,8 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_since = math.inf
         self.is_open = False
         self.is_paused = False
-        self._is_choked = self._is_held = False
+        self._is_choked = self._is_held = self._is_answered = self._is_secure = False
+        self._failure: str | None = None
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -88,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         """Called by the loop."""
         transport = cast("asyncio.Transport", transport)  # uvloop's is no instance of it
         self._transport = transport
+        self._is_secure = transport.get_extra_info("ssl_object") is not None
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
         name = transport.get_extra_info("peername") or ("127.0.0.1", 0)  # a client of this process
         address, port = name[0].partition("%")[0], name[1]  # an IPv6 address may name its interface
@@ -114,13 +119,26 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._owner.readable(self)
         except RemotingDecodeError as error:
-            logger.warning(Event("connection closed: no frame", client=self.remote, error=error))
-            self.abort()
+            self._refuse(error)
         left = len(self.frames)
         if not left:
             self.frame_since = math.inf
         elif left < size or self.frame_since == math.inf:  # another frame has begun
             self.frame_since = self._loop.time()
+
+    def _refuse(self, error: RemotingDecodeError) -> None:
+        """Close it at bytes that are no frame, and tell a peer of another protocol what may show in its error."""
+        self._failure = str(error)
+        other = other_protocol(self.frames.first(LENGTH_SIZE))
+        if other is None:
+            logger.warning(Event("connection closed: no frame", client=self.remote, error=error))
+        else:
+            logger.warning(Event("connection closed: another protocol", client=self.remote, reason=error))
+        if other is not None and other.answer:
+            self.write(other.answer)
+            self.close()
+        else:
+            self.abort()
 
     def pause_writing(self) -> None:
         """Called by the loop: the peer does not read, so nothing more is read of it."""
@@ -173,8 +191,17 @@ class Connection(asyncio.BufferedProtocol):
         calls, self._calls = self._calls, {}
         for answer, _ in calls.values():
             if not answer.done():
-                answer.set_exception(RemotingError(f"{self.remote}: the connection ended before the answer came"))
+                answer.set_exception(RemotingError(f"{self.remote}: {self._end(exc)}"))
         self._owner.closed(self)
+
+    def _end(self, error: Exception | None) -> str:
+        """Why a call has no answer."""
+        if self._failure is not None:
+            return self._failure
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return f"no TLS: {why(error)}{to_do(error)}"
+        is_first = not self._is_answered and not self._is_secure and self.remote_host[1]
+        return f"the connection ended before the answer came{MAY_WANT_TLS if is_first else ''}"
 
     @property
     def held_bytes(self) -> int:
@@ -273,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def answered(self, command: RemotingCommand) -> None:
         """Hand an answer to the call that waits for it; one that came too late is dropped."""
+        self._is_answered = True
         answer, _ = self._calls.get(command.opaque, (None, 0.0))
         if answer is not None and not answer.done():
             answer.set_result(command)

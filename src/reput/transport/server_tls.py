@@ -6,10 +6,9 @@ import logging
 import ssl
 
 from reput.config.tls import ClientAuth, TlsConfig, TlsMode
-from reput.errors import ConfigError, ReputError
+from reput.errors import ConfigError
 from reput.events import Event
-from reput.files import DISK
-from reput.transport.tls import load_authorities, load_chain
+from reput.transport.tls import content, load_authorities, load_chain
 
 logger = logging.getLogger("reput.transport")
 
@@ -56,14 +55,7 @@ class ServerTls:
     def _read(self) -> tuple[bytes | None, ...]:
         config = self._config
         paths = config.tls_server_cert_path, config.tls_server_key_path, config.tls_server_trust_cert_path
-        return tuple(None if path is None else _content(path) for path in paths)
-
-
-def _content(path: str) -> bytes | None:
-    try:
-        return DISK.read_bytes(path)
-    except (OSError, ReputError):
-        return None  # while it is replaced, maybe; the context says what is wrong
+        return tuple(None if path is None else content(path) for path in paths)  # the context says what is wrong
 
 
 def server_context(config: TlsConfig) -> ssl.SSLContext:

@@ -6,13 +6,25 @@ import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reput.errors import ConfigError
+from reput.errors import ConfigError, ReputError
 
 if TYPE_CHECKING:  # importing a client stays light
     from reput.config.tls import TlsConfig
 
 #: What a key without a password is tried with: without any, OpenSSL would ask at the terminal.
 _NO_PASSWORD = ""
+#: What to do where a plain connection ends before the first answer: a server that takes TLS alone says no more.
+MAY_WANT_TLS = "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls())"
+#: OpenSSL's numbers (X509_V_ERR_...) for certificates that nobody signed whom the client trusts, and for another name.
+_NOT_TRUSTED, _OTHER_NAME = (2, 18, 19, 20, 21), (62, 64)
+#: What to do, by the end of OpenSSL's name for an error.
+_TO_DO = {
+    "WRONG_VERSION_NUMBER": "the server may talk no TLS",
+    "UNEXPECTED_EOF_WHILE_READING": "the server may talk no TLS",
+    "ALERT_CERTIFICATE_REQUIRED": "name the client's certificate by tls.client.certPath and tls.client.keyPath (in a "
+    "program ClientTls(cert_path=..., key_path=...))",
+    "ALERT_UNKNOWN_CA": "the server does not know who signs the client's certificate (tls.client.certPath)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +37,9 @@ class ClientTls:
         cert_path: The client's own certificate, for servers that ask for it.
         key_path: The private key for it.
         key_password: The password of this key.
+
+    Raises:
+        ConfigError: One of `cert_path` and `key_path` is given without the other.
     """
 
     auth_server: bool = True
@@ -32,6 +47,11 @@ class ClientTls:
     cert_path: str | None = None
     key_path: str | None = None
     key_password: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.cert_path is None) != (self.key_path is None):
+            given, missing = ("cert", "key") if self.key_path is None else ("key", "cert")
+            raise ConfigError(f"ClientTls: {given}_path is given, and {missing}_path is not")
 
     @classmethod
     def of(cls, config: TlsConfig) -> ClientTls | None:
@@ -67,15 +87,37 @@ class ClientTls:
 
 def load_chain(context: ssl.SSLContext, side: str, cert_path: str, key_path: str, password: str | None) -> None:
     """Let a context show a certificate; `side` is "server" or "client". Raises ConfigError."""
-    where = f"tls.{side}.certPath={cert_path}, tls.{side}.keyPath={key_path}"
     try:
         context.load_cert_chain(cert_path, key_path, lambda: password or _NO_PASSWORD)
     except ssl.SSLError as error:
-        reason = why(error)
-        to_do = f"an encrypted key needs tls.{side}.keyPassword"
-        raise ConfigError(f"{where}: no certificate in PEM and the key for it ({reason}); {to_do}") from None
+        raise ConfigError(_chain_fault(side, cert_path, key_path, password, error)) from None
     except (OSError, ValueError) as error:
+        where = f"tls.{side}.certPath={cert_path}, tls.{side}.keyPath={key_path}"
         raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _chain_fault(side: str, cert_path: str, key_path: str, password: str | None, error: ssl.SSLError) -> str:
+    """Which key of the configuration is wrong where OpenSSL takes no certificate and its key: it names neither."""
+    cert, key = content(cert_path) or b"", content(key_path) or b""
+    of_cert, of_key = f"tls.{side}.certPath={cert_path}", f"tls.{side}.keyPath={key_path}"
+    if b"-----BEGIN CERTIFICATE-----" not in cert:
+        return f"{of_cert}: no certificate in PEM"
+    if b"PRIVATE KEY-----" not in key:
+        return f"{of_key}: no private key in PEM; name the file of the certificate's key"
+    if b"ENCRYPTED" in key:
+        state = "wrong" if password else "missing"
+        return f"{of_key}: the key is encrypted, and its password, tls.{side}.keyPassword, is {state}"
+    return f"{of_key}: not the key of the certificate in {of_cert} ({why(error)})"
+
+
+def content(path: str) -> bytes | None:
+    """The bytes of a file; None where it cannot be read, while it is replaced, maybe."""
+    from reput.files import DISK  # late: importing a client stays light
+
+    try:
+        return DISK.read_bytes(path)
+    except (OSError, ReputError):
+        return None
 
 
 def load_authorities(context: ssl.SSLContext, side: str, path: str | None) -> None:
@@ -92,5 +134,14 @@ def load_authorities(context: ssl.SSLContext, side: str, path: str | None) -> No
 def why(error: ssl.SSLError) -> str:
     """The reason of an error of OpenSSL's in plain words."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
+        return error.verify_message.rstrip(".")
     return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def to_do(error: ssl.SSLError) -> str:
+    """What a client sets where a connection of TLS failed; empty where nobody knows."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _NOT_TRUSTED:
+            return "; name who signs it by tls.client.trustCertPath (in a program ClientTls(trust_cert_path=...))"
+        return "; take an address that the certificate names" if error.verify_code in _OTHER_NAME else ""
+    return next((f"; {text}" for end, text in _TO_DO.items() if (error.reason or "").endswith(end)), "")

@@ -10,7 +10,8 @@ from typing import Any, Protocol, cast
 
 from reput.config.tls import TlsMode
 from reput.events import Event
-from reput.remoting.command import TLS_HANDSHAKE
+from reput.remoting.command import LENGTH_SIZE
+from reput.remoting.other_protocol import TLS_HANDSHAKE, grpc_over_tls, other_protocol
 from reput.transport.connection import Connection
 from reput.transport.server_tls import ServerTls
 from reput.transport.tls import why
@@ -106,6 +107,8 @@ class FirstByte(asyncio.BufferedProtocol):
                 self._take_plain(raw, received)
                 return
             self.since = asyncio.get_running_loop().time()
+            if reason := grpc_over_tls(received):
+                logger.warning(Event("a peer speaks another protocol", client=self.remote, reason=reason))
             if not self._owner.handshakes(self):
                 self.abort("too many handshakes at once")
                 return
@@ -123,7 +126,10 @@ class FirstByte(asyncio.BufferedProtocol):
 
     def _take_plain(self, raw: asyncio.Transport, received: memoryview) -> None:
         if self._tls.mode is TlsMode.ENFORCING:
-            self.abort("it does not speak TLS, and tls.server.mode=enforcing")
+            reason = "it does not speak TLS, and tls.server.mode=enforcing"
+            if len(received) >= LENGTH_SIZE and (other := other_protocol(received)):
+                reason = f"{reason}; {other.reason}"
+            self.abort(reason)
             return
         self._owner.decided(self)
         connection = self._connection

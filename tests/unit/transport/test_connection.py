@@ -8,8 +8,11 @@ from contextlib import suppress
 import pytest
 
 from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutError, WouldWaitError
+from reput.events import Event
 from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
+from reput.remoting.other_protocol import other_protocol
 from reput.transport import connection as module
+from reput.transport.blocking_client import BlockingConnection
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from tests.support.sockets import run, serving
@@ -81,6 +84,54 @@ def test_a_peer_that_ends_in_the_middle_of_a_frame_is_closed() -> None:
             assert here.server.connections == set()
 
     run(end())
+
+
+@pytest.mark.parametrize("pieces", [1, 8])
+@pytest.mark.parametrize("begin", [b"GET /metrics HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
+def test_a_client_of_http_gets_an_answer_that_it_reads_and_the_log_names_it(
+    begin: bytes, pieces: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = other_protocol(begin)
+    assert other is not None
+
+    async def ask() -> bytes:
+        async with serving({}) as here:
+            peer = await here.peer()
+            for at in range(pieces):  # up to the eight bytes that begin a frame
+                peer.writer.write(begin[at : at + 1] if at < pieces - 1 else begin[at:])
+                await asyncio.sleep(0)
+            answer = await peer.ends()
+            await here.closed_connections.get()
+            return answer
+
+    assert run(ask()) == other.answer
+    [line] = [one.msg for one in caplog.records if isinstance(one.msg, Event)]
+    assert (line.message, line.fields["reason"]) == ("connection closed: another protocol", other.reason)
+
+
+def test_a_server_of_another_protocol_is_named_in_the_error_of_a_call() -> None:
+    async def ask() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        expected = f"^{address}: this is HTTP: neither a broker nor a name server answers there"
+        with pytest.raises(RemotingError, match=expected):
+            await RemotingClient().call(address, RemotingCommand(28))
+
+        def block() -> None:
+            connection = BlockingConnection(address)
+            [opaque] = connection.send(RemotingCommand(28))
+            with pytest.raises(RemotingError, match=expected):
+                connection.answer(opaque, 30)
+
+        await asyncio.to_thread(block)
+        server.close()
+
+    run(ask())
 
 
 def test_a_peer_that_is_gone_fails_the_calls_that_wait() -> None:

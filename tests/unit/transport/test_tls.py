@@ -16,8 +16,10 @@ import pytest
 
 from reput.config.namesrv import NamesrvConfig
 from reput.errors import ConfigError, RemotingError
+from reput.events import Event
 from reput.remoting.command import RemotingCommand
 from reput.transport import server as server_module
+from reput.transport.blocking_client import BlockingConnection
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.server_tls import ServerTls
@@ -121,6 +123,122 @@ def test_a_plain_connection_is_closed_where_tls_is_enforced(tmp_path: Path, capl
 
     run(ask())
     assert "does not speak TLS" in caplog.text
+
+
+HINT = "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls())"
+
+
+async def errors_of(address: str, tls: ClientTls | None) -> list[str]:
+    """What both clients say where a request is not answered."""
+
+    def block() -> None:
+        connection = BlockingConnection(address, tls)
+        [opaque] = connection.send(RemotingCommand(ECHO))
+        connection.answer(opaque, 30)
+
+    client = RemotingClient(tls=tls)
+    told = []
+    for asked in (client.call(address, RemotingCommand(ECHO), 30), asyncio.to_thread(block)):
+        with pytest.raises(RemotingError) as caught:
+            await asked
+        told.append(str(caught.value))
+    client.close()
+    return told
+
+
+def test_a_plain_client_where_tls_is_enforced_is_told_what_to_set(tmp_path: Path) -> None:
+    async def ask() -> None:
+        async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
+            told = await errors_of(here.address, None)
+            assert told == [f"{here.address}: the connection ended before the answer came{HINT}"] * 2
+
+    run(ask())
+
+
+def test_a_connection_that_has_talked_says_nothing_of_tls_when_it_ends(tmp_path: Path) -> None:
+    """It cannot be what lacks, after an answer or over TLS."""
+
+    def hang_up(connection: Connection, request: RemotingCommand) -> None:
+        connection.abort()
+
+    async def ask(tls: ClientTls | None, files: Files) -> None:
+        async with serving_tls(files, handlers={ECHO: echo, 11: hang_up}) as here:
+            client = RemotingClient(tls=tls)
+            if tls is None:
+                await client.call(here.address, RemotingCommand(ECHO))
+            with pytest.raises(RemotingError, match=r": the connection ended before the answer came$"):
+                await client.call(here.address, RemotingCommand(11))
+
+            def block() -> None:
+                connection = BlockingConnection(here.address, tls)
+                for code in (ECHO, 11) if tls is None else (11,):
+                    [opaque] = connection.send(RemotingCommand(code))
+                    connection.answer(opaque, 30)
+
+            with pytest.raises(RemotingError, match=r": the connection ended before the answer came$"):
+                await asyncio.to_thread(block)
+            client.close()
+
+    files = write_certificate(tmp_path)
+    run(ask(None, files))
+    run(ask(ClientTls(trust_cert_path=files.trust), files))
+
+
+def test_a_client_is_told_what_to_set_where_a_certificate_is_not_taken(tmp_path: Path) -> None:
+    files = write_certificate(tmp_path)
+    elsewhere = write_certificate(tmp_path, "elsewhere.example", name="elsewhere")
+    stranger = write_certificate(tmp_path, name="stranger", of="strangers")
+    mutual = MUTUAL | {"tls.server.trustCertPath": files.trust}
+    trusting = ClientTls(trust_cert_path=files.trust)
+    with_stranger = ClientTls(trust_cert_path=files.trust, cert_path=stranger.cert, key_path=stranger.key)
+
+    async def ask(shown: Files, keys: Any, tls: ClientTls, expected: str) -> None:
+        async with serving_tls(shown, keys=keys) as here:
+            for told in await errors_of(here.address, tls):
+                assert told.startswith(f"{here.address}: no TLS: ")
+                assert expected in told
+
+    run(ask(files, {}, ClientTls(), "; name who signs it by tls.client.trustCertPath (in a program ClientTls(trust_"))
+    run(ask(elsewhere, {}, trusting, "'127.0.0.1'; take an address that the certificate names"))
+    run(ask(files, mutual, trusting, "; name the client's certificate by tls.client.certPath and tls.client.keyPath"))
+    run(ask(files, mutual, with_stranger, "; the server does not know who signs the client's certificate"))
+
+
+def test_a_certificate_of_a_client_without_its_key_is_refused() -> None:
+    with pytest.raises(ConfigError, match="cert_path is given, and key_path is not"):
+        ClientTls(cert_path="a.pem")
+    with pytest.raises(ConfigError, match="key_path is given, and cert_path is not"):
+        ClientTls(key_path="a.pem")
+
+
+def test_a_client_of_grpc_is_named_where_there_is_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def ask() -> None:
+        context = client_context()
+        context.set_alpn_protocols(["h2"])
+        async with serving_tls(write_certificate(tmp_path)) as here:
+            peer = await tls_peer(here, context)
+            peer.writer.write(b"PRI * HTTP/2.0\r\n\r\n")
+            assert b"RocketMQ's proxy" in await peer.ends()
+
+    run(ask())
+    reasons = [one.msg.fields["reason"] for one in caplog.records if isinstance(one.msg, Event)]
+    assert ["this is TLS for HTTP/2, as of gRPC" in reasons[0], "this is HTTP/2, as of gRPC" in reasons[1]] == [
+        True,
+        True,
+    ]
+
+
+def test_a_plain_client_of_http_is_named_where_tls_is_enforced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask() -> None:
+        async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
+            peer = await here.peer()
+            peer.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert await peer.ends() == b""
+
+    run(ask())
+    assert "tls.server.mode=enforcing; this is HTTP" in caplog.text
 
 
 @pytest.mark.parametrize("keys", [{"tls.server.mode": "disabled"}, {}])
@@ -274,7 +392,8 @@ def test_a_key_with_a_password_needs_it_and_no_error_tells_it(tmp_path: Path, ca
     tls_of(files, **{"tls.server.keyPassword": KEY_PASSWORD})
     wrong = KEY_PASSWORD + "!"
     for keys in ({}, {"tls.server.keyPassword": wrong}):
-        with pytest.raises(ConfigError, match=r"needs tls\.server\.keyPassword") as caught:
+        state = "wrong" if keys else "missing"
+        with pytest.raises(ConfigError, match=rf"its password, tls\.server\.keyPassword, is {state}$") as caught:
             tls_of(files, **keys)
         assert KEY_PASSWORD not in str(caught.value)
     config = NamesrvConfig.from_mapping(files.server_keys | {"tls.server.keyPassword": KEY_PASSWORD})
@@ -298,13 +417,19 @@ def test_keys_that_contradict_each_other_are_told(keys: dict[str, str], expected
 
 
 def test_files_that_are_missing_or_none_are_told_with_their_key(tmp_path: Path) -> None:
-    files = write_certificate(tmp_path)
+    files, other = write_certificate(tmp_path), write_certificate(tmp_path, name="other")
     nothing = str(tmp_path / "nothing.pem")
     text = tmp_path / "text.pem"
     text.write_text("no certificate")
     for keys, expected in (
         ({"tls.server.certPath": nothing}, f"tls.server.certPath={nothing}, .*: No such file"),
-        ({"tls.server.certPath": str(text)}, f"tls.server.certPath={text}"),
+        ({"tls.server.certPath": str(text)}, f"tls.server.certPath={text}: no certificate in PEM$"),
+        ({"tls.server.certPath": files.key}, f"tls.server.certPath={files.key}: no certificate in PEM$"),
+        ({"tls.server.keyPath": files.cert}, f"tls.server.keyPath={files.cert}: no private key in PEM"),
+        (
+            {"tls.server.keyPath": other.key},
+            f"tls.server.keyPath={other.key}: not the key of the certificate in tls.ser",
+        ),
         (MUTUAL | {"tls.server.trustCertPath": nothing}, f"tls.server.trustCertPath={nothing}: No such file"),
         (MUTUAL | {"tls.server.trustCertPath": str(text)}, f"tls.server.trustCertPath={text}: no certificates in PEM"),
     ):

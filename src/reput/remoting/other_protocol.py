@@ -1,0 +1,63 @@
+"""What the first bytes of a peer tell that does not speak RocketMQ's remoting protocol, and what it is told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: First bytes of TLS connections: a handshake, and an alert. A frame that begins so would have 350 MB and more.
+TLS_HANDSHAKE, _TLS_ALERT = 0x16, 0x15
+#: How a client of TLS says that it will speak HTTP/2 (ALPN, RFC 7301).
+_ALPN_H2 = b"\x02h2"
+_HTTP2 = b"PRI "
+_HTTP1 = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
+_HTTP1_ANSWER, _PROXY = b"HTTP", b"PROX"
+
+_GRPC = (
+    "as of gRPC, which RocketMQ 5's own clients speak: give them the address of RocketMQ's proxy "
+    "(docs/broker.md#clients)"
+)
+
+
+class OtherProtocol(NamedTuple):
+    """Another protocol.
+
+    Attributes:
+        reason: What it is, and what its peer needs.
+        answer: What may show in the peer's error; empty where nothing can. A client of gRPC tells that it talks to
+            HTTP/1.1, and its status. GOAWAY of HTTP/2 would tell the reason, but grpcio then connects again without a
+            pause, hundreds of times a second.
+    """
+
+    reason: str
+    answer: bytes = b""
+
+
+def other_protocol(begin: bytes | bytearray | memoryview) -> OtherProtocol | None:
+    """The protocol that begins with these bytes, four at least; None for RocketMQ's, and for one that nobody knows."""
+    first = bytes(begin[:4])
+    if first == _HTTP2:
+        return _of_http(f"this is HTTP/2, {_GRPC}")
+    if first in _HTTP1:
+        return _of_http(
+            "this is HTTP, and this port speaks RocketMQ's remoting protocol; pages have metricsPromExporterPort"
+        )
+    if first == _HTTP1_ANSWER:
+        return OtherProtocol("this is HTTP: neither a broker nor a name server answers there")
+    if first == _PROXY:
+        return OtherProtocol("this is HAProxy's PROXY line, which this port does not take: leave send-proxy out")
+    if first[0] == TLS_HANDSHAKE:
+        return OtherProtocol(grpc_over_tls(begin) or "this is TLS, and the server has no tls.server.certPath")
+    if first[0] == _TLS_ALERT:
+        return OtherProtocol("this is an alert of TLS: set tls.enable=true, or ClientTls in a program, to talk it")
+    return None
+
+
+def grpc_over_tls(begin: bytes | bytearray | memoryview) -> str:
+    """What a handshake of TLS that names HTTP/2 tells; empty for any other one: RocketMQ's clients name no protocol."""
+    return f"this is TLS for HTTP/2, {_GRPC}" if _ALPN_H2 in bytes(begin) else ""
+
+
+def _of_http(reason: str) -> OtherProtocol:
+    body = f"{reason}\n".encode()
+    head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}"
+    return OtherProtocol(reason, f"{head}\r\nConnection: close\r\n\r\n".encode() + body)
