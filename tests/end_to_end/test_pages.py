@@ -118,7 +118,9 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput dispatch /data/store  ": "the same",
         "reput replay /data/store /data/replayed --topics": "takes minutes",
     },
-    "slaves.md": dict.fromkeys(("reput namesrv", "reput broker"), "two machines; tests/unit/broker/test_slave.py"),
+    "slaves.md": dict.fromkeys(
+        ("reput namesrv", "reput broker", "503 copies nothing"), "two machines; tests/unit/broker/test_slave.py"
+    ),
     "several-brokers.md": {
         "sh examples/": "tests/end_to_end/test_several_brokers.py runs it",
         "pkill ": "ends what others started",
