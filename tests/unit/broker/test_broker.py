@@ -243,7 +243,7 @@ def test_requests_that_it_does_not_know_are_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"\x7f\xff\xff\xff....", b"GET / HTTP/1.1\r\n\r\n", bytes(64), b"\x00\x00\x00\x06"]
+    "garbage", [b"\x7f\xff\xff\xff....", b"SSH-2.0-OpenSSH_9.2\r\n", bytes(64), b"\x00\x00\x00\x06"]
 )
 def test_a_connection_with_garbage_is_closed_and_the_others_live(tmp_path: Path, garbage: bytes) -> None:
     async def scenario() -> None:
@@ -255,6 +255,27 @@ def test_a_connection_with_garbage_is_closed_and_the_others_live(tmp_path: Path,
             assert (await good.send_message("orders")).code == 0
 
     run(scenario())
+
+
+def test_clients_of_other_protocols_are_answered_and_named_by_broker_and_name_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask(address: str, begin: bytes) -> bytes:
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(begin)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def scenario() -> None:
+        async with serving_broker(tmp_path / "store") as served:
+            for address in (served.controller.address, served.controller.namesrv):
+                assert b"this port speaks RocketMQ's remoting protocol" in await ask(address, b"GET / HTTP/1.1\r\n\r\n")
+                assert b"RocketMQ's proxy" in await ask(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+    run(scenario())
+    assert caplog.text.count("connection closed: another protocol") == 4
 
 
 # -- what real clients sent
