@@ -39,7 +39,8 @@ def other_protocol(begin: bytes | bytearray | memoryview) -> OtherProtocol | Non
         return _of_http(f"this is HTTP/2, {_GRPC}")
     if first in _HTTP1:
         return _of_http(
-            "this is HTTP, and this port speaks RocketMQ's remoting protocol; pages have metricsPromExporterPort"
+            "this is HTTP, and this port speaks RocketMQ's remoting protocol; a broker has pages at "
+            "metricsPromExporterPort"
         )
     if first == _HTTP1_ANSWER:
         return OtherProtocol("this is HTTP: neither a broker nor a name server answers there")

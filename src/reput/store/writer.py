@@ -59,7 +59,7 @@ class Writer:
         putting_rows: Puts of rows as a broker receives them.
         group_offsets: How far groups have read; a broker keeps them itself.
         external: Whether another process dispatches.
-        may_size_log: Whether the size of log files was left open; the log has no file then, or the store its size.
+        may_size_log: Whether no size of log files was given: a log without a file may then take its master's.
     """
 
     parts: WriterParts

@@ -83,6 +83,7 @@ class RemotingClient:
                 _, connection = await loop.create_connection(lambda: Connection(self), host, port, ssl=context)
         except (ConfigError, ssl.SSLError, OSError, OverflowError, ValueError) as error:
             raise connect_error(address, error, _CONNECT_S) from None
+        connection.may_want_tls = self._tls is None
         return connection
 
     def close(self) -> None:

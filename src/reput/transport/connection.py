@@ -57,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         frame_since: Loop time since which a frame has not come whole; infinite where none has begun.
         is_open: False once it is closed or about to be.
         is_paused: True while the peer leaves too much unread, or the owner holds the connection: its requests wait.
+        may_want_tls: True for a plain connection to a server: if it ends before the first answer, that may be why.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -68,7 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_since = math.inf
         self.is_open = False
         self.is_paused = False
-        self._is_choked = self._is_held = self._is_answered = self._is_secure = False
+        self.may_want_tls = False
+        self._is_choked = self._is_held = self._is_answered = False
         self._failure: str | None = None
         self._owner = owner
         self._transport: asyncio.Transport | None = None
@@ -92,7 +94,6 @@ class Connection(asyncio.BufferedProtocol):
         """Called by the loop."""
         transport = cast("asyncio.Transport", transport)  # uvloop's is no instance of it
         self._transport = transport
-        self._is_secure = transport.get_extra_info("ssl_object") is not None
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
         name = transport.get_extra_info("peername") or ("127.0.0.1", 0)  # a client of this process
         address, port = name[0].partition("%")[0], name[1]  # an IPv6 address may name its interface
@@ -200,8 +201,8 @@ class Connection(asyncio.BufferedProtocol):
             return self._failure
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return f"no TLS: {why(error)}{to_do(error)}"
-        is_first = not self._is_answered and not self._is_secure and self.remote_host[1]
-        return f"the connection ended before the answer came{MAY_WANT_TLS if is_first else ''}"
+        hint = MAY_WANT_TLS if self.may_want_tls and not self._is_answered else ""
+        return f"the connection ended before the answer came{hint}"
 
     @property
     def held_bytes(self) -> int:

@@ -100,14 +100,16 @@ def _chain_fault(side: str, cert_path: str, key_path: str, password: str | None,
     """Which key of the configuration is wrong where OpenSSL takes no certificate and its key: it names neither."""
     cert, key = content(cert_path) or b"", content(key_path) or b""
     of_cert, of_key = f"tls.{side}.certPath={cert_path}", f"tls.{side}.keyPath={key_path}"
-    if b"-----BEGIN CERTIFICATE-----" not in cert:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"{of_key}: not the key of the certificate in {of_cert}"
+    if b"CERTIFICATE-----" not in cert:
         return f"{of_cert}: no certificate in PEM"
     if b"PRIVATE KEY-----" not in key:
         return f"{of_key}: no private key in PEM; name the file of the certificate's key"
     if b"ENCRYPTED" in key:
         state = "wrong" if password else "missing"
         return f"{of_key}: the key is encrypted, and its password, tls.{side}.keyPassword, is {state}"
-    return f"{of_key}: not the key of the certificate in {of_cert} ({why(error)})"
+    return f"{of_cert}, {of_key}: no certificate in PEM and the key for it ({why(error)})"
 
 
 def content(path: str) -> bytes | None:

@@ -388,8 +388,10 @@ def test_files_that_do_not_belong_together_change_nothing_until_they_do(
 
 
 def test_a_key_with_a_password_needs_it_and_no_error_tells_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    files = write_certificate(tmp_path, encrypted=True)
+    files, other = write_certificate(tmp_path, encrypted=True), write_certificate(tmp_path, name="other")
     tls_of(files, **{"tls.server.keyPassword": KEY_PASSWORD})
+    with pytest.raises(ConfigError, match="not the key of the certificate in"):
+        tls_of(files, **{"tls.server.keyPassword": KEY_PASSWORD, "tls.server.certPath": other.cert})
     wrong = KEY_PASSWORD + "!"
     for keys in ({}, {"tls.server.keyPassword": wrong}):
         state = "wrong" if keys else "missing"
