@@ -43,6 +43,7 @@ class FakeMaster:
         self.change: Callable[[int, bytes], tuple[int, bytes]] = lambda offset, body: (offset, body)
         self.reports: list[list[int]] = []
         self._ha, self._remoting = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+        self._ha_port = self._ha.getsockname()[1]
         self._open: set[socket.socket] = set()
         for server, serve in ((self._ha, self._replicate), (self._remoting, self._answer)):
             threading.Thread(target=self._accept, args=(server, serve), daemon=True).start()
@@ -53,10 +54,18 @@ class FakeMaster:
 
     @property
     def ha_address(self) -> str:
-        return f"127.0.0.1:{self._ha.getsockname()[1]}"
+        return f"127.0.0.1:{self._ha_port}"
+
+    def close_ha(self) -> None:
+        """Nobody listens at its HA port any more."""
+        self._close(self._ha)
 
     def close(self) -> None:
-        for one in (self._ha, self._remoting, *self._open):
+        self._close(self._ha, self._remoting, *self._open)
+
+    @staticmethod
+    def _close(*sockets: socket.socket) -> None:
+        for one in sockets:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
@@ -93,8 +102,7 @@ class FakeMaster:
     def _body(self, code: int) -> bytes:
         begin, data = self.log
         if code == RequestCode.GET_BROKER_CONFIG:
-            port = self._ha.getsockname()[1]
-            return f"haListenPort={port}\nmappedFileSizeCommitLog={self.file_size}\n".encode()
+            return f"haListenPort={self._ha_port}\nmappedFileSizeCommitLog={self.file_size}\n".encode()
         if code == RequestCode.GET_ALL_TOPIC_CONFIG:
             return encode_metadata(Topics(self.topics))
         first, last = self.told or (begin, begin + len(data))

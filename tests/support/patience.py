@@ -1,13 +1,17 @@
 """Answers in tests have most of a minute where the product gives them three seconds.
 
-A machine that stands still for some seconds is no finding. A test of a time that is over sets its own, a short one.
+A machine that stands still for some seconds is no finding. A test of a time that is over sets its own, a short one, or
+is `impatient`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from types import FunctionType
-from typing import cast
+from typing import Any, cast
+
+import pytest
 
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers
@@ -30,16 +34,29 @@ _TIMES = (
 )
 
 
+#: Times of a follower's questions to its master.
+_FOLLOWER = (("reput.replication.master", "_ANSWER_S"), ("reput.replication.followers", "_ANSWER_S"))
+
+
 def be_patient() -> None:
     """Let all of this process wait so long from now on."""
-    for module, name in _TIMES:
+    _wait(PATIENCE_S, setattr, _TIMES)
+
+
+def impatient(seconds: float, patch: pytest.MonkeyPatch) -> None:
+    """Let this test wait no longer than so for who does not answer."""
+    _wait(seconds, patch.setattr, (*_TIMES, *_FOLLOWER))
+
+
+def _wait(seconds: float, set_value: Callable[[Any, str, Any], None], times: tuple[tuple[str, str], ...]) -> None:
+    for module, name in times:
         assert 0 < getattr(import_module(module), name) <= PATIENCE_S, (module, name)
-        setattr(import_module(module), name, PATIENCE_S)
+        set_value(import_module(module), name, seconds)
     for call in _CALLS:
         function = cast("FunctionType", call)
         *others, timeout_s = function.__defaults__ or ()
         assert 0 < timeout_s <= PATIENCE_S, function
-        function.__defaults__ = (*others, PATIENCE_S)
+        set_value(function, "__defaults__", (*others, seconds))
     options = cast("FunctionType", Producer.__init__).__kwdefaults__ or {}
     assert 0 < options["timeout"] <= PATIENCE_S
-    options["timeout"] = PATIENCE_S
+    set_value(Producer.__init__, "__kwdefaults__", {**options, "timeout": seconds})

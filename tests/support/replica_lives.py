@@ -16,6 +16,7 @@ import reput.broker.services
 import reput.broker.slave.slave
 import reput.replication.follower
 import reput.replication.ha_service
+import reput.replication.ha_stream
 import reput.replication.master
 import reput.store.dispatch.reput
 from reput import MessageStore
@@ -45,7 +46,8 @@ _logger = logging.getLogger("reput.broker")
 def hurry() -> None:
     """Let replication in this process wait for less: a case has many breaks of connections."""
     for module, values in (
-        (reput.replication.follower, {"HEARTBEAT_S": 0.05, "SILENCE_S": 0.5, "_WAIT_S": 0.02, "_RETRY_S": 0.01}),
+        (reput.replication.follower, {"HEARTBEAT_S": 0.05, "_WAIT_S": 0.02, "_RETRY_S": 0.01}),
+        (reput.replication.ha_stream, {"SILENCE_S": 0.5}),
         (reput.replication.follower, {"_TOPICS_S": 0.1}),
         (reput.replication.ha_service, {"HEARTBEAT_S": 0.05, "SILENCE_S": 0.5}),
         (reput.replication.master, {"_ANSWER_S": 0.5}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,15 +14,18 @@ from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, writer_of
 from reput.cli.options import parse_start
 from reput.cli.output import write_error
-from reput.errors import ConfigError
+from reput.errors import ConfigError, MQClientError
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
     from reput.client import PullConsumer
     from reput.client.subscriptions import ConsumeFrom
+    from reput.remoting.queue_tables import QueueKey
 
 #: Messages that are written at once, and seconds to wait for the first one.
 _MOST, _POLL_S = 1000, 0.5
+#: Without --follow: seconds in which nothing comes of messages that are there, before the command gives up.
+_SILENCE_S = 30.0
 
 
 def consume(
@@ -48,9 +52,10 @@ def consume(
 ) -> int:
     """Print the messages of a topic; those of one queue in their order.
 
-    Ends at the last message that was there at the start; with --follow it goes on. Without --group no broker keeps
-    where this command was. With it, the queues are shared with the group's other members, and offsets are committed
-    once messages are printed: those of a command that was killed in between are printed again.
+    Ends at the last message that was there at the start; with --follow it goes on. If nothing comes for 30 s before
+    that, it ends with an error. Without --group no broker keeps where this command was. With it, the queues are shared
+    with the group's other members, and offsets are committed once messages are printed: those of a command that was
+    killed in between are printed again.
 
     Examples:
       reput consume orders --from 2026-11-23T16:52:00Z --format json
@@ -76,10 +81,11 @@ def consume(
         ) as consumer:  # fmt: skip
             if group is None:
                 await _assign_all(consumer, topic, begin)
+            way = _Way(consumer, topic, ends)
             while not output.is_full:
                 if await output.take(consumer) and group is not None:
                     await consumer.commit()
-                if not follow and _is_at(consumer, ends):
+                if not follow and way.is_over():
                     break
             await asyncio.to_thread(output.close)
             if group is not None:  # also past messages with other tags, of which nothing comes
@@ -153,8 +159,34 @@ async def _assign_all(consumer: PullConsumer, topic: str, begin: ConsumeFrom) ->
             consumer.seek(queue, await consumer.offset_of_time(queue, begin))
 
 
-def _is_at(consumer: PullConsumer, ends: dict[tuple[str, int], int]) -> bool:
-    """Whether it has polled its queues up to these offsets; not before it knows its queues."""
-    queues = consumer.assignment
-    positions = [(consumer.position(one), ends.get((one.broker_name, one.queue_id), 0)) for one in queues]
-    return bool(queues) and all(position is not None and position >= end for position, end in positions)
+class _Way:
+    """The way of a consumer to where its queues ended at the start."""
+
+    def __init__(self, consumer: PullConsumer, topic: str, ends: dict[tuple[str, int], int]) -> None:
+        self._consumer, self._topic, self._ends = consumer, topic, ends
+        self._left: dict[QueueKey, int | None] | None = None
+        self._moved_s = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether it has polled its queues up to these offsets; not before it knows its queues.
+
+        Raises MQClientError where it has not moved for 30 s.
+        """
+        positions = {queue: self._consumer.position(queue) for queue in sorted(self._consumer.assignment)}
+        left = {queue: at for queue, at in positions.items() if at is None or at < self._end(queue)}
+        if positions and not left:
+            return True
+        if left != self._left:
+            self._left, self._moved_s = left, time.monotonic()
+        elif time.monotonic() - self._moved_s > _SILENCE_S:
+            raise MQClientError(f"topic {self._topic!r}: nothing has come for {_SILENCE_S:g} s: {self._reason(left)}")
+        return False
+
+    def _reason(self, left: dict[QueueKey, int | None]) -> str:
+        for queue, at in left.items():
+            where = f"queue {queue.queue_id} of {queue.broker_name} is at {at or 0} of {self._end(queue)}"
+            return f"{where}, and its broker gives no more; `reput admin cluster` shows which are there"
+        return "it has no queue here: its brokers are away, or other members of the group have all of its queues"
+
+    def _end(self, queue: QueueKey) -> int:
+        return self._ends.get((queue.broker_name, queue.queue_id), 0)

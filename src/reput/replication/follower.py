@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, TypeVar
 from reput.client.session_credentials import SessionCredentials
 from reput.config.message_store import FlushDiskType
 from reput.errors import AccessDeniedError, ConfigError, RemotingError, ReplicationError
-from reput.formats.replication import HEARTBEAT_S, SILENCE_S
+from reput.formats.replication import HEARTBEAT_S
 from reput.replication.ha_stream import HAStream
 from reput.replication.master import Master, MasterLog, ha_address
 from reput.replication.received_log import ReceivedLog
@@ -30,6 +30,8 @@ logger = logging.getLogger("reput.replication")
 #: Bytes that are compared before anything is appended.
 _OVERLAP_BYTES = 64 << 10
 _WAIT_S, _RETRY_S = 0.2, 1.0
+#: Connections one after the other that bring no new byte before a follower with `once` gives up.
+_TRIES = 5
 #: Seconds between two looks for changes of topics.
 _TOPICS_S = 10.0
 
@@ -130,16 +132,21 @@ class Follower:
         """Follow until `stop` is set, or with `once` until all is there that the master had at the last look.
 
         Raises:
+            RemotingError: With `once`: five tries one after the other have brought no new byte.
             ReplicationError, CorruptRecordError: See the module; all before is appended, and nothing after.
             StoreFullError, StorePoisonedError, StoreStateError: As of `MessageStore.put_messages`.
         """
-        said = ""
+        said, tries = "", 0
         try:
             while not stop.is_set():
+                end = self._writer.end_offset
                 try:
                     self._follow(stop, once)
                     return
                 except RemotingError as error:
+                    tries = 1 if self._writer.end_offset > end else tries + 1
+                    if once and tries == _TRIES:
+                        raise
                     if str(error) != said:
                         logger.warning("%s; tried again every %g s", error, _RETRY_S)
                     said = self._failure = str(error)
@@ -166,7 +173,8 @@ class Follower:
                 return
             log = self._log = self._told(self._master.log)
         first = self._received.begin(*self._beginning(log))
-        stream = HAStream(self._ha_address or ha_address(self._master.address, config), self._bandwidth)
+        address = self._ha_address or ha_address(self._master.address, config)
+        stream = HAStream(address, self._bandwidth, waits_for_bytes=once)
         try:
             stream.report(first)
             self._is_connected = True
@@ -241,18 +249,15 @@ class Follower:
             )
 
     def _receive(self, stream: HAStream, first: int, stop: Event, once: bool) -> None:
-        received, heard = self._received, time.monotonic()
-        told, due = first, heard + HEARTBEAT_S
+        received = self._received
+        told, due = first, time.monotonic() + HEARTBEAT_S
         while not stop.is_set():
             frames = stream.frames(_WAIT_S)
             now = time.monotonic()
-            if frames:
-                heard, self._heard_ms = now, int(time.time() * 1000)
-            elif now - heard > SILENCE_S:
-                raise RemotingError(f"{stream.address}: the master was silent for {SILENCE_S:g} s")
             for offset, body in frames:
                 received.take(offset, body)
             if frames:
+                self._heard_ms = int(time.time() * 1000)
                 received.append()
                 if self._is_synced:  # before anything is acknowledged
                     self._writer.flush()
@@ -270,7 +275,7 @@ class Follower:
                 stream.report(told)
                 due = now + HEARTBEAT_S
             self._on_state(self.state)
-            if once and self._log is not None and self._writer.end_offset >= self._log.max_offset:
+            if once and received.is_compared and self._log is not None and not self.state.lag_bytes:
                 return
 
     def _keep_topics(self, now: float) -> None:

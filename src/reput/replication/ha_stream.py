@@ -6,11 +6,11 @@ import socket
 import time
 
 from reput.errors import RemotingError
-from reput.formats.replication import FRAME_HEADER, MAX_FRAME_SIZE, REPORT
+from reput.formats.replication import FRAME_HEADER, MAX_FRAME_SIZE, REPORT, SILENCE_S
 from reput.transport.client import connect_error, host_and_port
 
 _CONNECT_S = 5.0
-_EXPECTED = "the HA port of a broker (haListenPort)"
+_TO_DO = "expected the HA port of a broker there; start the broker with haListenPort, or correct the address"
 #: Bytes of one read at the most: many frames of RocketMQ's 32 KiB.
 _BUFFER_BYTES = MAX_FRAME_SIZE + (4 << 20)
 #: With less a frame might take so long that the master counts as silent.
@@ -23,21 +23,23 @@ class HAStream:
     Args:
         address: The HA port, "host:port".
         bandwidth: Bytes that are read a second, at the most: what is not read waits at the master. None: no limit.
+        waits_for_bytes: The master has more bytes, as it has said: heartbeats alone count as silence.
     """
 
-    def __init__(self, address: str, bandwidth: int | None = None) -> None:
+    def __init__(self, address: str, bandwidth: int | None = None, *, waits_for_bytes: bool = False) -> None:
         self.address = address
-        self._bandwidth = bandwidth
+        self._bandwidth, self._waits_for_bytes = bandwidth, waits_for_bytes
         self._read_at = 0.0
         host, port = host_and_port(address)
         try:
             self._socket = socket.create_connection((host, port), _CONNECT_S)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (OSError, OverflowError, ValueError) as error:
-            raise connect_error(address, error, _CONNECT_S, _EXPECTED) from None
+            raise connect_error(address, error, _CONNECT_S, _TO_DO) from None
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
+        self._heard_at = time.monotonic()
 
     def report(self, offset: int) -> None:
         """Tell the master an offset: the first one asks for the bytes from there on, each later one acknowledges."""
@@ -50,8 +52,19 @@ class HAStream:
     def frames(self, timeout_s: float) -> list[tuple[int, memoryview]]:
         """Offset and bytes of the whole frames that the next read completes; none where there are none in `timeout_s`.
 
-        The bytes are valid until `release`. Raises RemotingError where the connection ends, or no master speaks.
+        The bytes are valid until `release`. Raises RemotingError where the connection ends, the master is silent for
+        20 s, or no master speaks.
         """
+        frames = self._read(timeout_s)
+        now = time.monotonic()
+        if any(len(body) for _, body in frames) or (frames and not self._waits_for_bytes):
+            self._heard_at = now
+        elif now - self._heard_at > SILENCE_S:
+            what = "bytes" if self._waits_for_bytes else "sign of life"
+            raise RemotingError(f"{self.address}: no {what} of the master's log for {SILENCE_S:g} s")
+        return frames
+
+    def _read(self, timeout_s: float) -> list[tuple[int, memoryview]]:
         most = None
         if self._bandwidth is not None:
             delay_s, most = self._read_at - time.monotonic(), self._filled + self._bandwidth

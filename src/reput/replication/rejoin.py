@@ -9,15 +9,13 @@ and index in step with it.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from reput.client.session_credentials import SessionCredentials
-from reput.errors import RemotingError, ReplicationError, StoreFormatError
+from reput.errors import ReplicationError, StoreFormatError
 from reput.files import DISK, File, FileLayer
-from reput.formats.replication import SILENCE_S
 from reput.jobs.rebuild.originals import keep_tail
 from reput.jobs.rebuild.swap import locked
 from reput.jobs.repair.repair_job import RepairResult, repair
@@ -175,17 +173,11 @@ class _Logs:
             begin = 1
         if begin >= end:
             return
-        stream = HAStream(self._ha)
+        stream = HAStream(self._ha, waits_for_bytes=True)
         try:
             stream.report(begin)
-            heard = time.monotonic()
             while begin < end:
-                frames = stream.frames(_WAIT_S)
-                if frames:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > SILENCE_S:
-                    raise RemotingError(f"{stream.address}: the master was silent for {SILENCE_S:g} s")
-                for offset, body in frames:
+                for offset, body in stream.frames(_WAIT_S):
                     if offset != begin:
                         raise ReplicationError(f"{stream.address}: goes on at {offset}, expected {begin}")
                     taken = bytes(body[: end - begin])

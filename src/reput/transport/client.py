@@ -113,11 +113,12 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def connect_error(
-    address: str, error: Exception, timeout_s: float, expected: str = "a broker or a name server"
-) -> RemotingError:
-    """What is raised where no connection could be made; `expected`: what was to be at the address."""
-    to_do = f"expected {expected} there; start it, or correct the address"
+#: What was to be at an address where nobody listens, and what to do.
+_TO_DO = "expected a broker or a name server there; start it, or correct the address"
+
+
+def connect_error(address: str, error: Exception, timeout_s: float, to_do: str = _TO_DO) -> RemotingError:
+    """What is raised where no connection could be made; `to_do`: what was to be at the address, and what to do."""
     if isinstance(error, TimeoutError):
         return RemotingError(f"{address}: no connection in {timeout_s:g} s: {to_do}")
     if isinstance(error, ssl.SSLError):

@@ -99,6 +99,21 @@ def test_log_and_queues_are_those_of_the_master_whatever_frames_it_sends(
     assert files(tmp_path / "copy", "consumequeue") == files(source[0], "consumequeue")
 
 
+def test_with_once_a_log_of_the_same_length_is_compared_however_late_its_bytes_come(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+) -> None:
+    follow(tmp_path / "copy", master)
+    stepped = Event()
+
+    def other_bytes_late(offset: int, body: bytes) -> tuple[int, bytes]:
+        stepped.wait(60)
+        return offset, bytes(len(body))
+
+    master.change = other_bytes_late
+    with open_store(tmp_path / "copy") as store, pytest.raises(ReplicationError, match="differ from those of"):
+        Follower(store, master.address, on_state=lambda state: stepped.set()).run(Event(), once=True)
+
+
 def test_an_empty_master_is_waited_for_or_with_once_is_the_end(
     source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
