@@ -1,4 +1,7 @@
-"""A page in headless Chromium: what it looks like, and whether it drew itself without errors and without a network."""
+"""A page in headless Chromium: what it looks like, and whether it drew itself without errors and without a network.
+
+Chromium's windows are 500 pixels wide at least, so the page lies in a frame of the width that is asked for.
+"""
 
 import json
 import re
@@ -6,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -14,12 +17,12 @@ _OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --hide-scrollbars --virtual-time-budget=10000"
 ).split()
-#: Refuses whatever is not within the page, and writes down errors, refusals and what was loaded.
+#: Refuses whatever is not within the page, and writes down errors, refusals and what was loaded, outside of the frame.
 _WATCH = """<meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:">
 <script>
-const seen = [];
-const keep = text => { seen.push(String(text)); document.documentElement.dataset.seen = JSON.stringify(seen); };
+const seen = [], told = parent.document.documentElement.dataset;
+const keep = text => { seen.push(String(text)); told.seen = JSON.stringify(seen); };
 addEventListener("error", event => keep(event.message || event.target.src));
 addEventListener("unhandledrejection", event => keep(event.reason));
 addEventListener("securitypolicyviolation", event => keep(event.violatedDirective + " " + event.blockedURI));
@@ -37,14 +40,19 @@ addEventListener("load", () => setTimeout(() => {
     cut_texts: [...plot.querySelectorAll("text")].filter(text => isCut(text, plot)).map(text => text.textContent),
     inks: [...new Set([...plot.querySelectorAll("text")].map(text => getComputedStyle(text).fill))],
   }));
-  document.documentElement.dataset.plots = JSON.stringify(plots);
+  told.plots = JSON.stringify(plots);
   const { scrollWidth, clientWidth } = document.documentElement;
   const hints = [...document.querySelectorAll(".hint")].map(hint => hint.textContent);
   const paper = getComputedStyle(document.body).backgroundColor;
-  document.documentElement.dataset.page = JSON.stringify([paper, scrollWidth > clientWidth, ...hints]);
+  told.page = JSON.stringify([innerWidth, paper, scrollWidth > clientWidth, ...hints]);
 }, 500));
 addEventListener("load", () => performance.getEntriesByType("resource").forEach(entry => keep(entry.name)));
 </script>
+"""
+_FRAME = """<!doctype html>
+<html style="color-scheme: light dark"><body style="margin: 0">
+<iframe style="border: 0; width: {width}px; height: 2000px" srcdoc="{page}"></iframe>
+</body></html>
 """
 
 
@@ -92,15 +100,17 @@ def dom(page: Path) -> str:
 
 
 def draw(page: Path, width: int, *, is_dark: bool = False) -> Drawn:
-    """Open the page in a window so wide, let its scripts run, and look."""
+    """Open the page in a window so many pixels wide, let its scripts run, and look."""
     scheme = f"--blink-settings=preferredColorScheme={0 if is_dark else 1}"
     with tempfile.TemporaryDirectory() as folder:
         watched = Path(folder, "page.html")
-        watched.write_text(page.read_text(encoding="utf-8").replace("<head>", f"<head>{_WATCH}", 1), encoding="utf-8")
+        inner = page.read_text(encoding="utf-8").replace("<head>", f"<head>{_WATCH}", 1)
+        watched.write_text(_FRAME.format(width=width, page=escape(inner)), encoding="utf-8")
         html = re.search("<html[^>]*>", _run(watched, "--dump-dom", scheme, f"--window-size={width},2000"))
     assert html is not None, "a page has an html element"
     plots, seen = (json.loads(_attribute(html[0], name)) for name in ("plots", "seen"))
-    paper, is_wide, *hints = json.loads(_attribute(html[0], "page"))
+    inner_width, paper, is_wide, *hints = json.loads(_attribute(html[0], "page"))
+    assert inner_width == width
     return Drawn(
         marks=[plot["marks"] for plot in plots],
         cut=sum(plot["is_cut"] for plot in plots),

@@ -76,7 +76,7 @@ def dispatch(
     from reput.spark.dispatch import dispatch as run
 
     pairs = {snake_case(name): value for name, value in parse_pairs(settings, "--set").items()}
-    rate, stop = RateOverTime("ms from store to dispatch"), threading.Event()
+    rate, stop = RateOverTime("lag in ms"), threading.Event()
     with job_run(store, report, commit_log_path=commit_log_path, shows_progress=once) as progress:
         watch = _Watch(_log_end(store, commit_log_path) if once else None, progress, rate)
         session = _session(runner_name, master, once=once)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.table import Value
-from reput.jobs.report.units import Step, unit_of, write_name, write_number, write_value
+from reput.jobs.report.units import Step, unit_of, without_unit, write_name, write_number, write_value
 
 #: Colours of names, which can be told apart from each other, and read on a light and on a dark page.
 _PALETTE = (
@@ -38,11 +38,19 @@ _AREA = {"stack": "all", "lineStyle": {"width": 0}, "areaStyle": {"opacity": 1}}
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A plot for the page: its height in pixels, its legend (name to colour), and what ECharts is given."""
+    """A plot for the page.
+
+    Attributes:
+        height: its height in pixels.
+        legend: colours by name.
+        option: what ECharts is given.
+        caption: text that stands below it: what the lengths of bars are.
+    """
 
     height: int
     legend: Mapping[str, str]
     option: Mapping[str, Any]
+    caption: str = ""
 
 
 class _Colours:
@@ -138,16 +146,14 @@ def _bars(plot: Plot, colours: _Colours) -> Drawing:
     label = _bars_label(plot)
     if (bars := len(plot.series[0].x)) > rows:
         label = f"{label} ({rows} of {write_number(bars)})"
-    bottom = 28 if label else 8
     option = {
         "grid": {
-            "left": 4, "right": longest * _CHARACTER + 12, "top": 4, "bottom": bottom,
+            "left": 4, "right": longest * _CHARACTER + 12, "top": 4, "bottom": 8,
             "outerBoundsContain": "axisLabel", "outerBoundsClampWidth": 20,
         },
         "xAxis": {
-            "type": "value", "name": label, "nameLocation": "end", "axisLabel": {"show": False},
-            "max": most if most > 0 else None, "splitLine": {"show": False},
-            "nameTextStyle": {"align": "right", "verticalAlign": "top", "padding": [8, 0, 0, 0]},
+            "type": "value", "axisLabel": {"show": False}, "max": most if most > 0 else None,
+            "splitLine": {"show": False},
         },
         "yAxis": {
             "type": "category", "data": [str(x) for x in shown[0].x], "inverse": True,
@@ -155,8 +161,8 @@ def _bars(plot: Plot, colours: _Colours) -> Drawing:
         },
         "series": series,
     }  # fmt: skip
-    height = rows * (8 + 20 * len(shown)) + bottom + 4
-    return Drawing(height, legend, option)
+    height = rows * (8 + 20 * len(shown)) + 12
+    return Drawing(height, legend, option, label)
 
 
 def _first_bars(series: Series) -> Series:
@@ -166,9 +172,7 @@ def _first_bars(series: Series) -> Series:
 
 def _bars_label(plot: Plot) -> str:
     """Label of bars: what their lengths are, by what, as far as numbers with units and the title do not tell."""
-    unit = unit_of(plot.y_label)
-    lengths = "" if unit is not None and unit.words.fullmatch(plot.y_label) else plot.y_label
-    names = f"by {write_name(plot.x_label)}"
+    lengths, names = without_unit(plot.y_label), f"by {write_name(plot.x_label)}"
     return f"{lengths} {names}".strip() if plot.x_label and names not in plot.title else lengths
 
 
@@ -177,7 +181,6 @@ class _Pane(NamedTuple):
 
     label: str
     unit: Step
-    most: float
 
     @classmethod
     def of(cls, label: str, series: Sequence[Series], *, is_stacked: bool) -> _Pane:
@@ -189,9 +192,9 @@ class _Pane(NamedTuple):
         most = max(heights.values(), default=0)
         unit = unit_of(label)
         if unit is None:
-            return cls(label, Step("", 1, 0), most)
+            return cls(label, Step("", 1, 0))
         step = unit.step_of(most)
-        return cls(unit.label(label, step), step, most / step.size)
+        return cls(unit.label(label, step), step)
 
     def divided(self, value: Value) -> Value:
         if not isinstance(value, int | float) or self.unit.size == 1:
@@ -212,8 +215,7 @@ def _lines(plot: Plot, colours: _Colours) -> Drawing:
     x_kind = _x_kind(plot.series)
     is_zoomed = max(len(one.x) for one in plot.series) > _ZOOMED_POINTS
     tops = [_LABEL_HEIGHT + number * (_PANE_HEIGHT + _PANE_GAP) for number in range(len(panes))]
-    left = max(len(write_number(round(pane.most))) + (pane.most < 10) * 2 for pane in panes) * _CHARACTER + 12
-    grid = {"left": left, "right": 18, "height": _PANE_HEIGHT, "outerBoundsMode": "none"}
+    grid = {"right": 18, "height": _PANE_HEIGHT, "outerBoundsMode": "none"}  # the page knows what `left` takes
     option = {
         "grid": [grid | {"top": top} for top in tops],
         "xAxis": [_x_axis(plot, x_kind, number, is_last=number == len(panes) - 1) for number in range(len(panes))],
@@ -278,6 +280,7 @@ def _heatmap(plot: Plot) -> Drawing:
     ]
     values = [value for _, _, value in cells if isinstance(value, int | float)] or [0]
     label = plot.value_label or ""
+    most = f"{write_value(max(values), label)} {without_unit(label)}".strip()
     option = {
         "grid": {"left": 4, "right": 4, "top": _LABEL_HEIGHT, "bottom": 74, "outerBoundsContain": "axisLabel"},
         "xAxis": {"type": "category", "data": columns, "name": plot.x_label, "nameLocation": "middle", "nameGap": 30},
@@ -288,7 +291,7 @@ def _heatmap(plot: Plot) -> Drawing:
         "visualMap": {
             "min": min(values), "max": max(values), "orient": "horizontal", "left": "center", "bottom": 0,
             "itemWidth": 12, "itemHeight": 140,
-            "text": [f"{write_value(max(values), label)} {label}", write_value(min(values), label)],
+            "text": [most, write_value(min(values), label)],
         },
         "series": [{"type": "heatmap", "name": label, "data": cells, "unit": label}],
     }  # fmt: skip

@@ -86,7 +86,9 @@ def _figure(number: int, plot: Plot, drawing: Drawing) -> str:
     return (
         f"<figure><h2>{escape(plot.title)}</h2>"
         + (f'<div class="legend">{legend}</div>' if legend else "")
-        + f'<div class="plot" id="plot-{number}" style="height:{drawing.height}px"></div></figure>'
+        + f'<div class="plot" id="plot-{number}" style="height:{drawing.height}px"></div>'
+        + (f"<figcaption>{escape(drawing.caption)}</figcaption>" if drawing.caption else "")
+        + "</figure>"
     )
 
 

@@ -75,6 +75,12 @@ def unit_of(name: str) -> Unit | None:
     return next((unit for unit in _UNITS if unit.words.search(words)), None)
 
 
+def without_unit(name: str) -> str:
+    """Label of numbers that are written with their unit: "lag in seconds" becomes "lag", "bytes" becomes ""."""
+    words, unit = name.replace("_", " "), unit_of(name)
+    return words if unit is None else re.sub(f"(in )?{unit.words.pattern}", "", words, count=1).strip(" ,")
+
+
 def write_name(name: str) -> str:
     """Name of a fact or a column, without a unit that stands behind its numbers."""
     words = name.replace("_", " ")

@@ -202,7 +202,7 @@ def test_page_holds_the_title_and_labels_of_each_plot(plot: Plot) -> None:
     axes = [drawing["xAxis"], drawing["yAxis"]]
     shown = [axis.get("name") for either in axes for axis in (either if isinstance(either, list) else [either])]
     if plot.kind == "bar":  # the unit stands behind each number
-        assert f"by {plot.x_label}" in shown
+        assert f"<figcaption>by {plot.x_label}</figcaption>" in report.to_html()
         return
     labels = [plot.x_label, plot.y_label, *(series.y_label for series in plot.series if series.y_label)]
     assert set(labels) <= set(shown)
@@ -213,10 +213,11 @@ def test_page_holds_the_title_and_labels_of_each_plot(plot: Plot) -> None:
 def test_lines_over_one_x_are_bars(kind: PlotKind) -> None:
     x = "2026-01-01T00:00:00Z"
     series = [Series("a", [x], [3]), Series("b", [x], [5])]
-    (drawing,) = drawings(Report("title", plots=[Plot(kind, "Volume", "stored (UTC)", "messages", series)]))
+    report = Report("title", plots=[Plot(kind, "Volume", "stored (UTC)", "messages", series)])
+    (drawing,) = drawings(report)
     assert [one["type"] for one in drawing["series"]] == ["bar"]
     assert drawing["yAxis"]["data"] == ["a", "b"]
-    assert drawing["xAxis"]["name"] == "messages, stored (UTC) 2026-01-01 00:00"
+    assert "<figcaption>messages, stored (UTC) 2026-01-01 00:00</figcaption>" in report.to_html()
 
 
 def test_one_topic_has_one_colour_in_every_plot_and_no_other_topic_has_it() -> None:
@@ -277,6 +278,14 @@ def test_axes_have_round_numbers_of_the_unit_that_reads_well() -> None:
     assert [series["unit"] for series in drawing["series"]] == ["MiB", "h"]
     (bars,) = drawings(Report("title", plots=[Plot("bar", "t", "", "messages a second", [Series("r", ["a"], [1200])])]))
     assert bars["series"][0]["data"][0]["text"] == "1\u202f200\u202fmsg/s"
+
+
+def test_the_caption_of_bars_has_no_unit_beside_that_of_their_numbers() -> None:
+    series = [Series("slowest", ["2026-01-01T00:00:00Z"], [95_563_022_335])]
+    report = Report("title", plots=[Plot("line", "Latency", "stored (UTC)", "milliseconds", series)])
+    (drawing,) = drawings(report)
+    assert [point["text"] for point in drawing["series"][0]["data"]] == ["26\u202f545\u202fh"]
+    assert "<figcaption>stored (UTC) 2026-01-01 00:00</figcaption>" in report.to_html()
 
 
 def test_areas_without_some_x_are_stacked_on_what_is_below_them() -> None:

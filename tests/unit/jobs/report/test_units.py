@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reput.jobs.report.table import Value
-from reput.jobs.report.units import write_column, write_name, write_value
+from reput.jobs.report.units import without_unit, write_column, write_name, write_value
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,19 @@ def test_a_name_leaves_out_the_unit_behind_its_numbers() -> None:
     assert [write_name(name) for name in ("latency_p50_ms", "seconds", "messages/s", "queue_id")] == [
         "latency p50", "duration", "rate", "queue id",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("messages", "messages"),
+        ("delay (minutes)", "delay (minutes)"),
+        ("bytes", ""),
+        ("messages a second", ""),
+        ("lag in seconds", "lag"),
+        ("latency_p99_ms", "latency p99"),
+        ("milliseconds, stored (UTC) 2026-11-26 07:00", "stored (UTC) 2026-11-26 07:00"),
+    ],
+)
+def test_a_label_of_numbers_that_have_their_unit_names_none(name: str, text: str) -> None:
+    assert without_unit(name) == text

@@ -78,12 +78,28 @@ addEventListener("DOMContentLoaded", () => {
     return { useUTC: true, legend: { show: false }, ...option, tooltip: { confine: true, ...option.tooltip } };
   }
 
+  // Panes of lines stand below each other, so they have one left margin: the widest number of their axes fits.
+  function drawPanes(chart, option) {
+    let widest = 0;
+    for (const axis of option.yAxis) {
+      axis.axisLabel.formatter = value => {
+        widest = Math.max(widest, widthOf(number(value)));
+        return number(value);
+      };
+    }
+    chart.setOption(option); // ECharts chooses the numbers
+    const grid = option.grid.map(pane => ({ ...pane, left: widest + 12 }));
+    chart.setOption({ ...option, grid }, { notMerge: true });
+  }
+
   function draw() {
     charts.forEach(chart => chart.dispose());
     charts = options.map((option, index) => {
       const place = figures[index].querySelector(".plot");
       const chart = echarts.init(place, theme(), { renderer: "svg" });
-      chart.setOption(complete(structuredClone(option), place.clientWidth));
+      const completed = complete(structuredClone(option), place.clientWidth);
+      if (Array.isArray(completed.yAxis)) drawPanes(chart, completed);
+      else chart.setOption(completed);
       return chart;
     });
     figures.forEach((figure, index) => figure.querySelectorAll("button").forEach(button => {
