@@ -81,10 +81,7 @@ def peek(
       reput admin peek orders --time 2026-11-23T16:52:00Z --count 20
     """
     from reput.admin import messages as admin
-    from reput.errors import ConfigError
 
-    if offset is not None and (queue_id is None or begin is not None):
-        raise ConfigError("--offset counts in one queue: give --queue-id, and no --time")
     check_times(begin, None)
     found = ask(
         namesrv,

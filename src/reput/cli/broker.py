@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from reput.cli.options import BrokerConf, Json, LogLevel, Settings, Store, broker_and_store_config
+from reput.errors import ConfigError
 
 
 def broker(
@@ -16,8 +17,9 @@ def broker(
         int | None, typer.Option("--port", min=0, max=65_535, help="The broker's port, in place of listenPort (10911).")
     ] = None,
     namesrv_port: Annotated[
-        int, typer.Option("--namesrv-port", min=0, max=65_535, help="The port of its own name server.")
-    ] = 9876,
+        int | None,
+        typer.Option("--namesrv-port", min=0, max=65_535, help="The port of its own name server, in place of 9876."),
+    ] = None,
     namesrv: Annotated[
         str | None,
         typer.Option("--namesrv", metavar="HOST:PORT;...", help="Register at these name servers, and run none."),
@@ -44,9 +46,12 @@ def broker(
     more = {} if port is None else {"listenPort": str(port)}
     more |= {} if namesrv is None else {"namesrvAddr": namesrv}
     chosen, chosen_store, ignored = broker_and_store_config(settings, config, more)
+    if namesrv_port is not None and chosen.name_servers:
+        raise ConfigError(f"--namesrv-port has no meaning with the name servers {';'.join(chosen.name_servers)}")
+    own_port: dict[str, Any] = {} if namesrv_port is None else {"namesrv_port": namesrv_port}
 
     async def start() -> Serving:
-        controller = BrokerController(store, chosen, chosen_store, namesrv_port=namesrv_port, config_path=config)
+        controller = BrokerController(store, chosen, chosen_store, config_path=config, **own_port)
         await controller.start()
         return Serving(
             {"broker": controller.address, "namesrv": controller.namesrv},

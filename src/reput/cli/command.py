@@ -1,4 +1,4 @@
-"""Command of reput: its help, with examples first, `--quiet` and `--verbose`, and former names of its options."""
+"""Command of reput: its help, with examples first, `--quiet`, `--verbose`, former names of options, check of its ways."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from reput.cli.logs import logs_on_stderr
 from reput.cli.output import no_progress
+from reput.cli.ways import check_ways
 
 #: Begin of a paragraph whose lines stay as they are; the examples of a command are one.
 EXAMPLES_MARK = "\b\nExample"
@@ -76,3 +77,8 @@ class Command(TyperCommand):
                 former.opts = [name]
                 former.add_to_parser(parser, ctx)
         return parser
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; raises ConfigError for an option that has no meaning in the way it is called."""
+        check_ways(ctx)
+        return super().invoke(ctx)

@@ -14,7 +14,7 @@ from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, writer_of
 from reput.cli.options import parse_start
 from reput.cli.output import write_error
-from reput.errors import ConfigError, MQClientError
+from reput.errors import MQClientError
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -66,10 +66,6 @@ def consume(
     from reput.client import PullConsumer
     from reput.client.subscriptions import TOOLS_GROUP
 
-    if group is None and tags != "*":
-        raise ConfigError("--tags counts for a group: give --group, too")
-    if format == "parquet" and (follow or count is not None):
-        raise ConfigError("--follow and --count are not for Parquet, which comes in whole pulls and has an end")
     begin = parse_start(start)
     output = _Tables() if format == "parquet" else _Rows(format, count)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,20 +12,12 @@ from reput.cli.nothing_found import unknown_queue
 from reput.cli.options import CommitLogPath, Json, Store
 from reput.cli.output import write_error, write_json, write_line
 from reput.cli.start import begin_work
-from reput.errors import ConfigError
 from reput.formats.java import INT64_MAX
 
 if TYPE_CHECKING:
     from reput.log.directory import StoreDirectory
 
 _NO_END = INT64_MAX
-#: Options that select lines, by kind of file.
-_CHOICES = {
-    "log": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
-    "queue": {"--begin-offset", "--end-offset", "--topic", "--queue-id"},
-    "index": {"--key-hash", "--set"},
-    "checkpoint": set[str](),
-}
 #: Fields of a record in a line of text.
 _RECORD_NAMES = (
     *("status", "commit_log_offset", "store_size", "topic", "queue_id", "queue_offset", "tags", "keys"),
@@ -78,16 +69,7 @@ def dump(
     from reput.config.message_store import MessageStoreConfig
     from reput.log.directory import StoreDirectory
 
-    given = {
-        "--begin-offset": begin_offset,
-        "--end-offset": end_offset,
-        "--topic": topic,
-        "--queue-id": queue_id,
-        "--key-hash": key_hash,
-        "--set": settings or None,
-    }
     numbers = index_numbers(settings)
-    _check_usage(what, given)
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     begin, end = begin_offset or 0, _NO_END if end_offset is None else end_offset
     if what == "log":
@@ -129,10 +111,3 @@ def _nothing(what: str, directory: StoreDirectory, topic: str | None, queue_id: 
         return f"{directory.path}: no commit log files"
     last = files[-1].end_offset - 1
     return f"no such record; the files of the log have the offsets {files[0].start_offset} to {last}, used or not"
-
-
-def _check_usage(what: str, given: Mapping[str, object]) -> None:
-    """Raise ConfigError for an option that does not fit this kind of file."""
-    for option, value in given.items():
-        if value is not None and option not in _CHOICES[what]:
-            raise ConfigError(f"{option} has no meaning for --what {what}")

@@ -190,11 +190,9 @@ def export(
 def _schemas(decode: str, texts: list[str], files: list[str]) -> Mapping[str, BodySchema] | BodySchema | None:
     """Schemas by topic, or the one schema of all topics; None: not given."""
     if decode in ("avro", "protobuf"):
-        if texts or not files:
-            raise ConfigError(f"--decode {decode} needs --schema-file, and no --schema")
+        if not files:
+            raise ConfigError(f"--decode {decode} needs --schema-file")
         return read_schema_files(decode, files)
-    if files:
-        raise ConfigError("--schema-file goes with --decode avro and protobuf")
     if len(texts) == 1 and "=" not in texts[0].partition("`")[0]:
         return texts[0]
     return parse_pairs(texts, "--schema") or None

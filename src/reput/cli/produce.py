@@ -17,7 +17,7 @@ from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, read_messages, with_defaults
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
-from reput.errors import ConfigError, MessageIllegalError, ReputError
+from reput.errors import MessageIllegalError, ReputError
 from reput.extras import require_store
 
 if TYPE_CHECKING:
@@ -63,8 +63,6 @@ def produce(
     from reput.formats.message import check_message
 
     added = parse_pairs(properties, "--property")
-    if format == "parquet" and (added or tags or keys or rate):
-        raise ConfigError("--tags, --key, --property and --rate are not for Parquet, whose rows say all of it")
     if format == "parquet":
         require_store("--format parquet")
 

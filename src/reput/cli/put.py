@@ -123,8 +123,6 @@ def _messages(
 
     if (body is not None) + (body_file is not None) + stdin != 1:
         raise ConfigError("give one of --body, --body-file and --stdin")
-    if format is not None and not stdin:
-        raise ConfigError("--format goes with --stdin")
     if body is not None:
         return [(1, Message(topic, body.encode("utf-8", "surrogateescape")))]
     if body_file is not None:

@@ -36,6 +36,9 @@ from reput.errors import ConfigError
 if TYPE_CHECKING:
     from reput.formats.message_ext import MessageExt
 
+#: Messages of a key that the index is asked for.
+_NEWEST = 32
+
 
 def query(
     store: Store,
@@ -46,9 +49,11 @@ def query(
     begin: StoredFrom = None,
     end: StoredUntil = None,
     max_num: Annotated[
-        int,
-        typer.Option("--max-num", min=1, metavar="N", help="With --topic: the newest messages of each key."),
-    ] = 32,
+        int | None,
+        typer.Option(
+            "--max-num", min=1, metavar="N", help="At most so many rows; with --topic the newest of each key, else 32."
+        ),
+    ] = None,
     message_id: Annotated[str | None, typer.Option("--message-id", metavar="ID", help="An offset message id.")] = None,
     commit_log_offset: Annotated[
         int | None, typer.Option("--commit-log-offset", metavar="N", help="Offset at which the record starts.")
@@ -94,8 +99,9 @@ def query(
     """Find messages by key, message id, log offset or time, or by SQL.
 
     Nothing is changed. A time is ISO 8601 (UTC unless it says otherwise) or milliseconds since 1970 UTC. --json prints
-    one line a message. With --topic the index finds the newest --max-num messages of each key. Without --topic all
-    messages with one of the keys are found, of all topics or of --topics, stored between --begin and --end.
+    one line a message. With --topic the index finds the newest messages of each key, 32 or --max-num. Without it all
+    messages with one of the keys are found, of all topics or of --topics, stored between --begin and --end; --max-num
+    shows the first of them.
 
     With --sql each topic is a table, "quoted-like-this" if its name is no word, and messages is the table of all. The
     columns are those of read_log, and the fields of JSON bodies, with types inferred from the first 10000 bodies, or
@@ -115,33 +121,35 @@ def query(
     """
     check_times(begin, end)
     listed = parse_list(topics)
-    is_range = topic is None and (bool(keys) or any(option is not None for option in (listed, begin, end)))
-    if sql is not None and any(option is not None for option in (topic, message_id, commit_log_offset, *keys)):
-        raise ConfigError("--sql: say in the statement what you want; only --topics, --begin and --end go with it")
-    if sql is None and (schema or damaged != "refuse"):
-        raise ConfigError("--schema and --damaged go with --sql")
-    if sql is None:
-        ways = (topic is not None) + is_range + (message_id is not None) + (commit_log_offset is not None)
-        of_rows = any(option is not None for option in (output, report, work_dir, master)) or runner != "local"
-        if ways == 0:
-            raise ConfigError("say what to find, as --topics orders, --key o-1, --begin 2026-11-21, or --sql")
-        if ways > 1:
-            raise ConfigError("--message-id and --commit-log-offset each find one message: leave other conditions out")
-        if topic is not None and not keys:
-            raise ConfigError(f"--topic wants a --key; all its messages: reput query {store} --topics {topic}")
-        if of_rows and not is_range:
-            raise ConfigError("--output, --report, --work-dir and --runner go with --topics, --begin, --end or --sql")
+    of_one = [option is not None for option in (topic, message_id, commit_log_offset, sql)]
+    is_range = not any(of_one) and (bool(keys) or any(option is not None for option in (listed, begin, end)))
+    if sum(of_one) + is_range == 0:
+        raise ConfigError("say what to find, as --topics orders, --key o-1, --begin 2026-11-21, or --sql")
+    if sum(of_one) > 1:
+        raise ConfigError("--message-id and --commit-log-offset each find one message: leave other conditions out")
+    if topic is not None and not keys:
+        raise ConfigError(f"--topic wants a --key; all its messages: reput query {store} --topics {topic}")
     if sql is not None or is_range:
         return answer(
             Question(
                 store=store, topics=listed, keys=keys, begin=begin, end=end, sql=sql,
-                schemas=parse_pairs(schema, "--schema"), commit_log_path=commit_log_path, output=output, report=report,
-                work_dir=work_dir, runner=runner, master=master, damaged=damaged, max_findings=max_findings,
-                as_json=as_json,
+                max_num=max_num, schemas=parse_pairs(schema, "--schema"), commit_log_path=commit_log_path,
+                output=output, report=report, work_dir=work_dir, runner=runner, master=master, damaged=damaged,
+                max_findings=max_findings, as_json=as_json,
             )
         )  # fmt: skip
     return _query_store(
-        store, topic, keys, begin, end, max_num, message_id, commit_log_offset, commit_log_path, settings, as_json
+        store,
+        topic,
+        keys,
+        begin,
+        end,
+        max_num or _NEWEST,
+        message_id,
+        commit_log_offset,
+        commit_log_path,
+        settings,
+        as_json,
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from reput.cli.job_run import job_run, write_page
 from reput.cli.limited import limited
 from reput.cli.output import iso_time, write_error, write_fields, write_json
-from reput.cli.rows import SeenRows, write_lines, write_rows_table
+from reput.cli.rows import SeenRows, first_rows, write_lines, write_rows_table
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Question:
     begin: int | None
     end: int | None
     sql: str | None
+    max_num: int | None
     schemas: Mapping[str, str]
     commit_log_path: str | None
     output: str | None
@@ -101,6 +102,7 @@ def answer(asked: Question) -> int:
         _no_warnings(),
     ):  # fmt: skip
         reader, findings_of = _rows(asked, progress, kept)
+        reader = reader if asked.max_num is None else first_rows(reader, asked.max_num)
         rows = SeenRows(reader, max(most, 0 if asked.report is None else _REPORTED_ROWS), stored)
         if asked.output is not None:
             write_rows(rows.reader(), asked.output)
@@ -126,8 +128,6 @@ def answer(asked: Question) -> int:
 def _check(asked: Question) -> None:
     """Raise ConfigError for options that exclude each other."""
     on_spark = asked.runner == "spark"
-    if asked.master is not None and not on_spark:
-        raise ConfigError("--master goes with --runner spark")
     if asked.sql is None and on_spark and asked.work_dir is None:
         raise ConfigError("--runner spark goes with --sql, or with --work-dir, where executors put their rows")
     if asked.sql is not None and on_spark and asked.work_dir is not None:
@@ -171,7 +171,8 @@ def _rows(
 
         source = job.Source(path=asked.store, schemas=asked.schemas, damaged=asked.damaged, **bounds)
         undecoded: dict[str, Accumulator[int]] = {}
-        table = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql, undecoded).toArrow()
+        frame = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql, undecoded)
+        table = (frame if asked.max_num is None else frame.limit(asked.max_num)).toArrow()
         texts = [job.undecoded_finding(topic) for topic, bodies in undecoded.items() if bodies.value]
         return table.to_reader(), lambda: texts + source.damages()
     source = job.Source(

@@ -51,6 +51,21 @@ class SeenRows:
         return batch_reader(self.schema, self)
 
 
+def first_rows(reader: pa.RecordBatchReader, count: int) -> pa.RecordBatchReader:
+    """The first rows of a reader; no more of it is read, but for its last batch."""
+    import pyarrow as pa
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        left = count
+        for batch in reader:
+            yield batch.slice(0, left)
+            left -= batch.num_rows
+            if left <= 0:
+                return
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
 def write_lines(rows: Iterable[pa.RecordBatch]) -> None:
     """Print a line of JSON for each row."""
     from reput.jobs.text_rows import json_rows

@@ -50,8 +50,6 @@ def warm(
       reput warm /tmp/store --bytes 1000000
     """
     if cache is not None:
-        if store is not None:
-            raise typer.BadParameter("give either --cache or a STORE")
         raise typer.Exit(_make_cache(cache, spark=spark, as_json=as_json))
     from reput.kernel_loader import compile_kernels, load_kernels
 

@@ -96,7 +96,7 @@ def test_what_cannot_be_done_is_one_line_with_what_to_do() -> None:
         (["lag", "shpo"], "did you mean 'shop'?"),
         (["connections", "shop"], "nobody of group 'shop' is connected"),
         (["reset", "shop", "orders", "--to", "sometime"], "'sometime' is no time"),
-        (["peek", "orders", "--offset", 1], "give --queue-id"),
+        (["peek", "orders", "--offset", 1], "--offset counts only with --queue-id"),
         (["peek", "orders", "--queue-id", 7], "has no queue 7"),
         (
             ["cluster", "--namesrv", "127.0.0.1:1"],

@@ -174,4 +174,8 @@ def test_a_wrong_key_names_the_line_and_nothing_is_made(tmp_path: Path, run_repu
     answer = run_reput("broker", tmp_path / "store", "--set", "brokerIP1=10.1", "--port", 0, "--namesrv-port", 0)
     assert (answer.status, len(answer.err.splitlines())) == (2, 1)
     assert "brokerIP1=10.1: expected an IPv4 or IPv6 address" in answer.err
+    for other in (("--namesrv", "names:9876"), ("--set", "namesrvAddr=names:9876")):
+        answer = run_reput("broker", tmp_path / "store", "--namesrv-port", 0, *other)
+        assert (answer.status, len(answer.err.splitlines())) == (2, 1)
+        assert "--namesrv-port has no meaning with the name servers names:9876" in answer.err
     assert [path.name for path in tmp_path.iterdir()] == ["broker.conf"]

@@ -190,13 +190,13 @@ def test_damage_in_an_index_is_shown_at_its_entry(store: Path, run_reput: Run) -
     ("arguments", "reason"),
     [
         (("--what", "nothing"), "Invalid value for '--what': 'nothing' is not one of"),
-        (("--what", "checkpoint", "--topic", "t"), "--topic has no meaning for --what checkpoint"),
-        (("--what", "log", "--key-hash", "1"), "--key-hash has no meaning for --what log"),
+        (("--what", "checkpoint", "--topic", "t"), "--topic counts only with --what log or --what queue"),
+        (("--what", "log", "--key-hash", "1"), "--key-hash counts only with --what index"),
         (("--limit", "0"), "--limit"),
         (("--what", "index", "--set", "maxHashSlotNun=7"), "did you mean maxHashSlotNum?"),
         (("--what", "index", "--set", "listenPort=7"), "only reads, and takes maxHashSlotNum and maxIndexNum only"),
-        (("--set", "maxHashSlotNum=7"), "--set has no meaning for --what log"),
-        (("--set", "nonsense=7"), "unknown configuration key 'nonsense'"),
+        (("--set", "maxHashSlotNum=7"), "--set counts only with --what index"),
+        (("--what", "index", "--set", "nonsense=7"), "unknown configuration key 'nonsense'"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(

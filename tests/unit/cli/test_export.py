@@ -91,8 +91,7 @@ def test_bodies_of_protobuf_become_fields_by_a_descriptor_set(tmp_path: Path, ru
     ):
         answer = run_reput(*command, "--schema-file", text)
         assert (answer.status, words in answer.err) == (2, True), answer.err
-    for more in ((), ("--schema", "id int", "--schema-file", f"{tmp_path / 'shop.desc'}:shop.Line")):
-        assert "needs --schema-file, and no --schema" in run_reput(*command, *more).err
+    assert "--decode protobuf needs --schema-file" in run_reput(*command).err
     assert run_reput(*command, "--schema-file", f"{tmp_path / 'shop.desc'}:shop.Line").status == 0
     (file,) = (tmp_path / "lake/messages/lines").rglob("*.parquet")
     assert parquet.read_table(file)["body"].to_pylist() == [{"sku": "s1"}]
@@ -195,7 +194,7 @@ def test_following_tables_tells_age_and_lag(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--schema", "id bigint"], "bodies decoded as raw have none"),
+        (["--schema", "id bigint"], "--schema counts only with --decode json"),
         (["--decode", "json", "--schema", "id number"], "expected a type"),
         (["--decode", "json"], "no body of the sample is JSON"),
         (["--columns", "key"], "did you mean 'keys'"),

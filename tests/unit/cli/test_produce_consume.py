@@ -109,9 +109,9 @@ def test_what_parquet_cannot_be_is_refused(topic: str) -> None:
     assert "is no Parquet" in produce(topic, b"no parquet", "--format", "parquet").err
     for option in (("--tags", "a"), ("--rate", 10)):
         answer = produce(topic, b"", "--format", "parquet", *option)
-        assert (answer.status, "are not for Parquet" in answer.err) == (2, True)
+        assert (answer.status, "has no meaning with --format parquet" in answer.err) == (2, True)
     answer = run_reput("consume", topic, "--format", "parquet", "--follow")
-    assert (answer.status, "are not for Parquet" in answer.err) == (2, True)
+    assert (answer.status, "has no meaning with --format parquet" in answer.err) == (2, True)
 
 
 def test_csv_has_columns_for_tags_keys_and_properties(topic: str) -> None:
@@ -235,7 +235,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     for arguments, words in (
         (("produce", "nosuch"), "there is no topic 'nosuch'"),
         (("consume", "nosuch"), "there is no topic 'nosuch'"),
-        (("consume", "orders", "--tags", "a"), "give --group"),
+        (("consume", "orders", "--tags", "a"), "--tags counts only with --group"),
         (("consume", "orders", "--from", "x"), "'x' is no time"),
     ):
         answer = run_reput(*arguments, stdin=b"a")

@@ -83,7 +83,7 @@ REFUSED = {
     "a blank in a key": (("--topic", "t", "--body", "x", "--key", "a b"), "holds a blank"),
     "no body": (("--topic", "t"), "give one of --body, --body-file and --stdin"),
     "two bodies": (("--topic", "t", "--body", "x", "--stdin"), "give one of --body, --body-file and --stdin"),
-    "a format without rows": (("--topic", "t", "--body", "x", "--format", "csv"), "--format goes with --stdin"),
+    "a format without rows": (("--topic", "t", "--body", "x", "--format", "csv"), "--format counts only with --stdin"),
     "an empty input": (("--topic", "t", "--stdin"), "standard input is empty"),
     "no such body file": (("--topic", "t", "--body-file", "/no/such/file"), "/no/such/file: cannot open"),
     "no such broker.conf": (("--topic", "t", "--body", "x", "--config", "/no/such/file"), "/no/such/file"),

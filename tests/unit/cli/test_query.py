@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from reput.jobs.query import query_job
 from tests.support.commands import SMALL_FILES, Run, truth
 
 
@@ -72,19 +75,20 @@ def test_what_is_not_there_is_no_error(store: Path, run_reput: Run) -> None:
         ((), "say what to find, as --topics orders,"),
         (("--topic", "orders"), "--topic wants a --key; all its messages: reput query STORE --topics orders"),
         (("--topic", "orders", "--begin", "2026-01-01"), "--topic wants a --key;"),
-        (("--topics", "orders", "--message-id", "XYZ"), "leave other conditions out"),
-        (("--sql", "select 1", "--key", "o-1"), "--sql: say in the statement"),
+        (("--topics", "orders", "--message-id", "XYZ"), "--topics has no meaning with --message-id"),
+        (("--sql", "select 1", "--key", "o-1"), "--key has no meaning with --sql"),
         (("--sql", "select x from orders"), "Referenced column"),
         (("--sql", "select x from order_s"), "order_s does not exist; there are messages, orders"),
-        (("--topics", "orders", "--schema", "orders=id int"), "--schema and --damaged go with --sql"),
+        (("--topics", "orders", "--schema", "orders=id int"), "--schema counts only with --sql"),
         (("--sql", "select * from orders", "--schema", "id int"), "write name=value"),
         (("--topics", "orders", "--output", "rows.txt"), "ends with .parquet, .arrow, .csv or .jsonl"),
         (("--topics", "orders", "--runner", "spark"), "--runner spark goes with --sql, or with --work-dir"),
         (("--sql", "select 1", "--runner", "spark", "--work-dir", "w"), "Spark's SQL keeps nothing"),
-        (("--sql", "select 1", "--master", "local[2]"), "--master goes with --runner spark"),
-        (("--topic", "orders", "--key", "o-1", "--report", "r.html"), "go with --topics, --begin, --end or --sql"),
-        (("--topic", "orders", "--key", "o-1", "--output", "rows.csv"), "--output, --report, --work-dir and"),
-        (("--topic", "orders", "--key", "o-1", "--commit-log-offset", 0), "leave other conditions out"),
+        (("--sql", "select 1", "--master", "local[2]"), "--master counts only with --runner spark"),
+        (("--topic", "orders", "--key", "o-1", "--report", "r.html"), "--report has no meaning with --topic"),
+        (("--topic", "orders", "--key", "o-1", "--output", "rows.csv"), "--output has no meaning with --topic"),
+        (("--key", "o-1", "--commit-log-offset", 0), "--key has no meaning with --commit-log-offset"),
+        (("--message-id", "XYZ", "--commit-log-offset", 0), "leave other conditions out"),
         (("--message-id", "XYZ"), "expected 32 or 56 hexadecimal digits"),
         (("--topic", "orders", "--key", "o-1", "--begin", "yesterday"), "is no time"),
         (("--topic", "orders", "--key", "o-1", "--max-num", "0"), "--max-num"),
@@ -124,6 +128,40 @@ def test_ranges_give_all_messages_of_keys_topics_and_times(store: Path, run_repu
     assert binary["body_base64"] == "//4="
     assert "hello world" in run_reput("query", store, "--key", "o-1").out
     assert "did you mean 'orders'?" in run_reput("query", store, "--topics", "order").err
+
+
+@pytest.mark.parametrize("way", [("--topics", "orders"), ("--sql", "select * from orders order by commit_log_offset")])
+@pytest.mark.parametrize("count", [1, 3, 5, 9])
+def test_max_num_limits_the_rows_of_every_way(
+    store: Path, tmp_path: Path, run_reput: Run, way: tuple[str, ...], count: int
+) -> None:
+    rows = run_reput("query", store, *way, "--json").lines()
+    assert len(rows) == 5
+    limited = ("query", store, *way, "--max-num", count)
+    assert run_reput(*limited, "--json").lines() == rows[:count]
+    shown = run_reput(*limited)
+    assert (shown.out.count("orders"), shown.err) == (min(count, 5), "")
+    written = run_reput(*limited, "--output", tmp_path / "rows.parquet", "--json")
+    assert written.object()["rows"] == min(count, 5)
+
+
+def test_max_num_ends_the_reading(
+    golden: Callable[[str], Path], run_reput: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    read_part = query_job.read_part
+
+    def counted(*arguments: Any) -> Iterator[pa.RecordBatch]:
+        read.append(1)
+        return read_part(*arguments)
+
+    monkeypatch.setattr(query_job, "read_part", counted)
+    path = golden("clean")
+    assert run_reput("query", path, "--begin", 0, "--json").status == 0
+    parts = len(read)
+    assert len(run_reput("query", path, "--begin", 0, "--max-num", 1, "--json").lines()) == 1
+    assert parts > 1
+    assert len(read) == parts + 1
 
 
 def test_sql_gives_rows_as_table_json_and_file(store: Path, tmp_path: Path, run_reput: Run) -> None:

@@ -71,8 +71,8 @@ def test_a_group_goes_on_after_what_was_printed(store: Path, run_reput: Run, tmp
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--group", "g"), "give `offsets`"),
-        (("--offsets", "/nowhere/file"), "give it, too"),
+        (("--group", "g"), "--group counts only with --offsets"),
+        (("--offsets", "/nowhere/file"), "--offsets counts only with --group"),
         (("--from", "soon"), "no time"),
     ],
 )
