@@ -30,10 +30,29 @@ def mix_bytes(state: int, data: bytes) -> int:
     return mix(mix(state, int.from_bytes(rest, "big")), len(data))
 
 
-def hash_row(row: Row, ignored: Collection[str]) -> int:
+def mix_short(state: int, data: bytes) -> int:
+    """Eight bytes after the other, then what is left."""
+    whole = len(data) - len(data) % 8
+    for i in range(0, whole, 8):
+        state = mix(state, int.from_bytes(data[i : i + 8], "little"))
+    return mix(mix(state, int.from_bytes(data[whole:], "little")), len(data))
+
+
+def mix_map(state: int, text: bytes) -> int:
+    """The sum of the hashes of the pairs that count, the last of each name."""
+    pairs = {}
+    for pair in text.split(b"\x02"):
+        name, _, value = pair.partition(b"\x01")
+        if name and value:
+            pairs[name] = mix_short(mix_short(0x2545F4914F6CDD1D, name), value)
+    return mix(state, sum(pairs.values()))
+
+
+def hash_row(row: Row, ignored: Collection[str], *, properties_as_map: bool = False) -> int:
     """The hash of one record."""
     state = mix(0x2545F4914F6CDD1D, row["queue_offset"])
-    state = mix(state, (row["queue_id"] & 0xFFFFFFFF) << 32 | row["sys_flag"] & 0xFFFFFFFF)
+    sys_flag = row["sys_flag"] & ~sum(bit for name, bit in (("born_host", 16), ("store_host", 32)) if name in ignored)
+    state = mix(state, (row["queue_id"] & 0xFFFFFFFF) << 32 | sys_flag & 0xFFFFFFFF)
     state = mix(state, row["body_crc"] & 0xFFFFFFFF)
     for name, mask in (
         ("commit_log_offset", MASK), ("prepared_transaction_offset", MASK), ("store_timestamp", MASK),
@@ -49,4 +68,7 @@ def hash_row(row: Row, ignored: Collection[str]) -> int:
     is_crc = last.startswith(b"__CRC32#\x01") and last[9:19].isdigit() and last.endswith(b"\x02")
     if "property_crc" in ignored and is_crc and head[-1:] in (b"", b"\x02"):
         properties = head
-    return mix_bytes(mix_bytes(mix_bytes(state, row["body"]), row["topic"]), properties)
+    state = mix_bytes(mix_bytes(state, row["body"]), row["topic"])
+    if "properties" in ignored:
+        return state
+    return mix_map(state, properties) if properties_as_map else mix_bytes(state, properties)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections import defaultdict
 from itertools import accumulate, pairwise
@@ -44,7 +45,16 @@ from tests.oracles import record_batch as batch_twin
 from tests.oracles import record_encode as encode_twin
 from tests.oracles import record_scan as scan_twin
 from tests.oracles.encode_plan import BORN_HOSTS, STORE_HOSTS, EncodePlan
-from tests.oracles.record_bytes import BASE_OFFSETS, RECORDS, Record, blank, logs, numbers, pack_log
+from tests.oracles.record_bytes import (
+    BASE_OFFSETS,
+    PROPERTIES,
+    RECORDS,
+    Record,
+    blank,
+    logs,
+    numbers,
+    pack_log,
+)
 
 HEADER = [*WIDE[:5], *NARROW[:8], "status"]
 SLICES = ["body", "topic", "properties", "tags", "keys", "unique_key"]
@@ -586,13 +596,36 @@ def test_property_slices_are_the_values_of_the_properties(log, wanted, names):
     assert values == expected
 
 
-@given(logs(), st.sets(st.sampled_from(IGNORABLE)))
+@given(logs(), st.sets(st.sampled_from(IGNORABLE)), st.booleans())
 @settings(max_examples=100)
-def test_a_content_hash_is_made_of_all_fields_but_those_that_are_ignored(log, ignored):
+def test_a_content_hash_is_made_of_all_fields_but_those_that_are_ignored(log, ignored, as_map):
     data, base_offset = log
     columns = SCANNERS[ScanLevel.HEADER].scan(as_array(data), base_offset)
-    expected = [content_twin.hash_row(row, ignored) for row in scan_twin.scan(data, base_offset).rows]
-    assert hash_contents(columns, ignored_mask(tuple(ignored))).tolist() == expected
+    rows = scan_twin.scan(data, base_offset).rows
+    expected = [content_twin.hash_row(row, ignored, properties_as_map=as_map) for row in rows]
+    assert hash_contents(columns, ignored_mask(tuple(ignored)), properties_as_map=as_map).tolist() == expected
+
+
+def hash_of(properties: bytes, *, as_map: bool) -> int:
+    """The hash of a record with this text of properties."""
+    data = pack_log([Record(properties=properties)], 0)
+    return int(hash_contents(SCANNERS[ScanLevel.HEADER].scan(as_array(data), 0), properties_as_map=as_map)[0])
+
+
+@given(PROPERTIES, PROPERTIES, st.randoms(use_true_random=False))
+@settings(max_examples=200)
+@example(b"".join(b"n%d\x01v\x02" % (number % 3000) for number in range(4000)), b"a\x01b", random.Random(1))
+def test_properties_have_one_hash_as_a_map_however_they_are_written(text, other, chance):
+    def as_map(text):
+        parts = [pair.partition(b"\x01") for pair in text.split(b"\x02")]
+        return {name: value for name, _, value in parts if name and value}
+
+    pairs = [b"\x01".join(pair) for pair in as_map(text).items()]
+    chance.shuffle(pairs)
+    hashed = hash_of(text, as_map=True)
+    assert hash_of(b"\x02".join(pairs), as_map=True) == hashed
+    assert (hash_of(other, as_map=True) == hashed) is (as_map(other) == as_map(text))
+    assert (hash_of(other, as_map=False) == hash_of(text, as_map=False)) is (other == text)
 
 
 @given(logs(), st.permutations(SCHEMA.names), st.integers(0, len(SCHEMA.names)))

@@ -56,14 +56,16 @@ def diff(
 ) -> int:
     """Compare two stores, message by message.
 
-    A message is missing (in LEFT only), extra (in RIGHT only) or different; then its differing fields are named. By log
-    all bytes must be the same: compare a backup or a replica so. By queue the commit log offset may differ: compare a
-    store whose messages were put again so. Where one of the stores has no log, as the output of `reput rebuild`, the
+    A message is missing (in LEFT only), extra (in RIGHT only) or different; then its differing fields are named, and
+    its properties that differ with both values. By log all bytes must be the same: compare a backup or a replica so. By
+    queue the commit log offset may differ, and the order of the properties: compare a store whose messages were put
+    again so. Where one of the stores has no log, as the output of `reput rebuild`, the
     units of the consume queues are compared. Nothing is changed. The exit status is 0 if the stores are equal, 1 if
     they differ.
 
     These fields can be ignored: commit_log_offset, prepared_transaction_offset, property_crc (these three are always
-    ignored by queue), store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code.
+    ignored by queue), store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code,
+    properties.
 
     Examples:
       cp -r /tmp/store /tmp/copy && reput diff /tmp/store /tmp/copy
@@ -118,7 +120,7 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
     if hint := _hint(by, ignored, result):
         facts["hint"] = hint
     rows = [
-        [", ".join(value) if isinstance(value, list) else value for value in row.values()]
+        [*list(row.values())[:-2], ", ".join(row["fields"] or ()), _properties(row["properties"])]
         for row in result.table.slice(0, max_findings or None).to_pylist()
     ]
     total = result.missing + result.extra + result.different
@@ -145,6 +147,14 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
         ),
         paths={"left": left, "right": right},
     )
+
+
+def _properties(pairs: Sequence[dict[str, str | None]] | None) -> str:
+    """Text of properties that differ: `region: eu / us`."""
+    if pairs is None:
+        return ""
+    texts = ["{}: {} / {}".format(*("none" if part is None else part for part in pair.values())) for pair in pairs]
+    return ", ".join(texts) or "only their order or separators"
 
 
 def _hint(by: str, ignored: Sequence[str], result: DiffResult) -> str | None:

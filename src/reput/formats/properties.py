@@ -45,15 +45,17 @@ def encode_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     return "".join([f"{name}\x01{value}\x02" for name, value in ordered]).encode()
 
 
-def decode_properties(data: bytes) -> dict[str, str]:
+def decode_properties(data: bytes, errors: str = "replace") -> dict[str, str]:
     """Properties by name; of a repeated name the last value wins; bytes that are no UTF-8 become U+FFFD.
+
+    With `errors="surrogateescape"` such bytes are kept apart from each other, as in `bytes.decode`.
 
     As in MessageDecoder.string2messageProperties: the 0x02 of the last pair may be missing (RocketMQ 4); the first 0x01
     of a pair separates name and value, so a value may contain 0x01; a pair without name or value is ignored. RocketMQ
     also ignores pairs shorter than 3 characters, but these lack one of the three parts anyway.
     """
     properties = {}
-    for pair in data.decode(errors="replace").split("\x02"):
+    for pair in data.decode(errors=errors).split("\x02"):
         name, _, value = pair.partition("\x01")
         if name and value:
             properties[name] = value

@@ -27,6 +27,7 @@ from reput.jobs.diff.rows import (
     RowTarget,
     WantedBlocks,
     add_up,
+    has_properties_as_map,
     read_queue_rows,
     read_split_rows,
 )
@@ -57,7 +58,8 @@ class DiffResult:
     Attributes:
         table: the first differences, in the order of the log, or by topic, queue id and queue offset: kind (`missing`:
             in the left store only, `extra`: in the right store only, `different`), topic, queue id, queue offset,
-            commit log offset and size on both sides, and for different messages the fields that differ.
+            commit log offset and size on both sides, and for different messages the fields that differ, and the
+            properties that differ: name, and the first 100 characters of both values.
         left_messages, right_messages: counts of messages of both stores.
         of_queues: units of consume queues were compared in place of messages, as one of the stores has no log.
         missing, extra, different: counts of all such messages, also of those beyond the table.
@@ -108,8 +110,9 @@ def diff(
 
     By `log`, messages at the same commit log offset are compared with all their bytes. By `queue`, messages of the same
     topic, queue id and queue offset are compared, without the fields that depend on the commit log offset
-    (`LOCATION_FIELDS`). Messages without a queue offset (prepared, rolled back) are compared in their order. Where one
-    of the two stores has no log, as the output of `rebuild`, the units of the consume queues are compared.
+    (`LOCATION_FIELDS`), and their properties as RocketMQ reads them: as a map, whose order does not count. Messages
+    without a queue offset (prepared, rolled back) are compared in their order. Where one of the two stores has no log,
+    as the output of `rebuild`, the units of the consume queues are compared.
 
     Args:
         ignore: further fields that may differ, of `reput.kernels.content_hash.IGNORABLE`.
@@ -186,7 +189,9 @@ class _Diff:
         sums = [add_up([one.blocks for one in of_side if one.blocks is not None]) for of_side in outcomes]
         counts = dict.fromkeys((MISSING, EXTRA, DIFFERENT), 0)
         tables: list[pa.Table] = []
-        fields = DifferingFields([side.log_files for side in sides], self._ignored)
+        fields = DifferingFields(
+            [side.log_files for side in sides], self._ignored, properties_as_map=has_properties_as_map(self._by)
+        )
         left = self._max_rows
         for number, wanted in enumerate(_rounds(*sums), start=1):
             match = self._look_at(number, replace(target, wanted=wanted), sides, outcomes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,17 @@ SCHEMA = pa.schema(
         ("right_offset", pa.int64()),
         ("right_size", pa.int64()),
         ("fields", pa.list_(pa.string())),
+        ("properties", pa.list_(pa.struct([("name", pa.string()), ("left", pa.string()), ("right", pa.string())]))),
     ]
 )
+
+
+class PropertyPair(NamedTuple):
+    """A property that differs: its value on both sides, as far as it is shown; None where there is none."""
+
+    name: str | None
+    left: str | None
+    right: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +74,13 @@ class Match:
         """int64[n], the rows of kind DIFFERENT."""
         return np.flatnonzero(self.kinds == _KINDS.index(DIFFERENT))
 
-    def table(self, fields: Sequence[list[str] | None] | None = None) -> pa.Table:
-        """Differences as a table with `SCHEMA`. `fields` are the names of differing fields of each row."""
+    def table(
+        self,
+        fields: Sequence[list[str] | None] | None = None,
+        properties: Sequence[list[PropertyPair] | None] | None = None,
+    ) -> pa.Table:
+        """Differences as a table with `SCHEMA`; of each row the names of differing fields, and differing properties."""
+        pairs = [None if of_row is None else [pair._asdict() for pair in of_row] for of_row in properties or ()]
         topics = pa.array([topic.decode("utf-8", "replace") for topic, _ in self.names], pa.string())
         queue_ids = pa.array([queue_id for _, queue_id in self.names], pa.int32())
         columns = [
@@ -79,6 +93,7 @@ class Match:
                 for column in (self.left_offsets, self.left_sizes, self.right_offsets, self.right_sizes)
             ),
             pa.array(fields or [None] * self.kinds.size, SCHEMA.field("fields").type),
+            pa.array(pairs or [None] * self.kinds.size, SCHEMA.field("properties").type),
         ]
         return pa.Table.from_arrays(columns, schema=SCHEMA)
 

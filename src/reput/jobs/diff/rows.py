@@ -40,6 +40,15 @@ Name = tuple[bytes, int]
 WHOLE_LOG: Name = (b"", 0)
 
 
+def has_properties_as_map(by: By) -> bool:
+    """Whether properties are compared as the map that RocketMQ reads; else by their bytes.
+
+    A client or a store that puts a message again may write its properties in another order, as Java's HashMap does. Two
+    logs with the same offsets are copies of each other, byte for byte.
+    """
+    return by == "queue"
+
+
 class Rows(NamedTuple):
     """Messages, one element each.
 
@@ -135,7 +144,8 @@ def _record_rows(target: RowTarget, columns: RecordColumns) -> Rows:
         has_none = (kind == SysFlag.TRANSACTION_PREPARED) | (kind == SysFlag.TRANSACTION_ROLLBACK)
         keys = np.where(has_none, -1, queue_offsets)
     return Rows(
-        tuple(columns.queues()), columns["queue"].astype(np.int64), keys, hash_contents(columns, target.ignored),
+        tuple(columns.queues()), columns["queue"].astype(np.int64), keys,
+        hash_contents(columns, target.ignored, properties_as_map=has_properties_as_map(target.by)),
         offsets, columns["store_size"].astype(np.int64), queue_offsets,
     )  # fmt: skip
 

@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 import reput
 from reput.errors import ConfigError, StoreFormatError
+from reput.formats.java import body_crc
+from reput.formats.record_layout import encode_topic, pack_record
 from reput.jobs.diff import job
 from reput.jobs.diff.job import DiffResult, diff
 from reput.jobs.diff.rows import BlockSet, WantedBlocks
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.damage import flip
+from tests.support.hand_log import HOST
 from tests.support.runners import DyingRunner
 from tests.support.small_rebuild import PUTS, Put, write_log
 
@@ -163,6 +166,58 @@ def test_messages_that_were_put_again_elsewhere_are_equal_by_queue(left: Path, t
     assert not run(left, right).is_equal
     result = run(left, right, by="queue", ignore=["store_timestamp", "store_host"])
     assert result.is_equal, result.table.to_pylist()[:3]
+
+
+def with_properties(text: bytes, path: Path) -> Path:
+    """A store with one message, with this text of properties."""
+    log = path / "commitlog"
+    log.mkdir(parents=True)
+    magic, topic = encode_topic("orders")
+    record = pack_record(magic, body_crc(b"x"), 0, 0, 0, 0, 0, 1, HOST, 1, HOST, 0, 0, b"x", topic, text)
+    (log / "0".zfill(20)).write_bytes(record.ljust(4096, b"\0"))
+    return path
+
+
+MAP = b"TAGS\1a\2KEYS\1k\2region\1eu\2"
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        (b"region\1eu\2TAGS\1a\2KEYS\1k\2", []),
+        (MAP[:-1], []),
+        (b"TAGS\1b\2" + MAP, []),  # the last one counts
+        (MAP + b"empty\1\2none\2\1x\2", []),  # no pairs
+        (MAP + b"TAGS\1b\2", [("TAGS", "a", "b")]),
+        (MAP.replace(b"eu", b"us"), [("region", "eu", "us")]),
+        (MAP.replace(b"region", b"r\xff"), [("region", "eu", None), ("r\ufffd", None, "eu")]),
+        (MAP + b"long\1" + b"y" * 300, [("long", None, "y" * 100 + "…")]),
+        (b"", [("KEYS", "k", None), ("TAGS", "a", None), ("region", "eu", None)]),
+    ],
+)
+def test_by_queue_properties_are_a_map_and_by_log_bytes(
+    text: bytes, pairs: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    left, right = with_properties(MAP, tmp_path / "left"), with_properties(text, tmp_path / "right")
+    for by in ("queue", "log"):
+        result = run(left, right, by=by)
+        is_equal = not pairs and by == "queue"
+        assert result.is_equal is is_equal
+        assert [tuple(row["fields"]) for row in result.table.to_pylist()] == ([] if is_equal else [("properties",)])
+        found = [tuple(pair.values()) for row in result.table.to_pylist() for pair in row["properties"]]
+        assert sorted(found, key=str) == sorted(pairs, key=str)
+        assert run(left, right, by=by, ignore=["properties"]).is_equal
+
+
+def test_with_a_host_its_family_is_ignored(left: Path, tmp_path: Path) -> None:
+    right = tmp_path / "right"
+    names = ["topic", "queue_id", "tags", "keys", "properties", "body", "born_timestamp", "born_host"]
+    messages = reput.read_log(left).read_all().sort_by([("queue_id", "ascending"), ("queue_offset", "ascending")])
+    with reput.MessageStore.open(right, broker_ip1="::1", **SIZES) as store:
+        store.put_arrow(messages.select(names))
+    [fields] = {tuple(row["fields"]) for row in run(left, right, by="queue").table.to_pylist()}
+    assert set(fields) == {"sys_flag", "store_timestamp", "store_host"}
+    assert run(left, right, by="queue", ignore=["store_timestamp", "store_host"]).is_equal
 
 
 @pytest.mark.parametrize("by", ["log", "queue"])
