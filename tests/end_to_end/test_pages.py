@@ -34,6 +34,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "follow.md": page_worlds.master,
     "index.md": page_worlds.store_of_a_reader,
     "lazy-scans.md": page_worlds.two_stores_one_in_memory,
+    "spark-cluster.md": page_worlds.shop,
     "spark.md": page_worlds.two_stores,
     "spark-sink.md": page_worlds.other_store,
     "spark-streaming.md": page_worlds.shop,
