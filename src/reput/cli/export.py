@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from reput.cli import interrupts
-from reput.cli.job_run import end_job, job_run
+from reput.cli.job_run import end_job, job_run, write_page
 from reput.cli.limited import limited
 from reput.cli.options import (
     MAX_FINDINGS,
@@ -28,7 +28,7 @@ from reput.cli.options import (
     parse_list,
     parse_pairs,
 )
-from reput.cli.output import write_text
+from reput.cli.output import write_error, write_line, write_text
 from reput.cli.schema_files import read_schema_files
 from reput.errors import ConfigError
 
@@ -138,6 +138,8 @@ def export(
     range that was passed over is reported, and the exit status is 1. So it is where messages were lost before their
     export, and --allow-data-loss is given.
 
+    With --follow a line is printed for each run that has found something.
+
     Examples:
       reput export /tmp/store /tmp/lake
       reput export /tmp/store /tmp/tables --topics orders --decode utf8 --format delta
@@ -181,10 +183,31 @@ def export(
             if result.commits or result.lost or as_json or (report is not None and not follow):
                 damages = {"damages": [damage._asdict() for damage in result.damages]}
                 fields = asdict(result) | damages if as_json else None
-                end_job(_report(store, output, result, max_findings), report, fields)
+                shown = _report(store, output, result, max_findings)
+                if follow and not as_json:
+                    _write_run(result, shown, report)
+                else:
+                    end_job(shown, report, fields)
             elif not follow:
                 write_text(f"nothing new: the log ends at offset {result.end_offset}, and so does {output}")
     return status
+
+
+def _write_run(result: Export, shown: Report, report: str | None) -> None:
+    """Print a run that has found something on one line, and its findings; with a path also write its report."""
+    write_line(
+        {
+            "to_offset": result.end_offset, "messages": result.messages, "rejected": result.rejected,
+            "topics": len(result.topics), "files": sum(one.files for one in result.topics),
+            "bytes": sum(one.bytes for one in result.topics), "newest_timestamp": result.newest_ms,
+            "age_seconds": None if result.age_seconds is None else round(result.age_seconds, 2),
+            "lag_bytes": result.lag_bytes, "seconds": round(result.seconds, 3),
+        }
+    )  # fmt: skip
+    for finding in shown.findings:
+        write_error(finding)
+    if report is not None:
+        write_page(shown, report)
 
 
 def _schemas(decode: str, texts: list[str], files: list[str]) -> Mapping[str, BodySchema] | BodySchema | None:

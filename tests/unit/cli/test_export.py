@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,6 +158,23 @@ def test_following_tells_each_time_what_came(
     answer = run_reput("export", store, tmp_path / "lake", "--follow", "--json")
     assert answer.status == 0, answer.err
     assert [line["messages"] for line in answer.lines()] == [5, 1, 2]
+    answer = run_reput("export", store, tmp_path / "other", "--follow", "--report", tmp_path / "report.html")
+    assert (answer.status, answer.err) == (0, "")
+    assert [re.findall(r" (messages=\d+|topics=\d+) ", line) for line in answer.out.splitlines()] == [
+        [f"messages={count}", "topics=1"] for count in (8, 1, 2)
+    ]
+    assert re.search(r"to_offset=\d+ .* newest_timestamp=20\S+Z ", answer.out)
+    assert "Export of" in (tmp_path / "report.html").read_text()
+
+
+def test_following_tells_what_was_rejected_beside_the_line_of_the_run(
+    store: Path, tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reput.cli.export, "_pauses", lambda seconds: iter([False]))
+    answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8", "--follow")
+    assert (answer.status, len(answer.out.splitlines())) == (1, 1)
+    assert " rejected=1 " in answer.out
+    assert "topic orders: 1 bodies could not be decoded" in answer.err
 
 
 def test_following_tables_tells_age_and_lag(
