@@ -1,4 +1,4 @@
-"""Command of reput: its help, with examples first, `--quiet`, `--verbose`, former names of options, check of its ways."""
+"""Command of reput: its help, `--quiet` and `--verbose`, former names of options, and the check of its ways."""
 
 from __future__ import annotations
 
