@@ -1,23 +1,30 @@
-"""Loader of all kernels: from the cache in 0.2 s, or compiled once for each installation in 15 to 45 s."""
+"""Loader of all kernels: from the cache in 0.2 s, or compiled once for each version, which takes a processor a minute.
+
+One process fills a cache, and other ones wait for it: the lock is a file in the cache's folder. It is released when its
+process ends, however that ends.
+"""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import subprocess
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from select import select
 from typing import TYPE_CHECKING, Any
 
+from reput.errors import StoreError, StoreLockedError
 from reput.files import DISK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from reput.kernels._jit import Kernel
+
+logger = logging.getLogger("reput.kernels")
 
 #: Modules with kernels.
 #: None of them imports pyarrow, which starts threads and so must not be loaded before a Spark worker forks.
@@ -47,69 +54,102 @@ KERNEL_MODULES = (
     "reput.kernels.timer_records",
     "reput.files.runs",
 )
-#: Processes that compile at once: each takes 530 MB, and the longest kernel takes a fifth of the time of all.
-_MOST_PROCESSES = 4
+#: Processes that compile at once, and the memory that each takes. The longest kernel takes a fifth of the time of all.
+_MOST_PROCESSES, _PROCESS_BYTES = 4, 530 << 20
+_LOCK = "lock"
+#: How often a process looks whether another one has filled the cache, and when it compiles by itself.
+_POLL_S, _MOST_WAIT_S = 0.1, 900.0
 
 
-def load_kernels() -> float:
+def load_kernels(*, processes: int = _MOST_PROCESSES) -> float:
     """Load every kernel, and compile those that the cache lacks; returns the seconds that it took, nearly 0 if they are
     loaded already.
 
     Without it each kernel is loaded or compiled at its first call. Call it before other threads run: loading beside a
     busy thread takes fifteen times as long.
+
+    Args:
+        processes: How many processes may compile at once; 1 for this one alone.
     """
     start = time.perf_counter()
     for name in KERNEL_MODULES:
         importlib.import_module(name)
-    from reput.kernels._cache import COMPLETE, cache_folder
-    from reput.kernels._jit import load_declared_kernels
+    from numba.core.compiler_lock import global_compiler_lock
 
-    if not load_declared_kernels():  # the folder may be out of reach by now
+    from reput.kernels._cache import COMPLETE, cache_folder
+    from reput.kernels._jit import are_declared_kernels_loaded, load_declared_kernels, missing_kernels
+
+    if are_declared_kernels_loaded():  # the folder may be out of reach by now
         return 0.0
-    marker = os.path.join(cache_folder(), COMPLETE)
-    if not DISK.exists(marker):
-        DISK.make_directories(cache_folder())
-        DISK.write_atomically(marker, b"")
+    folder = cache_folder()
+    marker = os.path.join(folder, COMPLETE)
+    with ExitStack() as held:
+        if missing_kernels() or not DISK.exists(marker):
+            held.enter_context(global_compiler_lock)
+            held.enter_context(_alone(folder))
+            _compile_in_processes(processes)
+        load_declared_kernels()
+        if not DISK.exists(marker):
+            DISK.make_directories(folder)
+            DISK.write_atomically(marker, b"")
     return time.perf_counter() - start
 
 
-def compile_kernels() -> None:
-    """Compile the kernels that the cache lacks, in a process for each processor; `load_kernels` finds them there.
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Wait until no other process fills a cache; in a folder without locks, as some on a network are, nobody waits."""
+    path = os.path.join(folder, _LOCK)
+    until = time.monotonic() + _MOST_WAIT_S
+    is_told = False
+    with ExitStack() as held:
+        while time.monotonic() < until:
+            try:
+                held.callback(DISK.lock(path).release)
+                break
+            except StoreLockedError:
+                if not is_told:
+                    logger.warning("reput: waiting for another process that compiles the kernels (it locks %s)", path)
+                    is_told = True
+                time.sleep(_POLL_S)
+            except StoreError:
+                break
+        if is_told:
+            logger.info("reput: waited for the kernels of another process", extra={"is_end": True})
+        yield
 
-    A library starts no processes, so this is for the command that is asked to compile. What is left after it, as
-    processes could not be started or have died, `load_kernels` compiles.
+
+def _compile_in_processes(most: int) -> None:
+    """Compile the kernels that the cache lacks, in a process for each processor, as far as there is memory.
+
+    What is left, as processes could not be started or have died, is compiled by whom loads it.
     """
-    kernels = _missing_kernels()
-    count = min(len(os.sched_getaffinity(0)), len(kernels), _MOST_PROCESSES)
-    if count < 2:
+    from reput.kernels._jit import missing_kernels
+
+    # The longest first, so that no process works on one when the others have ended.
+    kernels = sorted(missing_kernels(), key=lambda one: (-len(one.py_func.__code__.co_code), one.py_func.__name__))
+    count = min(len(os.sched_getaffinity(0)), len(kernels), most, DISK.available_memory() // _PROCESS_BYTES)
+    if count < 2 or not os.path.basename(sys.executable or "").startswith("python"):  # a program with Python in it
         return
-    command = [sys.executable, "-m", __name__]
+    # The modules of this process, and none of its current folder.
+    command = [sys.executable, "-P", "-m", __name__]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     with suppress(OSError), ExitStack() as children:
         compilers = []
         for _ in range(count):
             compiler = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1
-            )
+                command, env=environment, text=True, bufsize=1,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
             compilers.append(children.enter_context(compiler))
             children.callback(compiler.kill)  # at any moment, as a file comes into the cache by a rename
         _compile_in(compilers, kernels)
 
 
-def _missing_kernels() -> Sequence[Kernel]:
-    """Kernels that the cache lacks; the longest first, so that no process works on one when the others have ended."""
-    from reput.kernels._jit import Kernel
-
-    found = [value for name in KERNEL_MODULES for value in vars(importlib.import_module(name)).values()]
-    missing = {each for each in found if isinstance(each, Kernel) and not each.is_loaded and each.cache.is_empty}
-    return sorted(missing, key=lambda kernel: (-len(kernel.py_func.__code__.co_code), kernel.py_func.__name__))
-
-
 def _compile_in(compilers: Sequence[subprocess.Popen[str]], kernels: Sequence[Kernel]) -> None:
     """Give each process a kernel, and the next one when it has compiled that; log how many are left."""
-    from reput.kernels._compilation import Compilation
+    from reput.kernels._jit import compilation
 
     begin = time.perf_counter()
-    compilation = Compilation()
     compilation.planned = kernels
     compilation.begin(kernels[0])
     waiting, idle, compiled = deque(kernels), list(compilers), 0
@@ -130,6 +170,7 @@ def _compile_in(compilers: Sequence[subprocess.Popen[str]], kernels: Sequence[Ke
             compiled += 1
             if compiled < len(kernels):
                 compilation.begin(kernels[compiled])
+    compilation.planned = ()
     compilation.log_end(time.perf_counter() - begin)
 
 

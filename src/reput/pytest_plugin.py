@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +15,28 @@ from reput.extras import require_store
 
 if TYPE_CHECKING:
     from reput.testing import LocalBroker
+
+
+class ShownWarnings(logging.Handler):
+    """Shows warnings on stderr at once: pytest keeps what is printed and logged until a test has failed."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__(logging.WARNING)
+        self._config = config
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by a logger."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+            print(f"\n{record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Show that kernels are compiled, which takes a minute once a version, and where they are kept."""
+    shown = ShownWarnings(config)
+    for logger in map(logging.getLogger, ("reput.kernels", "reput.cache")):
+        logger.addHandler(shown)
+        config.add_cleanup(partial(logger.removeHandler, shown))
 
 
 @pytest.fixture

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reput.kernels._cache import COMPLETE
+from tests.support.kernel_cache import cache_without, whole_cache
+
 ROOT = Path(__file__).parents[2]
 TEST = """
 from reput.client import Message
@@ -51,6 +54,7 @@ def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path, processes: int) 
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
+    assert done.stderr == ""  # nothing is compiled
 
 
 def test_where_there_is_no_store_the_fixture_says_what_to_install(tmp_path: Path) -> None:
@@ -61,6 +65,18 @@ def test_where_there_is_no_store_the_fixture_says_what_to_install(tmp_path: Path
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert "2 errors" in done.stdout
     assert "ConfigError: the fixture reput_broker needs numpy: pip install 'reput[store]'" in done.stdout
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_run_says_that_kernels_are_compiled_and_compiles_them_once(tmp_path: Path, processes: int) -> None:
+    (tmp_path / "test_orders.py").write_text(TEST)
+    cache = cache_without(tmp_path / "cache", "gather.total_size", "runs.read_runs")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "reput.pytest_plugin", "-p", "xdist", "-n", str(processes)]
+    env = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "REPUT_CACHE_DIR": str(cache)}
+    done = subprocess.run([*command, "."], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "2 passed" in done.stdout
+    assert done.stderr.count("reput: compiling kernels, once for this version: 1 of 2, about ") == 1
+    assert (whole_cache() / COMPLETE).name in {one.name for one in cache.glob("*/*")}
 
 
 def test_pytest_finds_the_plugin_and_it_loads_nothing_heavy() -> None:

@@ -61,7 +61,8 @@ def write_error(text: str) -> None:
 class KernelLine(logging.Handler):
     """Line on stderr that tells which kernel is compiled (`reput.kernels._compilation`).
 
-    On a terminal it changes with each kernel, and is gone at the end. Elsewhere only the first is printed.
+    On a terminal it changes with each kernel, and is gone at the end. Elsewhere only the first is printed, which also
+    tells the folder.
     """
 
     def __init__(self) -> None:
@@ -82,16 +83,16 @@ class KernelLine(logging.Handler):
                 sys.stderr.flush()
         elif not is_end and not self._is_printed:
             self._is_printed = True
-            write_error(record.getMessage())
+            write_error(record.getMessage().removeprefix("reput: "))
 
     @staticmethod
     def _fitting(text: str) -> str:
-        """Text for one line of the terminal; of a narrow one only what stands after the colon."""
+        """Text for one line of the terminal: without brackets, and of a narrow one only what stands after the colon."""
         from rich.console import Console
 
         room = Console(stderr=True).width - 1
-        line = f"reput: {text}"
-        return line if len(line) <= room else text.rpartition(": ")[2][:room]
+        line = text.partition(" (")[0]
+        return line if len(line) <= room else line.rpartition(": ")[2][:room]
 
 
 def damage_status(damage: Exception | None) -> int:

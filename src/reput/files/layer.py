@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 #: Limit of `read_bytes`: the settings of a hundred thousand topics are 20 MB.
 _MOST_BYTES = 256 << 20
+_MEMORY = "/proc/meminfo"
+#: Limit and use of the memory of the container that this process is in, of cgroups 2 and 1; "max" for no limit.
+_MEMORY_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
 
 
 class Entry(NamedTuple):
@@ -171,6 +177,18 @@ class FileLayer:
         """Bytes of memory of the machine: the page cache can hold at most so much of a log."""
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
+    def available_memory(self) -> int:
+        """Bytes of memory that processes may take now, by the machine and by the limit of their container."""
+        with open(_MEMORY) as file:
+            found = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in file)}
+        available = found.get("MemAvailable", 0)
+        for limit, use in _MEMORY_LIMITS:
+            if os.path.exists(limit):
+                with open(limit) as limit_file, open(use) as use_file:
+                    if (most := limit_file.read().strip()) != "max":
+                        available = min(available, int(most) - int(use_file.read()))
+        return max(available, 0)
+
     def make_directories(self, path: str) -> None:
         """Make a folder and its missing parents, durably. A folder that exists is left as it is.
 
@@ -312,7 +330,7 @@ class FileLayer:
             raise write_failure(error, path, "make a link", 0) from error
 
     def lock(self, path: str) -> RecordLock:
-        """Take the store lock on this file; a missing file is made.
+        """Take the store lock on this file; a missing file is made. A cache of kernels has such a lock, too.
 
         Raises StoreLockedError if another store holds the lock.
         """

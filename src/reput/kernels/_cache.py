@@ -17,6 +17,8 @@ import llvmlite
 import numba
 from llvmlite import binding
 
+from reput.errors import ConfigError
+
 #: Packages whose sources become part of compiled kernels.
 _SOURCE_PACKAGES = ("reput.formats", "reput.kernels", "reput.files")
 #: In a folder with every kernel.
@@ -36,14 +38,22 @@ def chosen_root() -> str:
 def cache_root() -> str:
     """Folder for everything that can be deleted and made again: compiled kernels, archives of the JVM.
 
-    `chosen_root`, or where it cannot be written a temporary folder of this user, with a line of warning.
+    `chosen_root`, or where it cannot be written a temporary folder of this user, with a line of warning. Raises
+    ConfigError where there is no folder for temporary files either.
     """
     chosen = chosen_root()
     if can_be_written(chosen):
         return chosen
-    root = _temporary_root()
-    logging.getLogger("reput").warning(
-        "reput: %s cannot be written; compiled kernels are kept in %s. Set REPUT_CACHE_DIR to a folder that can",
+    try:
+        root = _temporary_root()
+    except OSError:
+        raise ConfigError(
+            f"{chosen} cannot be written, nor is there a folder for temporary files: reput keeps its compiled kernels "
+            "in a folder. Set REPUT_CACHE_DIR to one that can be written"
+        ) from None
+    logging.getLogger("reput.cache").warning(
+        "reput: %s cannot be written: compiled kernels are kept in %s, and compiled again at each start without that "
+        "folder. Set REPUT_CACHE_DIR to a folder that can be written and stays",
         chosen,
         root,
     )

@@ -1,6 +1,11 @@
 """Account of compilation, in the log: which kernel is compiled, how many are left, and for about how long.
 
-A command shows these lines to its user (`KernelLine` in `cli/output.py`), a library shows nothing by itself.
+The first line of a process has the level WARNING, so that a program that takes a minute says why; the others have INFO.
+A command shows them all (`KernelLine` in `cli/output.py`), a run of pytest the warnings (`pytest_plugin.py`).
+
+By `logging`, and not by `warnings`: where a program configures nothing, Python prints a warning of a log on stderr, and
+where it does, the line goes where its other lines go. `logging.getLogger("reput.kernels").setLevel("ERROR")` silences
+it. Tests often turn `warnings` into errors, and would fail once a version.
 """
 
 from __future__ import annotations
@@ -22,11 +27,16 @@ class Compilation:
 
     A time is estimated from the bytecode of a kernel and of all functions that it calls, and the speed so far.
 
+    Args:
+        folder: Where compiled kernels are kept.
+
     Attributes:
         planned: Kernels that are compiled one after the other, those of one start; empty for a kernel at its first use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._is_told = False
         self.planned: Sequence[Any] = ()
         self._compiled: set[Any] = set()
         self._size, self._seconds = _FIRST_SIZE, _FIRST_SECONDS
@@ -40,7 +50,12 @@ class Compilation:
         if kernel in self.planned:
             done = self.planned.index(kernel)
             what, left = f"{done + 1} of {len(self.planned)}", self.planned[done:]
-        logger.info("compiling kernels, once an installation: %s, about %d s left", what, self._estimate(left))
+        text = f"reput: compiling kernels, once for this version: {what}, about {self._estimate(left)} s left"
+        if self._is_told:
+            logger.info("%s", text)
+        else:
+            self._is_told = True
+            logger.warning("%s (they are kept in %s)", text, self._folder)
 
     def end(self, kernel: Any) -> None:
         """Learn the speed from a kernel that has been compiled."""
@@ -52,7 +67,7 @@ class Compilation:
 
     def log_end(self, seconds: float) -> None:
         """Log that nothing is compiled any more: `is_end` of the record is true."""
-        logger.info("kernels compiled in %.1f s", seconds, extra={"is_end": True})
+        logger.info("reput: kernels compiled in %.1f s", seconds, extra={"is_end": True})
 
     def _estimate(self, kernels: Iterable[Any]) -> int:
         """Seconds that the kernels will take, at least 1."""

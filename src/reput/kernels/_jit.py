@@ -92,13 +92,13 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         rtsys.initialize(target_context)
         loaded = self._load_overload(sig, target_context)
         if loaded is None:
-            _compilation.begin(self._kernel)
+            compilation.begin(self._kernel)
         return loaded
 
     def save_overload(self, sig: str, data: Any) -> None:
         """Keep code that was just compiled."""
         super().save_overload(sig, data)
-        _compilation.end(self._kernel)
+        compilation.end(self._kernel)
 
 
 class Kernel(CPUDispatcher):  # type: ignore[misc]
@@ -136,22 +136,29 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
 
 _declared: list[Kernel] = []
-_compilation = Compilation()
+compilation = Compilation(cache_folder())
 
 
-def load_declared_kernels() -> bool:
-    """Load the kernels of imported modules, or compile them where the cache lacks them; False: all were loaded."""
-    if all(kernel.is_loaded for kernel in _declared):
-        return False
+def are_declared_kernels_loaded() -> bool:
+    """Whether the kernels of all imported modules are loaded."""
+    return all(kernel.is_loaded for kernel in _declared)
+
+
+def missing_kernels() -> list[Kernel]:
+    """Kernels of imported modules that are not loaded, and that the cache lacks."""
+    return [kernel for kernel in _declared if not kernel.is_loaded and kernel.cache.is_empty]
+
+
+def load_declared_kernels() -> None:
+    """Load the kernels of imported modules, or compile them where the cache lacks them."""
     with global_compiler_lock:
         begin = time.perf_counter()
-        _compilation.planned = [kernel for kernel in _declared if not kernel.is_loaded and kernel.cache.is_empty]
+        compilation.planned = missing_kernels()
         for kernel in _declared:
             kernel.load()
-        if _compilation.planned:
-            _compilation.log_end(time.perf_counter() - begin)
-        _compilation.planned = ()
-    return True
+        if compilation.planned:
+            compilation.log_end(time.perf_counter() - begin)
+        compilation.planned = ()
 
 
 def kernel(

@@ -36,7 +36,7 @@ def main() -> None:
 
     from reput.kernel_loader import load_kernels
 
-    load_kernels()
+    load_kernels(processes=1)  # a cluster bounds the memory of an executor
     _assert_one_thread()
     gc.collect()
     gc.freeze()

@@ -28,7 +28,8 @@ def test_a_first_command_compiles_only_what_it_calls_and_says_so_in_one_line(tmp
         "runs.read_runs",
     ]
     (line,) = done.stderr.splitlines()
-    assert re.fullmatch(r"reput: compiling kernels, once an installation: scan_headers, about \d s left", line)
+    begin = "reput: compiling kernels, once for this version: scan_headers, about"
+    assert re.fullmatch(rf"{begin} \d s left \(they are kept in {tmp_path}/cache/\S+\)", line)
 
 
 def test_the_line_stands_below_progress_bars(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,5 +38,5 @@ def test_the_line_stands_below_progress_bars(tmp_path: Path, store: Path, monkey
     drawn = [line for line in shown.replace("\r", "").splitlines() if "kernels" in line]
     assert drawn
     assert all(
-        line.startswith("reput: compiling kernels, once an installation: total_size, about 1 s") for line in drawn
+        line.startswith("reput: compiling kernels, once for this version: total_size, about 1 s") for line in drawn
     )

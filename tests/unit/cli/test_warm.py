@@ -11,7 +11,7 @@ import pytest
 
 from reput.kernels._cache import COMPLETE
 from tests.support.commands import Run, content_of, truth
-from tests.support.kernel_cache import cache_without
+from tests.support.kernel_cache import cache_without, whole_cache
 from tests.support.terminal import shown_on_a_terminal
 
 
@@ -19,6 +19,7 @@ def test_kernels_that_are_there_are_loaded_and_left(run_reput: Run) -> None:
     answer = run_reput("warm", "--json")
     assert answer.status == 0
     assert answer.object()["kernels_s"] >= 0
+    assert answer.object()["kernels"] == str(whole_cache())
     assert "kernels_s" in run_reput("warm").out
 
 
@@ -46,7 +47,7 @@ def test_a_cache_is_made_in_another_folder(tmp_path: Path, capfd: pytest.Capture
     assert list(cache.glob(f"*/{COMPLETE}"))
 
 
-@pytest.mark.parametrize(("width", "begin"), [(80, "reput: compiling kernels, once an installation: "), (50, "")])
+@pytest.mark.parametrize(("width", "begin"), [(80, "reput: compiling kernels, once for this version: "), (50, "")])
 def test_a_terminal_shows_which_kernel_of_how_many_is_compiled_and_the_time_left(
     width: int, begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,3 +249,21 @@ def test_a_hard_link_is_one_more_name_of_a_file_and_durable(tmp_path: Path) -> N
     assert files.synced == [str(target.parent)]
     with pytest.raises(StoreError, match="cannot link to"):
         files.link(str(source), str(target))
+
+
+@pytest.mark.parametrize(
+    ("limit", "use", "available"),
+    [(None, "", 3 << 20), ("max\n", "5", 3 << 20), ("3000\n", "1000\n", 2000), ("1000\n", "2000\n", 0)],
+)
+def test_memory_is_what_the_machine_has_and_the_container_allows(
+    limit: str | None, use: str, available: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0 < DISK.available_memory() <= DISK.physical_memory()
+    memory, most, used = tmp_path / "meminfo", tmp_path / "limit", tmp_path / "use"
+    memory.write_text("MemTotal:       9000 kB\nMemAvailable:   3072 kB\nHugePages_Total:       0\n")
+    if limit is not None:
+        most.write_text(limit)
+        used.write_text(use)
+    monkeypatch.setattr("reput.files.layer._MEMORY", str(memory))
+    monkeypatch.setattr("reput.files.layer._MEMORY_LIMITS", ((str(most), str(used)),))
+    assert DISK.available_memory() == available

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -48,8 +49,25 @@ def test_where_the_cache_cannot_be_written_a_folder_of_this_user_is_found_again(
     done = python(LOAD, REPUT_CACHE_DIR="/dev/null/cache", TMPDIR=str(tmp_path))
     assert done.stdout.split() == ["1", "0", str(kept)]
     (line,) = done.stderr.splitlines()
-    assert line.startswith("reput: /dev/null/cache cannot be written")
-    assert "REPUT_CACHE_DIR" in line
+    assert line == (
+        f"reput: /dev/null/cache cannot be written: compiled kernels are kept in {kept.parent}, and compiled again at "
+        "each start without that folder. Set REPUT_CACHE_DIR to a folder that can be written and stays"
+    )
+
+
+def test_without_any_folder_that_can_be_written_the_error_names_the_variable() -> None:
+    code = (
+        "import sys, tempfile\n"
+        "from reput.errors import ConfigError\n"
+        "tempfile._candidate_tempdir_list = lambda: ['/dev/null']\n"
+        "try:\n"
+        "    import reput.kernels.crc32\n"
+        "except ConfigError as error:\n"
+        "    print(error)\n"
+    )
+    done = python(code, REPUT_CACHE_DIR="/dev/null/cache")
+    assert done.stdout.startswith("/dev/null/cache cannot be written, nor is there a folder for temporary files")
+    assert "REPUT_CACHE_DIR" in done.stdout
 
 
 def test_a_whole_cache_is_used_where_it_is_although_nothing_can_be_written_there(
@@ -61,7 +79,10 @@ def test_a_whole_cache_is_used_where_it_is_although_nothing_can_be_written_there
     assert done.stderr == ""
 
 
-def test_a_part_of_a_cache_that_cannot_be_written_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_a_cache_that_cannot_be_written_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "reput.cache")
     monkeypatch.setenv("REPUT_CACHE_DIR", "/dev/null")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     _cache.cache_root.cache_clear()

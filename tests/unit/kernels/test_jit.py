@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -80,10 +81,10 @@ with MessageStore.open(sys.argv[1], read_only=True):
 
 
 @pytest.mark.parametrize("is_logged", [False, True])
-def test_a_library_prints_nothing_while_it_compiles_a_kernel_but_logs(is_logged: bool, tmp_path: Path) -> None:
+def test_a_library_says_in_one_line_that_it_compiles_and_logs_the_rest(is_logged: bool, tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store") as store:
         store.put_message(Message("orders", b"one"))
-    cache = cache_without(tmp_path / "cache", "runs.read_runs")
+    cache = cache_without(tmp_path / "cache", "runs.read_runs", "record_scan._scan_headers")
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(tmp_path / "store"), *(["logged"] if is_logged else [])],
         env={**os.environ, "REPUT_CACHE_DIR": str(cache)},
@@ -92,13 +93,12 @@ def test_a_library_prints_nothing_while_it_compiles_a_kernel_but_logs(is_logged:
         check=True,
     )
     assert "runs.read_runs" in kernels_in(cache)
-    assert done.stderr == ""
-    lines = done.stdout.splitlines()
-    if is_logged:
-        assert lines[0] == "compiling kernels, once an installation: read_runs, about 1 s left"
-        assert lines[1].startswith("kernels compiled in ")
-    else:
-        assert lines == []
+    lines = (done.stdout if is_logged else done.stderr).splitlines()
+    assert (done.stderr if is_logged else done.stdout) == ""
+    begin = "reput: compiling kernels, once for this version: "
+    assert re.fullmatch(rf"{begin}\w+, about \d+ s left \(they are kept in {cache}/\S+\)", lines[0])
+    assert [line.partition(" in ")[0] for line in lines[1::2]] == ["reput: kernels compiled"] * (2 * is_logged)
+    assert [line for line in lines[2::2] if "kept" in line] == []
 
 
 def test_a_kernel_of_plain_numbers_is_called_without_a_wrapper_once_it_is_loaded() -> None:
