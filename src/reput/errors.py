@@ -41,11 +41,14 @@ class ReputError(Exception):
     """Raised when reput cannot do what was asked; base class of all errors below.
 
     `retriable` is true if the same call may succeed later without any change by the caller. `stored_messages` is the
-    number of messages of a failed `put_messages` or `put_arrow` that are stored nevertheless: the first ones.
+    number of messages of a failed `put_messages` or `put_arrow` that are stored nevertheless: the first ones. `peer` is
+    the server that a client did not reach, or that refused: its "host:port", or its broker name where it is registered
+    nowhere; several of them are separated by `;`.
     """
 
     retriable: bool = False
     stored_messages: int = 0
+    peer: str = ""
 
 
 class ConfigError(ReputError, ValueError):
@@ -203,7 +206,7 @@ class MQBrokerError(RemotingError):
 
     def __init__(self, address: str, code: int, remark: str) -> None:
         super().__init__(address, code, remark)
-        self.address = address
+        self.address = self.peer = address
         self.code = code
         self.remark = remark
 

@@ -1,11 +1,16 @@
-"""Event: what a line of a program's log says, a message and fields."""
+"""Event: what a line of a program's log says, a message and fields. LineBound: how many lines there may be."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Hashable
 from typing import Any
 
+#: A kind of line is bounded in each so many seconds.
+EVERY_S = 10.0
+#: Kinds that are remembered; more of them are forgotten all at once.
+_MOST_KINDS = 10_000
 _MOST_TEXT = 1000
 _PLAIN = re.compile(r"[!#-<>-\[\]-~]+")  # ASCII that can be seen, without quote, equals sign and backslash
 
@@ -26,6 +31,25 @@ class Event:
 
     def __str__(self) -> str:
         return " ".join((self.message, encode_fields(self.fields))).rstrip()
+
+
+class LineBound:
+    """Bounds how many lines of one kind a log gets in ten seconds. Who logs hands over the time, in seconds."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Hashable, tuple[float, int]] = {}  # by kind: the end of its ten seconds, and lines in them
+
+    def has_room(self, kind: Hashable, most: int, now: float) -> bool:
+        """Whether there were fewer than so many lines of a kind."""
+        end, lines = self._lines.get(kind, (now, 0))
+        return now >= end or lines < most
+
+    def count(self, kind: Hashable, now: float) -> None:
+        """Count a line of a kind."""
+        if len(self._lines) >= _MOST_KINDS:
+            self._lines.clear()
+        end, lines = self._lines.get(kind, (now, 0))
+        self._lines[kind] = (now + EVERY_S, 1) if now >= end else (end, lines + 1)
 
 
 def encode_fields(fields: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
-"""Event: what a line of a log says, as text."""
+"""What a line of a log says, as text, and how many lines there may be."""
 
 from __future__ import annotations
 
 import pytest
 
-from reput.events import Event, encode_fields
+from reput.events import Event, LineBound, encode_fields
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,15 @@ def test_an_event_is_its_message_and_its_fields() -> None:
 def test_long_texts_are_cut() -> None:
     (text,) = Event("m", error="x" * 10_000).fields.values()
     assert text == "x" * 1000 + "..."
+
+
+def test_a_kind_of_line_has_room_for_so_many_in_ten_seconds() -> None:
+    bound = LineBound()
+    passed = []
+    for tenth in range(250):
+        now = 1000 + tenth / 10
+        if bound.has_room("kind", 3, now):
+            bound.count("kind", now)
+            passed.append(tenth / 10)
+    assert passed == [0, 0.1, 0.2, 10, 10.1, 10.2, 20, 20.1, 20.2]
+    assert bound.has_room("another", 1, now)

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from reput.events import Event, encode_fields
+from reput.events import Event, LineBound, encode_fields
 
-#: Of one message, so many lines are written in so many seconds: from the level WARNING on, and below it.
-_EVERY_S = 10.0
+#: So many lines of one message are written in ten seconds: from the level WARNING on, and below it.
 _MOST_WARNINGS, _MOST_OTHERS = 1, 100
 
 
@@ -77,7 +76,7 @@ class RateBound(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._passed: dict[tuple[str, str], tuple[float, int]] = {}
+        self._bound = LineBound()
         self._last: dict[tuple[str, str], tuple[logging.LogRecord, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -85,14 +84,11 @@ class RateBound(logging.Filter):
         message: Any = record.msg
         key = record.name, message.message if isinstance(message, Event) else str(message).partition("\n")[0]
         now = self._clock()
-        end, passed = self._passed.get(key, (now, 0))
-        if now >= end:
-            end, passed = now + _EVERY_S, 0
         _, count = self._last.get(key, (record, 0))
-        if passed >= (_MOST_WARNINGS if record.levelno >= logging.WARNING else _MOST_OTHERS):
+        if not self._bound.has_room(key, _MOST_WARNINGS if record.levelno >= logging.WARNING else _MOST_OTHERS, now):
             self._last[key] = record, count + 1
             return False
-        self._passed[key] = end, passed + 1
+        self._bound.count(key, now)
         self._last.pop(key, None)
         record.repeated = count
         return True
@@ -104,5 +100,4 @@ class RateBound(logging.Filter):
             record.repeated = count - 1
             records.append(record)
         self._last.clear()
-        self._passed.clear()
         return records

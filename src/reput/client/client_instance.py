@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers, name_server_addresses
+from reput.client.peer_log import peers
 from reput.client.topic_routes import TopicRoutes
 from reput.errors import AccessDeniedError, MQClientError, RemotingError, ReputError
 from reput.events import Event
@@ -179,7 +180,7 @@ class ClientInstance:
             self.versions[address] = await self.api.heartbeat(address, body)
         except RemotingError as error:
             self.versions.pop(address, None)
-            logger.warning(Event("a broker takes no heartbeat", address=address, error=error))
+            peers.failed("a broker takes no heartbeat", error, address=address)
             return error
         return None
 

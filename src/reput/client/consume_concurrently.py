@@ -11,6 +11,7 @@ from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.message_handler import MessageHandler
 from reput.client.offset_store import OffsetStore
+from reput.client.peer_log import peers
 from reput.errors import ReputError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
@@ -26,11 +27,12 @@ _LEVEL_EXPIRED, _LEVEL_OF_BROKER = 3, 0
 
 @dataclass(eq=False, slots=True)
 class _Running:
-    """A message whose handler runs; since a time of the loop."""
+    """A message whose handler runs; since a time of the loop. is_late: the log says that it is handled for too long."""
 
     consumed: ConsumedQueue
     message: MessageClientExt
     begun: float
+    is_late: bool = False
 
 
 class ConsumeConcurrently:
@@ -115,7 +117,7 @@ class ConsumeConcurrently:
             try:
                 await self._send_back(message, _LEVEL_OF_BROKER)
             except ReputError as error:
-                logger.warning(Event("a message is kept for a retry: no broker took it back", error=error))
+                peers.failed("a message is kept for a retry: no broker took it back", error)
                 message.reconsume_times += 1
                 loop = asyncio.get_running_loop()
                 loop.call_later(_AGAIN_S, self._waiting.put_nowait, (consumed, message))
@@ -138,13 +140,15 @@ class ConsumeConcurrently:
     async def _expire(self, running: _Running) -> bool:
         """Count a message as handled whose handler still runs: it comes again. False where no broker took it back."""
         consumed, message = running.consumed, running.message
-        fields = {"queue": message.queue, "offset": message.queue_offset, "seconds": self._timeout_s}
-        logger.warning(Event("a message is handled for too long", **fields))
+        if not running.is_late:
+            running.is_late = True
+            fields = {"queue": message.queue, "offset": message.queue_offset, "seconds": self._timeout_s}
+            logger.warning(Event("a message is handled for too long", **fields))
         if not consumed.process_queue.is_dropped and not self._group.is_broadcasting:
             try:
                 await self._send_back(message, _LEVEL_EXPIRED)
             except ReputError as error:
-                logger.warning(Event("a message is kept for a retry: no broker took it back", error=error))
+                peers.failed("a message is kept for a retry: no broker took it back", error)
                 return False
         if running in self._running:
             del self._running[running]

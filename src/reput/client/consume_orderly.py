@@ -10,6 +10,7 @@ from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.message_handler import MessageHandler
 from reput.client.offset_store import OffsetStore
+from reput.client.peer_log import peers
 from reput.client.queue_locks import QueueLocks
 from reput.errors import ReputError
 from reput.events import Event
@@ -135,6 +136,6 @@ class ConsumeOrderly:
         try:
             await self._group.api.send_back(self._group.master(message.queue), header)
         except ReputError as error:
-            logger.warning(Event("a message is kept for a retry: no broker took it back", error=error))
+            peers.failed("a message is kept for a retry: no broker took it back", error)
             return False
         return True

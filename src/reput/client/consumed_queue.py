@@ -11,6 +11,7 @@ from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.offset_store import OffsetStore
+from reput.client.peer_log import peers
 from reput.client.process_queue import ProcessQueue
 from reput.errors import ReputError
 from reput.events import Event
@@ -123,7 +124,7 @@ class ConsumedQueue:
                     self.queue, offset, count=self._limits.batch, commit_offset=self._commit_offset()
                 )
             except ReputError as error:
-                logger.warning(Event("a pull failed", queue=self.queue, group=self._group.name, error=error))
+                peers.failed("a pull failed", error, queue=self.queue, group=self._group.name)
                 await self._group.client.routes.renew(self.queue.topic)
                 await asyncio.sleep(_AGAIN_S)
                 continue

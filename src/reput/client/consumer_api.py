@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from reput.client.heartbeat import subscription_members
-from reput.client.mq_client_api import MQClientAPI, checked, decoded
-from reput.errors import MQBrokerError, RemotingCommandError, RemotingError, SubscriptionError
+from reput.client.mq_client_api import MQClientAPI, checked, decoded, unreadable
+from reput.errors import MQBrokerError, RemotingCommandError, SubscriptionError
 from reput.remoting.body import decode_json, encode_body
 from reput.remoting.codes import PullSysFlag, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -192,8 +192,8 @@ def _member(address: str, body: bytes, name: str) -> list[Any]:
     try:
         value = decode_json(body)
     except RemotingCommandError as error:
-        raise RemotingError(f"{address}: an answer that cannot be read: {error.remark}") from None
+        raise unreadable(address, error.remark) from None
     found = value.get(name, []) if isinstance(value, dict) else None
     if not isinstance(found, list):
-        raise RemotingError(f"{address}: an answer without a list {name}")
+        raise unreadable(address, f"it has no list {name}")
     return found

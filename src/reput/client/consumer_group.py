@@ -15,6 +15,7 @@ from reput.client.consumer_api import ConsumerAPI, PullResult
 from reput.client.heartbeat import ConsumerRegistration, encode_heartbeat
 from reput.client.message_client_ext import MessageClientExt, decode_messages
 from reput.client.namespaces import NO_NAMESPACE, Namespace
+from reput.client.peer_log import peers
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, consume_from_where
 from reput.client.topic_route import MASTER_ID
@@ -119,7 +120,7 @@ class ConsumerGroup:
             except MQBrokerError:
                 raise
             except RemotingError as error:
-                logger.warning(Event("an expression was not checked", topic=subscription.topic, error=error))
+                peers.failed("an expression was not checked", error, topic=subscription.topic)
 
     async def close(self) -> None:
         """Leave the group, and close the client."""
@@ -168,7 +169,7 @@ class ConsumerGroup:
                 is_settled &= await self._rebalance_topic(topic)
             except ReputError as error:
                 is_settled = False
-                logger.warning(Event("a share of queues stays as it was", topic=topic, group=self.name, error=error))
+                peers.failed("a share of queues stays as it was", error, topic=topic, group=self.name)
         self._assigned({queue for share in self._shares.values() for queue in share})
         return is_settled
 
@@ -242,18 +243,22 @@ class ConsumerGroup:
 
         Raises MQClientError where a broker does not take one; those of other brokers are kept.
         """
-        reasons = []
+        errors: dict[str, RemotingError] = {}
         for broker_name, queues in groupby(sorted(offsets), lambda queue: queue.broker_name):
             try:
                 for queue in queues:
                     await self.api.commit(self.master(queue), self.name, queue, offsets[queue])
             except RemotingError as error:
-                reasons.append(f"{broker_name}: {error}")
-        if reasons:
-            found = MQClientError(f"group {self.name}: offsets are not committed: {'; '.join(reasons)}")
+                errors[broker_name] = error
+        if errors:
+            reasons = "; ".join(f"{broker_name}: {error}" for broker_name, error in errors.items())
+            found = MQClientError(f"group {self.name}: offsets are not committed: {reasons}")
             found.retriable = True
+            found.peer = ";".join(error.peer for error in errors.values())
             raise found
 
 
 def _not_registered(queue: QueueKey) -> RemotingError:
-    return RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
+    error = RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
+    error.peer = queue.broker_name
+    return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from reput.client.peer_log import peers
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult, SendStatus
 from reput.errors import AccessDeniedError, MQBrokerError, RemotingCommandError, RemotingError
@@ -71,11 +72,23 @@ class MQClientAPI:
 
     async def ask(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """The answer to a request, whatever it is."""
-        return await self._remoting.call(address, self.prepared(command), timeout_s)
+        try:
+            answer = await self._remoting.call(address, self.prepared(command), timeout_s)
+        except RemotingError as error:
+            error.peer = address
+            peers.silent(address)
+            raise
+        peers.answered(address)
+        return answer
 
     async def one_way(self, address: str, command: RemotingCommand) -> None:
         """Send a request that nobody answers."""
-        await self._remoting.send_one_way(address, self.prepared(command))
+        try:
+            await self._remoting.send_one_way(address, self.prepared(command))
+        except RemotingError as error:
+            error.peer = address
+            peers.silent(address)
+            raise
 
     def prepared(self, command: RemotingCommand) -> RemotingCommand:
         """A request as it is sent: with its language, and signed."""
@@ -140,9 +153,16 @@ def refusal(address: str, answer: RemotingCommand) -> MQBrokerError:
     return kind(address, answer.code, remark)
 
 
+def unreadable(address: str, reason: str) -> RemotingError:
+    """The error of an answer that is none."""
+    error = RemotingError(f"{address}: an answer that cannot be read: {reason}")
+    error.peer = address
+    return error
+
+
 def decoded(address: str, kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
     """The header of an answer; raises RemotingError where it lacks what it must have."""
     try:
         return decode_header(kind, ext_fields)
     except RemotingCommandError as error:
-        raise RemotingError(f"{address}: an answer that cannot be read: {error.remark}") from None
+        raise unreadable(address, error.remark) from None

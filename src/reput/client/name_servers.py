@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from reput.client.mq_client_api import MQClientAPI, refusal
+from reput.client.peer_log import peers
 from reput.errors import ConfigError, MQBrokerError, MQClientError, RemotingCommandError, RemotingError
-from reput.events import Event
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
-
-logger = logging.getLogger("reput.client")
 
 _CALL_S = 3.0
 
@@ -63,10 +60,12 @@ class NameServers:
             try:
                 return address, await self.api.ask(address, command, timeout_s)
             except RemotingError as error:
-                logger.warning(Event("a name server does not answer", address=address, error=error))
+                peers.failed("a name server does not answer", error, address=address)
                 reasons.append(str(error))
                 self._current = (self._current + 1) % len(self.addresses)
-        raise MQClientError(f"no name server answers: {'; '.join(reasons)}")
+        found = MQClientError(f"no name server answers: {'; '.join(reasons)}")
+        found.peer = ";".join(self.addresses)
+        raise found
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Where the queues of a topic are; None for a topic that the name server does not know.

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from reput.client.consumer_api import PullResult
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.peer_log import peers
 from reput.errors import MQBrokerError, ReputError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
@@ -109,7 +110,7 @@ class PulledQueue:
             offset = result.next_begin_offset
 
     async def _failed(self, error: ReputError) -> None:
-        logger.warning(Event("a pull failed", queue=self.queue, group=self._group.name, error=error))
+        peers.failed("a pull failed", error, queue=self.queue, group=self._group.name)
         self.is_behind = False
         if isinstance(error, MQBrokerError):
             self.error = error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
@@ -15,10 +14,10 @@ from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_handler import MessageHandler, OnMessage
 from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
+from reput.client.peer_log import peers
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.errors import ConfigError, MQClientError, ReputError
-from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.queue_tables import QueueKey
@@ -28,8 +27,6 @@ from reput.transport.tls import ClientTls
 if TYPE_CHECKING:
     from reput.client.consumer_questions import ConsumerQuestions
     from reput.client.traces import Traces
-
-logger = logging.getLogger("reput.client")
 
 _PERSIST_S = 5.0
 _RECONSUME_TIMES = 16
@@ -272,4 +269,4 @@ class PushConsumer:
         try:
             await self._offsets.persist()
         except ReputError as error:
-            logger.warning(Event("offsets were not kept", group=self._name, error=error))
+            peers.failed("offsets were not kept", error, group=self._name)

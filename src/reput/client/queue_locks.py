@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from itertools import groupby
 
 from reput.client.consumer_group import ConsumerGroup
+from reput.client.peer_log import peers
 from reput.errors import ReputError
-from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
-
-logger = logging.getLogger("reput.client")
 
 #: A broker keeps a lock for 60 s; it is renewed in time, and trusted for half of that.
 _RENEW_S, _TRUSTED_S = 20.0, 30.0
@@ -59,7 +56,7 @@ class QueueLocks:
                 locked = list(of_broker)
                 await group.api.unlock(group.master(locked[0]), group.name, group.client.client_id, locked)
             except ReputError as error:
-                logger.warning(Event("locks were not given back", broker=broker_name, error=error))
+                peers.failed("locks were not given back", error, broker=broker_name)
 
     async def unlock_all(self) -> None:
         """Give all locks back."""
@@ -85,4 +82,4 @@ class QueueLocks:
                 try:
                     await self._lock(list(queues))
                 except ReputError as error:
-                    logger.warning(Event("locks were not renewed", broker=broker_name, error=error))
+                    peers.failed("locks were not renewed", error, broker=broker_name)

@@ -54,7 +54,7 @@ class SendAttempts:
         """
         client, faults, loop = self._client, self._faults, asyncio.get_running_loop()
         tried: list[str] = []
-        reasons = []
+        errors: list[RemotingError] = []
         for _ in range(self._attempts if queue is None else 1):
             queues = await client.routes.publish_queues(request.topic)
             to = queue or faults.select(queues, tried, loop.time())
@@ -70,17 +70,19 @@ class SendAttempts:
             except MQBrokerError as error:
                 if queue is not None or not may_pass(error):
                     raise
-                reasons.append(str(error))
+                errors.append(error)
             except RemotingError as error:
                 faults.sent(to.broker_name, FAILED_S, loop.time())
-                reasons.append(str(error))
+                errors.append(error)
                 await client.routes.renew(request.topic)
             else:
                 seconds = loop.time() - begun
                 faults.sent(to.broker_name, seconds, loop.time())
                 return Sent(results, address, seconds)
-        found = MQClientError(f"topic {request.topic}: not sent after {len(reasons)} attempts: {'; '.join(reasons)}")
+        reasons = "; ".join(map(str, errors))
+        found = MQClientError(f"topic {request.topic}: not sent after {len(errors)} attempts: {reasons}")
         found.retriable = True
+        found.peer = ";".join(dict.fromkeys(error.peer for error in errors))
         raise found
 
 
@@ -88,7 +90,9 @@ def master_address(client: ClientInstance, queue: QueueKey) -> str:
     """The "host:port" of a queue's broker; raises RemotingError where no name server knows it."""
     address = client.routes.master(queue.broker_name)
     if address is None:
-        raise RemotingError(f"broker {queue.broker_name}: no master is registered at the name server")
+        error = RemotingError(f"broker {queue.broker_name}: no master is registered at the name server")
+        error.peer = queue.broker_name
+        raise error
     return address
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Self
 
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.peer_log import peers
 from reput.errors import ReputError
 from reput.remoting.queue_tables import QueueKey
-
-logger = logging.getLogger("reput.client")
 
 #: Messages that are taken at a time, and seconds between two commits while messages come.
 _MOST, _COMMIT_S = 100, 1.0
@@ -82,4 +80,4 @@ class Tail:
         try:
             await self._commit_but({message.queue: message.queue_offset for message in reversed(rest)})
         except ReputError as error:  # of a broker that is away; the next commit has these offsets, too
-            logger.warning("%s", error)
+            peers.failed("offsets were not kept", error)

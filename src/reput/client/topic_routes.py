@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from reput.client.peer_log import peers
 from reput.client.topic_route import (
     DEFAULT_TOPIC,
     MASTER_ID,
@@ -15,13 +15,10 @@ from reput.client.topic_route import (
     subscribe_queues,
 )
 from reput.errors import MQClientError, ReputError
-from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
 
 if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
-
-logger = logging.getLogger("reput.client")
 
 #: A route that a failed send asks for again is as old as this at least.
 _RENEW_AFTER_S = 1.0
@@ -74,7 +71,7 @@ class TopicRoutes:
         try:
             await self._fetch(topic, max_age_s=_RENEW_AFTER_S)
         except ReputError as error:
-            logger.warning(Event("a route stays as it was", topic=topic, error=error))
+            peers.failed("a route stays as it was", error, topic=topic)
 
     async def refresh(self) -> None:
         """Ask for all routes again; those that nobody tells stay."""
@@ -82,7 +79,7 @@ class TopicRoutes:
             try:
                 await self._fetch(topic)
             except ReputError as error:
-                logger.warning(Event("a route stays as it was", topic=topic, error=error))
+                peers.failed("a route stays as it was", error, topic=topic)
 
     async def _fetch(self, topic: str, max_age_s: float = 0.0) -> None:
         """Ask for a route, once for all that wait for it; unless there is one that is not older."""

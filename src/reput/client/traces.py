@@ -10,6 +10,7 @@ from typing import Protocol
 
 from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.peer_log import peers
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult, SendStatus
 from reput.client.trace_data import (
@@ -198,7 +199,7 @@ class Traces:
             self._sending = waiting - len(self._waiting)
             await self._producer.send(message)
         except ReputError as error:
-            logger.warning(Event("traces are lost: they cannot be sent", topic=self._topic, error=error))
+            peers.failed("traces are lost: they cannot be sent", error, topic=self._topic)
         except Exception:  # a bug, which is not to end all later traces
             logger.exception(Event("traces are lost", topic=self._topic))
         self._sending = 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt, decode_messages
 from reput.client.namespaces import Namespace
+from reput.client.peer_log import peers
 from reput.client.send_result import SendResult, SendStatus
 from reput.errors import ReputError
 from reput.events import Event
@@ -113,7 +114,7 @@ class Transactions:
                         message, half.message_id, address, transaction_id, state.name, is_from_check=False
                     )
         except ReputError as error:
-            logger.warning(Event("the end of a transaction was not told", id=half.message_id, error=error))
+            peers.failed("the end of a transaction was not told", error, id=half.message_id)
 
     def asked(self, connection: Connection, command: RemotingCommand) -> None:
         """Take CHECK_TRANSACTION_STATE."""

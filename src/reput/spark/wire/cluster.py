@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, refusal
 from reput.client.name_servers import NameServers
+from reput.client.peer_log import peers
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult
 from reput.client.topic_route import (
@@ -21,7 +21,6 @@ from reput.client.topic_route import (
     subscribe_queues,
 )
 from reput.errors import MQClientError, RemotingError
-from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.body import decode_body
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -31,8 +30,6 @@ from reput.remoting.route_bodies import TopicList, TopicRouteData
 from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from reput.spark.wire.options import Access, WireReadOptions
 from reput.transport.blocking_client import BlockingClient, BlockingConnection
-
-logger = logging.getLogger("reput.spark")
 
 _T = TypeVar("_T")
 
@@ -120,7 +117,7 @@ class Cluster:
             except MQClientError as error:
                 if asked is None:
                     raise
-                logger.warning(Event("a route stays as it was", topic=topic, error=error))
+                peers.failed("a route stays as it was", error, topic=topic)
                 route = asked[1]
             asked = self._routes[topic] = self._clock(), route
         return asked[1]
@@ -171,7 +168,7 @@ class Cluster:
             try:
                 _ended(self._api.commit(self.address(queue), group, queue, offset))
             except (RemotingError, MQClientError) as error:
-                logger.warning(Event("a group's progress was not kept", group=group, queue=queue, error=error))
+                peers.failed("a group's progress was not kept", error, group=group, queue=queue)
 
     # -- what tasks use
 
