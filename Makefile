@@ -85,7 +85,7 @@ test-all: test test-rest ## everything that must hold: make test, then make test
 # Users' packages as old as pyproject.toml allows, without Spark. Its Python is the oldest one, too.
 OLDEST := .venv-oldest
 OLDEST_PYTHON ?= python3.11
-QUICK := $(addprefix tests/unit/,kernels formats store log jobs remoting client cli)
+QUICK := $(addprefix tests/unit/,kernels formats store log jobs remoting client cli test_pytest_plugin.py)
 
 test-oldest: ## the quick tests with the oldest Python and packages that pyproject.toml allows, in .venv-oldest
 	@test -x $(OLDEST)/bin/pip || $(OLDEST_PYTHON) -m venv $(OLDEST)

@@ -31,5 +31,10 @@ def test_the_oldest_packages_are_the_lower_bounds() -> None:
     assert oldest == {each.name: bounds(each, ">=") for each in of_users()}
 
 
+def test_the_tests_run_with_the_oldest_pytest_that_the_fixture_allows() -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    assert [options["minversion"]] == [bounds(each, ">=")[0] for each in of_users() if each.name == "pytest"]
+
+
 def test_every_package_has_an_upper_bound() -> None:
     assert [each.name for each in of_users() if len(bounds(each, "<")) != 1] == []

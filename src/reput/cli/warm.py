@@ -13,7 +13,7 @@ import typer
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, reading_config
-from reput.cli.output import write_fields, write_json
+from reput.cli.output import write_fields, write_json, write_text
 from reput.errors import ConfigError
 
 
@@ -33,27 +33,35 @@ def warm(
         typer.Option("--cache", metavar="DIR", help="Make the cache in DIR; programs find it by REPUT_CACHE_DIR=DIR."),
     ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Also make Spark's class archive (half a minute).")] = False,
+    where: Annotated[
+        bool, typer.Option("--where", help="Only print the folder that the compiled kernels are in, or are to be in.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compile the kernels ahead of time, on up to four processors.
 
-    Then the first start of a store need not compile them; kernels that are compiled already are kept. The folder that
-    has them is printed. Its name is another one for each version of reput and Numba, and for each kind of processor.
-    With --spark also make the class archive with which Spark's Java starts 3 s faster (160 to 190 MB). With a STORE
-    also read the newest records of its log, queues and index once, so that its readers find them in the page cache. The
-    store may be open elsewhere, and is not changed.
+    Then the first start of a store need not compile them; kernels that are compiled already are kept. Their folder is
+    printed. It has another name for each version of reput and Numba and for each kind of processor, and may have the
+    kernels of several versions of Python. With --spark also make the class archive with which Spark's Java starts 3 s
+    faster (160 to 190 MB). With a STORE also read the newest records of its log, queues and index once, so that its
+    readers find them in the page cache. The store may be open elsewhere, and is not changed.
 
     A cache that --cache has made in an image may be read-only when its containers run (docs/containers.md).
 
     Examples:
       reput warm
       reput warm --cache /opt/reput-cache
+      reput warm --where
       reput warm /tmp/store --bytes 1000000
     """
     if cache is not None:
         raise typer.Exit(_make_cache(cache, spark=spark, as_json=as_json))
-    from reput.kernel_loader import load_kernels
     from reput.kernels._cache import cache_folder
+
+    if where:
+        write_json({"kernels": cache_folder()}) if as_json else write_text(cache_folder())
+        return
+    from reput.kernel_loader import load_kernels
 
     answer: dict[str, str | float] = {"kernels": cache_folder(), "kernels_s": round(load_kernels(), 3)}
     if store is not None:

@@ -71,6 +71,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "warm": (
         Rule(("--bytes", "--commit-log-path", "--set"), only_with=("STORE",)),
         Rule(("--cache",), not_with=("STORE",)),
+        Rule(("--where",), not_with=("STORE", "--cache", "--spark")),
     ),
     "admin peek": (
         Rule(("--offset",), only_with=("--queue-id",)),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +24,21 @@ def test_kernels_that_are_there_are_loaded_and_left(run_reput: Run) -> None:
     assert answer.object()["kernels_s"] >= 0
     assert answer.object()["kernels"] == str(whole_cache())
     assert "kernels_s" in run_reput("warm").out
+
+
+def test_the_folder_of_the_kernels_is_told_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_reput: Run
+) -> None:
+    folder = whole_cache()
+    assert run_reput("warm", "--where").out == f"{folder}\n"
+    assert run_reput("warm", "--where", "--json").object() == {"kernels": str(folder)}
+    command = [sys.executable, "-m", "reput", "warm", "--where"]
+    environment = os.environ | {"REPUT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}/cache/{folder.name}\n", "")
+    assert not (tmp_path / "cache").exists()
+    for more in (["store"], ["--spark"], ["--cache", "cache"]):
+        assert run_reput("warm", "--where", *more).status == 2
 
 
 def test_the_newest_part_of_a_store_is_read_and_nothing_is_changed(
