@@ -36,8 +36,10 @@ def _measure(setting: Setting, path: str, count: int, size: int) -> list[Figure]
     from reput.kernels.record_batch import SCHEMA
 
     figures = []
-    keys = {"max_transfer_count_on_message_in_memory": count, "max_transfer_bytes_on_message_in_memory": size}
-    with Broker.start(path, bind_address="127.0.0.1", brokerIP1="127.0.0.1", **keys) as broker:
+    with Broker.start(
+        path, bind_address="127.0.0.1", broker_ip1="127.0.0.1", max_transfer_count_on_message_in_memory=count,
+        max_transfer_bytes_on_message_in_memory=size,
+    ) as broker:  # fmt: skip
         for columns in (_FEW, tuple(SCHEMA.names)):
             _rate(broker, columns)
             rates = [_rate(broker, columns) for _ in range(setting.repeats)]

@@ -162,6 +162,7 @@ write(
         "reput.formats.message.Message", "reput.formats.message_ext.MessageExt",
         "reput.store.get_result.GetMessageResult", "reput.store.results", "reput.formats.metadata.TopicConfig",
         "reput.config.message_store_options.MessageStoreOptions", "reput.broker.embedded.Broker",
+        "reput.config.broker_options.BrokerOptions",
         made_by_users=False,
     ),
 )  # fmt: skip
@@ -178,5 +179,5 @@ write(
     "reference/jobs.md",
     api("Jobs", *(f"reput.jobs.{room}" for room in "audit backup diff lake query rebuild repair statistics".split())),
 )
-write("reference/testing.md", api("Tests", "reput.testing"))
+write("reference/testing.md", api("Tests", "reput.testing.local_broker"))
 write("reference/spark.md", api("Spark", *(f"reput.spark.{name}" for name in spark_names)))

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,15 @@ def test_every_public_name_is_there() -> None:
         assert getattr(reput, name).__doc__, name
         assert name in dir(reput)
     assert set(dir(reput)) == {"__version__", *reput.__all__}  # what a completion shows
+
+
+def test_a_package_whose_names_are_imported_late_shows_its_public_names_alone() -> None:
+    """What a completion shows: the names are not there yet, and what is there is nobody's."""
+    packages = [path for path in SOURCE.rglob("__init__.py") if "\ndef __getattr__(" in path.read_text()]
+    assert len(packages) > 4
+    for path in packages:
+        module = import_module(".".join(path.parent.relative_to(SOURCE.parent).parts))
+        assert set(dir(module)) - {"__version__"} == set(module.__all__), module.__name__
 
 
 def test_a_name_that_reput_does_not_have_is_an_attribute_error() -> None:

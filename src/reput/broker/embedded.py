@@ -7,13 +7,16 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from reput.broker.broker import BrokerController
 from reput.broker.state import BrokerState
 from reput.config.broker import broker_configs
 from reput.errors import StoreStateError
 from reput.transport.loop import run
+
+if TYPE_CHECKING:
+    from reput.config.broker_options import BrokerOptions
 
 _T = TypeVar("_T")
 
@@ -39,14 +42,16 @@ class Broker:
         self.namesrv = ""
 
     @classmethod
-    def start(cls, path: str | os.PathLike[str], *, port: int = 0, namesrv_port: int = 0, **options: object) -> Self:
+    def start(
+        cls, path: str | os.PathLike[str], *, port: int = 0, namesrv_port: int = 0, **options: Unpack[BrokerOptions]
+    ) -> Self:
         """Serve a store directory; clients can be served when this returns.
 
         Args:
             path: The store's directory; one is made where nothing is.
             port: Of the broker; 0 takes a free one.
             namesrv_port: Of its name server; not used with the option `namesrv_addr`.
-            options: RocketMQ's keys of broker and store, in snake_case or camelCase.
+            options: RocketMQ's keys of broker and store, in snake_case or camelCase; `BrokerOptions` has their types.
 
         Raises:
             ConfigError: An unknown key, or a wrong value.

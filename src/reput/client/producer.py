@@ -25,12 +25,13 @@ from reput.client.send_request import (
     send_request,
 )
 from reput.client.send_result import SendResult
+from reput.client.sent_tags import SentTags
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from reput.service.topic_validator import TRACE_TOPIC
+from reput.service.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC, check_group
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
@@ -78,6 +79,8 @@ class Producer:
         credentials: Who asks, where brokers check it; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
         trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
+
+    Raises ConfigError for a group or a namespace that is none.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Producer:
         namespace: str | None = None,
         trace: bool | str = False,
     ) -> None:
+        check_group(group)
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
@@ -111,6 +115,7 @@ class Producer:
         self._transactions: Transactions | None = None
         self._requests: RequestsAndReplies | None = None
         self._client: ClientInstance | None = None
+        self._tags = SentTags()
 
     async def start(self) -> None:
         """Begin; no server is asked before the first send. Raises ConfigError where an address is none."""
@@ -269,6 +274,7 @@ class Producer:
         message = self._named(message)
         more = {} if sharding_key is None else {SHARDING_KEY: sharding_key}
         request = send_request(message, client.unique_key(), client.now_ms(), more)
+        self._tags.look_at([message])
         queues = await client.routes.publish_queues(message.topic)
         if sharding_key is not None:
             queue = queue_of_key(sharding_key, queues)
@@ -378,6 +384,7 @@ class Producer:
         needs_heartbeat: bool = False,
     ) -> list[SendResult]:
         """Send to a queue, or to any; see `SendAttempts.send`."""
+        self._tags.look_at(messages)
         wanted = None if queue is None else self._namespace.wrap_queue(queue)
         attempts = SendAttempts(client, self._faults, self._group, self._timeout, self._attempts)
         sent = await attempts.send(request, wanted, needs_timer=needs_timer, needs_heartbeat=needs_heartbeat)
@@ -396,7 +403,7 @@ async def trace_producer(
     namesrv: str, name: str, tls: ClientTls | None, credentials: SessionCredentials | None
 ) -> Producer:
     """A producer, started, that sends the traces of another client."""
-    group = f"_INNER_TRACE_PRODUCER-{name}"
+    group = f"_INNER_TRACE_PRODUCER-{name}"[:MAX_GROUP_LENGTH]
     producer = Producer(namesrv, group=group, timeout=_TRACE_S, tls=tls, credentials=credentials)
     await producer.start()
     return producer

@@ -14,14 +14,14 @@ from reput.client.message_client_ext import MessageClientExt
 from reput.client.namespaces import Namespace
 from reput.client.pulled_queue import PulledQueue
 from reput.client.session_credentials import SessionCredentials
-from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
+from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions, consume_from_where
 from reput.client.tail import Tail
 from reput.errors import MQClientError
 from reput.extras import require_store
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
-from reput.service.topic_validator import TRACE_TOPIC
+from reput.service.topic_validator import TRACE_TOPIC, check_group
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ class PullConsumer:
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
+
+    Raises:
+        ConfigError: A group, topics, or a begin that is none.
+        MessageIllegalError, SubscriptionError: A topic or its tags are none.
     """
 
     def __init__(
@@ -69,6 +73,8 @@ class PullConsumer:
         credentials: SessionCredentials | None = None,
         namespace: str | None = None,
     ) -> None:
+        consume_from_where(consume_from)  # refuses what is none
+        check_group(group)
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._subscriptions = (
@@ -82,6 +88,7 @@ class PullConsumer:
         self._traces: Traces | None = None
         self._group: ConsumerGroup | None = None
         self._queues: dict[QueueKey, PulledQueue] = {}
+        self._has_topics_or_queues = topics is not None
         self._arrived = asyncio.Event()
         self._tail: Tail | None = None
 
@@ -164,6 +171,7 @@ class PullConsumer:
         self._open_group()
         if self._subscriptions:
             raise MQClientError("this consumer has topics, so the group shares their queues: make it without topics")
+        self._has_topics_or_queues = True
         self._assigned(set(map(self._namespace.wrap_queue, queues)))
 
     def _assigned(self, queues: set[QueueKey]) -> None:
@@ -252,7 +260,9 @@ class PullConsumer:
     async def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
         """Messages that have come, those of one queue in their order; none where none comes in time.
 
-        Raises MQBrokerError where a broker refuses a pull, and there is no message of another one.
+        Raises:
+            MQBrokerError: A broker refuses a pull, and there is no message of another one.
+            MQClientError: The consumer has neither topics nor queues that `assign` gave it.
         """
         return await self._poll_messages(max_messages, timeout)
 
@@ -290,7 +300,7 @@ class PullConsumer:
 
         Raises:
             ConfigError: There is no such column, or `reput[client]` is not installed.
-            MQBrokerError: As `poll`.
+            MQBrokerError, MQClientError: As `poll`.
         """
         require_store("poll_arrow")
         module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
@@ -299,6 +309,10 @@ class PullConsumer:
 
     async def _poll(self, take: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._open_group()
+        if not self._has_topics_or_queues:
+            raise MQClientError(
+                'this consumer has no queues: make it with topics={"orders": "*"}, or give it queues by `assign`'
+            )
         try:
             async with asyncio.timeout(timeout):
                 while not (found := take()):

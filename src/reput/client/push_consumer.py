@@ -16,12 +16,12 @@ from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
 from reput.client.peer_log import peers
 from reput.client.session_credentials import SessionCredentials
-from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
+from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions, consume_from_where
 from reput.errors import ConfigError, MQClientError, ReputError
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.queue_tables import QueueKey
-from reput.service.topic_validator import TRACE_TOPIC
+from reput.service.topic_validator import TRACE_TOPIC, check_group
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -64,6 +64,10 @@ class PushConsumer:
         consume_timeout: Seconds after which a message comes again whose handler has not ended; none for an orderly
             consumer.
         close_timeout: Seconds that handlers have to end when the consumer is closed; then they are cancelled.
+
+    Raises:
+        ConfigError: A group, topics, a begin or a timeout that is none.
+        MessageIllegalError, SubscriptionError: A topic or its tags are none.
     """
 
     def __init__(
@@ -89,13 +93,15 @@ class PushConsumer:
     ) -> None:
         if consume_timeout <= 0:
             raise ConfigError(f"consume_timeout {consume_timeout}: expected seconds, more than 0")
+        consume_from_where(consume_from)  # refuses what is none
+        check_group(group)
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
         self._traces: Traces | None = None
         self._name = self._namespace.wrap(group)
+        build_subscriptions(topics, 0, self._namespace)  # refuses what is none
         self._topics = dict(topics)
-        build_subscriptions(self._topics, 0, self._namespace)  # refuses what is none
         self._on_message = on_message
         self._orderly = orderly
         self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING

@@ -10,7 +10,7 @@ from typing import Literal
 from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.errors import ConfigError
 from reput.formats.consumers import ConsumeFromWhere
-from reput.formats.message import check_topic
+from reput.formats.message import check_topic, check_topic_characters
 from reput.service.subscription_data import SQL92, TAG, SubscriptionData, build_subscription_data
 
 #: The group of who pulls without a group: brokers have it from their start (`MixAll.TOOLS_CONSUMER_GROUP`).
@@ -43,21 +43,33 @@ def build_subscriptions(
     """Subscriptions by topic, by its name at the brokers; texts are tags.
 
     Raises:
-        ConfigError: No topic.
-        MessageIllegalError: A topic's name is none.
+        ConfigError: No topic, or no tags by topic.
+        MessageIllegalError: A topic has a name that no broker takes.
         SubscriptionError: An expression is none.
     """
+    _check_types(topics)
     if not topics:
         raise ConfigError('no topic to consume: give them with their tags, topics={"orders": "*"}')
     found = {}
     for name, wanted in topics.items():
         topic = namespace.wrap(name)
         check_topic(topic)
+        check_topic_characters(topic)
         selector = wanted if isinstance(wanted, MessageSelector) else MessageSelector(wanted)
         found[topic] = build_subscription_data(
             topic, selector.expression, selector.expression_type, sub_version=version_ms
         )
     return found
+
+
+def _check_types(topics: object) -> None:
+    """Raises ConfigError for what are no tags by topic."""
+    if not isinstance(topics, Mapping):
+        raise ConfigError(f'topics: expected tags by topic, as {{"orders": "*"}}, not {topics!r}')
+    for topic, wanted in topics.items():
+        if not isinstance(topic, str) or not isinstance(wanted, str | MessageSelector):
+            found = f"{{{topic!r}: {wanted!r}}}"
+            raise ConfigError(f'topics: expected tags by topic, as {{"orders": "a || b"}}, not {found}')
 
 
 def consume_from_where(begin: ConsumeFrom) -> ConsumeFromWhere:

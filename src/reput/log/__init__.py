@@ -26,3 +26,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'reput.log' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -115,6 +115,12 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
     def __reduce__(self) -> tuple[type[LogDataset], tuple[_Source]]:
         return LogDataset, (self._source,)
 
+    def __repr__(self) -> str:
+        source = self._source
+        chosen = {"topics": source.topics, "keys": source.keys}
+        given = "".join(f", {name}={sorted(values)}" for name, values in chosen.items() if values is not None)
+        return f"LogDataset({source.path!r}{given}, columns={SCHEMA.names})"
+
     @property
     def schema(self) -> pa.Schema:
         """The columns: `reput.kernels.record_batch.SCHEMA`."""

@@ -36,6 +36,11 @@ def is_tag_type(expression_type: str | None) -> bool:
     return expression_type in (None, "", TAG)
 
 
+def is_tag_to_select(tag: str) -> bool:
+    """Whether a subscription can name a tag; consumers get messages with another one among all messages only."""
+    return "||" not in tag and tag == tag.strip(_JAVA_BLANKS) and tag != SUB_ALL
+
+
 def build_subscription_data(
     topic: str, sub_string: str | None, expression_type: str | None = None, *, sub_version: int = 0
 ) -> SubscriptionData:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reput.errors import ConfigError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message import MAX_TOPIC_SIZE, RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS
 
@@ -61,8 +62,16 @@ def validate_topic(topic: str) -> str | None:
 
 
 def is_legal_group(group: str) -> bool:
-    """Whether a broker makes a consumer group of this name by itself."""
+    """Whether a broker makes a consumer group of this name by itself, and a client may have it."""
     return 0 < len(group) <= MAX_GROUP_LENGTH and set(group) <= TOPIC_CHARACTERS
+
+
+def check_group(group: object) -> None:
+    """Raises ConfigError for a group that no client may have (`Validators.checkGroup`)."""
+    if not isinstance(group, str) or not is_legal_group(group):
+        raise ConfigError(
+            f"group {group!r}: expected a text of 1 to {MAX_GROUP_LENGTH} letters a-z A-Z, digits, %, |, _ and -"
+        )
 
 
 def is_system_group(group: str) -> bool:

@@ -49,3 +49,7 @@ def __getattr__(name: str) -> Any:
 
     value = globals()[name] = getattr(import_module(f"reput.spark.{_MODULES[name]}"), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

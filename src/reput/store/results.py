@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from reput.formats.hosts import decode_host
 from reput.formats.message_id import encode_message_id
 
 
@@ -75,6 +76,9 @@ class PutMessageResult(NamedTuple):
     size: int
     store_host: bytes
 
+    def __repr__(self) -> str:
+        return _shown(self)
+
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message id."""
@@ -102,10 +106,19 @@ class PutBatchResult(NamedTuple):
     end_offset: int
     store_host: bytes
 
+    def __repr__(self) -> str:
+        return _shown(self)
+
     @property
     def message_id(self) -> str:
         """RocketMQ's offset message ids of the records, joined by commas."""
         return ",".join(encode_message_id(self.store_host, offset) for offset in self.commit_log_offsets)
+
+
+def _shown(result: PutMessageResult | PutBatchResult) -> str:
+    """The text of a result, with its host as host and port."""
+    fields = result._asdict() | {"store_host": decode_host(result.store_host)}
+    return f"{type(result).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 class PutTableResult(NamedTuple):

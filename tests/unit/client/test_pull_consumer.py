@@ -85,6 +85,7 @@ def test_a_backlog_comes_in_tables_of_many_pulls(tmp_path: Path) -> None:
         async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
             await filled(brokers["broker-a"], namesrv.address, 500, queues=1)  # a pull brings 32
             async with PullConsumer(namesrv.address, group="p") as consumer:
+                consumer.assign([])
                 assert (await consumer.poll_arrow(timeout=0.01)).num_rows == 0  # all modules are imported
                 (queue,) = await consumer.queues("orders")
                 consumer.assign([queue])
@@ -354,5 +355,17 @@ def test_a_cancelled_poll_loses_nothing(tmp_path: Path) -> None:
                     await polling
                 await filled(brokers["broker-a"], namesrv.address, 1, queues=1)
                 assert await polled(consumer, 1) == [0]
+
+    run_clean(scenario())
+
+
+def test_a_consumer_without_topics_and_queues_says_what_to_do(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with cluster(tmp_path, "broker-a") as (namesrv, _), PullConsumer(namesrv.address, group="p") as consumer:
+            for work in (consumer.poll(), consumer.poll_arrow(), anext(consumer.tail())):
+                with pytest.raises(MQClientError, match=r'topics={"orders": "\*"}, or give it queues by `assign`'):
+                    await work
+            consumer.assign([])
+            assert await consumer.poll(timeout=0) == []
 
     run_clean(scenario())

@@ -259,3 +259,12 @@ EARLY, LATE = at(1_000), at(2_000)
 )
 def test_a_filter_of_polars_is_arrows_where_that_is_certain(polars: pl.Expr, arrow: pc.Expression | None) -> None:
     assert str(arrow_filter(polars)) == str(arrow)
+
+
+def test_a_dataset_shows_its_store_what_is_chosen_and_its_columns(tmp_path: Path) -> None:
+    shown = repr(reput.log_dataset(CLEAN))
+    assert shown.startswith(f"LogDataset('{CLEAN}', columns=['store', 'topic', ")
+    assert shown.endswith("])")
+    assert "'body'" in shown
+    chosen = repr(reput.log_dataset(CLEAN, topics={"b", "a"}, keys=["k"]))
+    assert chosen.startswith(f"LogDataset('{CLEAN}', topics=['a', 'b'], keys=['k'], columns=[")

@@ -1,18 +1,11 @@
-"""A broker for tests: started in less than a second on free ports, with a store that goes with it.
-
-    with broker() as rocketmq:
-        with Producer(rocketmq.namesrv, group="shop") as producer: ...
-        rocketmq.wait_consumed("billing", "orders")
-
-With pytest the fixture `reput_broker` is the same.
-"""
+"""LocalBroker: a broker in a thread of the test's process, and what a test asks of it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from reput.broker.embedded import Broker
 from reput.broker.state import BrokerState
@@ -20,11 +13,12 @@ from reput.errors import ConfigError
 from reput.files import DISK
 
 if TYPE_CHECKING:
+    from reput.config.broker_options import BrokerOptions
     from reput.formats.message_ext import MessageExt
 
 #: Everything on this machine, nothing synced, and files that are made quickly.
-_KEYS: dict[str, Any] = {
-    "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "flush_disk_type": "ASYNC_FLUSH",
+_KEYS: BrokerOptions = {
+    "bind_address": "127.0.0.1", "broker_ip1": "127.0.0.1", "flush_disk_type": "ASYNC_FLUSH",
     "mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 10_000, "max_index_num": 40_000,
 }  # fmt: skip
 _POLL_S = 0.005
@@ -81,7 +75,7 @@ class LocalBroker(Broker):
 
 
 @contextmanager
-def broker(path: str | None = None, **options: object) -> Iterator[LocalBroker]:
+def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterator[LocalBroker]:
     """A broker and a name server in a thread of this process, until the block ends.
 
     Topics and groups are made by the first client that uses them; clients of every language may use it, by `namesrv`.
@@ -89,6 +83,9 @@ def broker(path: str | None = None, **options: object) -> Iterator[LocalBroker]:
     Args:
         path: The store's directory; None for a temporary one.
         options: RocketMQ's keys, as of `reput.Broker.start`. By default nothing is synced.
+
+    Raises:
+        ConfigError: An unknown key, or a wrong value.
     """
     folder = path or DISK.make_temporary_directory()
     try:
