@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers, name_server_addresses
 from reput.client.peer_log import peers
+from reput.client.topic_route import master_away
 from reput.client.topic_routes import TopicRoutes
 from reput.errors import AccessDeniedError, MQClientError, RemotingError, ReputError
 from reput.events import Event
@@ -189,3 +190,15 @@ class ClientInstance:
         if address not in self.versions:
             self.versions[address] = await self.api.heartbeat(address, self._heartbeat(self.client_id))
         return self.versions[address]
+
+    def master(self, broker_name: str) -> str:
+        """The "host:port" of a broker's master, which alone changes anything.
+
+        Raises RemotingError where it is not there.
+        """
+        address = self.routes.master(broker_name)
+        if address is None:
+            error = RemotingError(master_away([broker_name]))
+            error.peer = broker_name
+            raise error
+        return address

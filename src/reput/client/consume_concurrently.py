@@ -162,4 +162,4 @@ class ConsumeConcurrently:
             self._group.namespace.wrap(message.topic),
             unit_mode=False, max_reconsume_times=self._max_reconsume_times,
         )  # fmt: skip
-        await self._group.api.send_back(self._group.master(message.queue), header)
+        await self._group.api.send_back(self._group.client.master(message.queue.broker_name), header)

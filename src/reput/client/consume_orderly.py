@@ -134,7 +134,7 @@ class ConsumeOrderly:
             unit_mode=False, max_reconsume_times=limit,
         )  # fmt: skip
         try:
-            await self._group.api.send_back(self._group.master(message.queue), header)
+            await self._group.api.send_back(self._group.client.master(message.queue.broker_name), header)
         except ReputError as error:
             peers.failed("a message is kept for a retry: no broker took it back", error)
             return False

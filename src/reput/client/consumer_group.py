@@ -183,8 +183,7 @@ class ConsumerGroup:
         if self.is_broadcasting:
             self._shares[topic] = set(queues)
             return True
-        addresses = routes.brokers_of(topic)
-        ids = await self.api.consumer_ids(random.choice(addresses), self.name)
+        ids = await self._member_ids(topic)
         share = set(allocate_averagely(self.client.client_id, queues, ids))
         if share != self._shares.get(topic):
             logger.info(
@@ -193,26 +192,47 @@ class ConsumerGroup:
         self._shares[topic] = share
         return self.client.client_id in ids
 
+    async def _member_ids(self, topic: str) -> list[str]:
+        """The ids of the group's members, as one of a topic's brokers tells; raises RemotingError where none does."""
+        addresses = self.client.routes.brokers_of(topic)
+        failure = RemotingError(f"topic {topic}: no broker of it is registered at the name server")
+        for address in random.sample(addresses, len(addresses)):
+            try:
+                return await self.api.consumer_ids(address, self.name)
+            except RemotingError as error:
+                failure = error
+        raise failure
+
     # -- where queues are, and the group's offsets
 
-    def master(self, queue: QueueKey) -> str:
-        """The address of a queue's master; raises RemotingError where it is not there."""
-        address = self.client.routes.address(queue.broker_name)
+    def serving(self, queue: QueueKey, broker_id: int = MASTER_ID) -> str:
+        """The address of who serves a queue (`topic_route.serving`); raises RemotingError where nobody does."""
+        address = self.client.routes.address(queue.broker_name, broker_id)
         if address is None:
-            raise _not_registered(queue)
+            error = RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
+            error.peer = queue.broker_name
+            raise error
         return address
 
     async def pull(self, queue: QueueKey, offset: int, *, count: int, commit_offset: int | None = None) -> PullResult:
         """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`."""
-        address = self.client.routes.address(queue.broker_name, self._suggested.get(queue, MASTER_ID))
-        if address is None:
-            raise _not_registered(queue)
+        address = self.serving(queue, self._suggested.get(queue, MASTER_ID))
         subscription = self.subscription(queue.topic)
         result = await self.api.pull(
             address, self.name, queue, offset, subscription, count=count, commit_offset=commit_offset
         )
         self._suggested[queue] = result.suggested_broker_id
+        if not result.body and result.next_begin_offset <= offset:
+            await self._find(queue, result.suggested_broker_id)
         return result
+
+    async def _find(self, queue: QueueKey, broker_id: int) -> None:
+        """Look for the broker that one without messages has suggested: the master is back, and the route is older."""
+        routes = self.client.routes
+        if broker_id not in routes.broker(queue.broker_name):
+            await routes.renew(queue.topic)
+            if broker_id not in routes.broker(queue.broker_name):  # a slave that knows its master answers at once
+                await asyncio.sleep(_SOON_S)
 
     def subscription(self, topic: str) -> SubscriptionData:
         """What is wanted of a topic; everything of one that was not subscribed."""
@@ -224,13 +244,13 @@ class ConsumerGroup:
 
     async def begin_offset(self, queue: QueueKey) -> int:
         """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`."""
-        address = self.master(queue)
+        address = self.serving(queue)
         offset = await self.api.committed(address, self.name, queue)
         return await self.first_offset(queue) if offset is None else offset
 
     async def first_offset(self, queue: QueueKey) -> int:
         """Where a group without an offset begins in a queue."""
-        address = self.master(queue)
+        address = self.serving(queue)
         is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
         if isinstance(self._consume_from, datetime) and not is_retry:
             return await self.api.search_offset(address, queue, int(self._consume_from.timestamp() * 1000))
@@ -247,7 +267,7 @@ class ConsumerGroup:
         for broker_name, queues in groupby(sorted(offsets), lambda queue: queue.broker_name):
             try:
                 for queue in queues:
-                    await self.api.commit(self.master(queue), self.name, queue, offsets[queue])
+                    await self.api.commit(self.serving(queue), self.name, queue, offsets[queue])
             except RemotingError as error:
                 errors[broker_name] = error
         if errors:
@@ -256,9 +276,3 @@ class ConsumerGroup:
             found.retriable = True
             found.peer = ";".join(error.peer for error in errors.values())
             raise found
-
-
-def _not_registered(queue: QueueKey) -> RemotingError:
-    error = RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
-    error.peer = queue.broker_name
-    return error

@@ -13,7 +13,7 @@ from reput.client.client_instance import ClientInstance
 from reput.client.mq_client_api import decoded
 from reput.client.mq_fault_strategy import MQFaultStrategy
 from reput.client.namespaces import Namespace
-from reput.client.send_attempts import SendAttempts, master_address
+from reput.client.send_attempts import SendAttempts
 from reput.client.send_request import (
     SHARDING_KEY,
     TIMER_DELAY_MS,
@@ -280,7 +280,7 @@ class Producer:
             queue = queue_of_key(sharding_key, queues)
         else:
             queue = self._faults.select(queues, (), asyncio.get_running_loop().time())
-        await client.api.one_way(master_address(client, queue), request.command(self._group, queue, one_way=True))
+        await client.api.one_way(client.master(queue.broker_name), request.command(self._group, queue, one_way=True))
 
     async def recall(self, topic: str, recall_handle: str) -> str:
         """Take back a delayed message, by the handle of its `SendResult`; consumers do not get it.
@@ -301,7 +301,7 @@ class Producer:
             raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected that of a SendResult")
         topic = self._namespace.wrap(topic)
         await client.routes.publish_queues(topic)
-        address = master_address(client, QueueKey(topic, handle.broker_name, 0))
+        address = client.master(handle.broker_name)
         header = RecallMessageRequestHeader(topic, recall_handle, self._group)
         answer = await client.api.call(address, RequestCode.RECALL_MESSAGE, header, timeout_s=self._timeout)
         return decoded(address, RecallMessageResponseHeader, answer.ext_fields).msg_id

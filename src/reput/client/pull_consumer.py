@@ -208,18 +208,18 @@ class PullConsumer:
     async def seek_to_begin(self, queue: QueueKey) -> None:
         """Go on at the first message of a queue; errors as of `pause` and `committed`."""
         group = self._open_group()
-        self.seek(queue, await group.api.min_offset(group.master(queue), self._namespace.wrap_queue(queue)))
+        self.seek(queue, await group.api.min_offset(group.serving(queue), self._namespace.wrap_queue(queue)))
 
     async def seek_to_end(self, queue: QueueKey) -> None:
         """Go on behind the last message of a queue; errors as of `pause` and `committed`."""
         group = self._open_group()
-        self.seek(queue, await group.api.max_offset(group.master(queue), self._namespace.wrap_queue(queue)))
+        self.seek(queue, await group.api.max_offset(group.serving(queue), self._namespace.wrap_queue(queue)))
 
     async def offset_of_time(self, queue: QueueKey, moment: datetime) -> int:
         """The offset of the first message that was stored then or later; errors as of `committed`."""
         group = self._open_group()
         wrapped = self._namespace.wrap_queue(queue)
-        return await group.api.search_offset(group.master(queue), wrapped, int(moment.timestamp() * 1000))
+        return await group.api.search_offset(group.serving(queue), wrapped, int(moment.timestamp() * 1000))
 
     def position(self, queue: QueueKey) -> int | None:
         """The offset of the next message that `poll` gives; None before it is known. Errors as of `pause`."""
@@ -228,7 +228,7 @@ class PullConsumer:
     async def committed(self, queue: QueueKey) -> int | None:
         """The group's offset in a queue; None for none. Raises RemotingError where its broker does not tell."""
         group = self._open_group()
-        return await group.api.committed(group.master(queue), group.name, self._namespace.wrap_queue(queue))
+        return await group.api.committed(group.serving(queue), group.name, self._namespace.wrap_queue(queue))
 
     async def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
         """Keep offsets at the brokers: those given, else those behind all that was polled.

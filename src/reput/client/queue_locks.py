@@ -54,7 +54,7 @@ class QueueLocks:
         for broker_name, of_broker in groupby(held, lambda queue: queue.broker_name):
             try:
                 locked = list(of_broker)
-                await group.api.unlock(group.master(locked[0]), group.name, group.client.client_id, locked)
+                await group.api.unlock(group.client.master(broker_name), group.name, group.client.client_id, locked)
             except ReputError as error:
                 peers.failed("locks were not given back", error, broker=broker_name)
 
@@ -66,8 +66,9 @@ class QueueLocks:
         """Lock queues of one broker."""
         begun = asyncio.get_running_loop().time()
         group = self._group
+        address = group.client.master(queues[0].broker_name)
         self._asked.update(queues)
-        locked = await group.api.lock(group.master(queues[0]), group.name, group.client.client_id, queues)
+        locked = await group.api.lock(address, group.name, group.client.client_id, queues)
         self._asked.difference_update(queues)
         for queue in queues:
             if queue in locked:

@@ -16,7 +16,6 @@ from reput.client.mq_fault_strategy import FAILED_S, MQFaultStrategy, may_pass
 from reput.client.namespaces import Namespace
 from reput.client.producer import INSTANCE_ID
 from reput.client.row_batches import RESULTS, RowBatch, RowBlock, Rows, StoredBatch
-from reput.client.send_attempts import master_address
 from reput.errors import MQClientError, RemotingError, ReputError
 from reput.formats.properties import encode_properties
 from reput.remoting.queue_tables import QueueKey
@@ -138,7 +137,7 @@ class RowSender:
         work = []
         for name, queues in _by_broker(waiting):
             try:
-                address = master_address(self._client, QueueKey("", name, 0))
+                address = self._client.master(name)
             except RemotingError as error:
                 errors.append(error)
             else:

@@ -61,7 +61,7 @@ class SendAttempts:
             tried.append(to.broker_name)
             begun = loop.time()
             try:
-                address = master_address(client, to)
+                address = client.master(to.broker_name)
                 if needs_timer:
                     await _check_timers(client, address)
                 if needs_heartbeat:
@@ -84,16 +84,6 @@ class SendAttempts:
         found.retriable = True
         found.peer = ";".join(dict.fromkeys(error.peer for error in errors))
         raise found
-
-
-def master_address(client: ClientInstance, queue: QueueKey) -> str:
-    """The "host:port" of a queue's broker; raises RemotingError where no name server knows it."""
-    address = client.routes.master(queue.broker_name)
-    if address is None:
-        error = RemotingError(f"broker {queue.broker_name}: no master is registered at the name server")
-        error.peer = queue.broker_name
-        raise error
-    return address
 
 
 async def _check_timers(client: ClientInstance, address: str) -> None:

@@ -1,8 +1,8 @@
-"""Queues of a topic out of its route (`MQClientInstance.topicRouteData2TopicPublishInfo`); pure."""
+"""Queues of a topic out of its route, and who serves them (`MQClientInstance`); pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from reput.remoting.codes import PermName
@@ -17,9 +17,24 @@ MASTER_ID = 0
 DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = "TBW102", 4
 
 
+def serving(addresses: Mapping[int, str], broker_id: int = MASTER_ID) -> str | None:
+    """Who serves a broker name's queues: the broker with an id; else the master, else the slave with the lowest id.
+
+    All reads go there: pulls, and what an offset or a number is (`findBrokerAddressInSubscribe`). What changes
+    something goes to the master alone. None where nobody is there: what would be read is then not known, and is not 0.
+
+    Args:
+        addresses: "host:port" by broker id, as a route or a cluster has them.
+        broker_id: Of the broker that was suggested.
+    """
+    if broker_id in addresses:
+        return addresses[broker_id]
+    return addresses[min(addresses)] if addresses else None
+
+
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[QueueKey, ...]:
-    """The queues that take messages: writable, and their master is there."""
-    masters = {one.broker_name for one in route.broker_datas if MASTER_ID in one.broker_addrs}
+    """The queues that take messages (`topicRouteData2TopicPublishInfo`): writable, and their master is there."""
+    masters = _masters(route)
     if route.order_topic_conf:
         return tuple(queue for queue in _ordered(topic, route.order_topic_conf) if queue.broker_name in masters)
     return tuple(
@@ -27,6 +42,34 @@ def publish_queues(topic: str, route: TopicRouteData) -> tuple[QueueKey, ...]:
         for one in sorted(route.queue_datas, key=lambda one: one.broker_name)
         if one.perm & PermName.WRITE and one.broker_name in masters
         for queue_id in range(one.write_queue_nums)
+    )
+
+
+def nothing_to_publish(topic: str, route: TopicRouteData | None) -> str:
+    """Text about a topic without a queue that takes messages; `route`: None for a topic that is not there."""
+    found = f"topic {topic!r} has no queue that takes messages: "
+    if route is None:
+        return (
+            f"{found}make it with `reput admin create-topic {topic}`, or let a broker with autoCreateTopicEnable make "
+            "it; and see that a broker runs and is registered"
+        )
+    named = {queue.broker_name for queue in _ordered(topic, route.order_topic_conf or "")}
+    away = (named or {one.broker_name for one in route.queue_datas if one.perm & PermName.WRITE}) - _masters(route)
+    if not away:
+        return f"{found}nobody may write to it"
+    return f"{found}{master_away(away)}"
+
+
+def nothing_to_subscribe(topic: str) -> str:
+    """Text about a topic without a queue that gives messages."""
+    return f"topic {topic!r} has no queue that gives messages: nobody may read it"
+
+
+def master_away(broker_names: Iterable[str]) -> str:
+    """Text about brokers whose master is to change something, and is not there."""
+    return (
+        f"the master of {', '.join(sorted(broker_names))} is away, and a slave changes nothing: start it, or make a "
+        "slave the master"
     )
 
 
@@ -47,6 +90,10 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> tuple[QueueKey, ...]:
             for queue_id in range(one.read_queue_nums)
         )
     )
+
+
+def _masters(route: TopicRouteData) -> set[str]:
+    return {one.broker_name for one in route.broker_datas if MASTER_ID in one.broker_addrs}
 
 
 def _ordered(topic: str, conf: str) -> Iterator[QueueKey]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from reput.client.peer_log import peers
@@ -11,7 +11,9 @@ from reput.client.topic_route import (
     DEFAULT_TOPIC,
     MASTER_ID,
     default_publish_queues,
+    nothing_to_publish,
     publish_queues,
+    serving,
     subscribe_queues,
 )
 from reput.errors import MQClientError, ReputError
@@ -35,7 +37,7 @@ class TopicRoutes:
     def __init__(self, ask: Callable[[str], Awaitable[TopicRouteData | None]], changed: Callable[[], None]) -> None:
         self._ask = ask
         self._changed = changed
-        self._routes: dict[str, TopicRouteData] = {}
+        self._routes: dict[str, TopicRouteData] = {}  # the newest last: it knows best where brokers are
         self._publish: dict[str, tuple[QueueKey, ...]] = {}
         self._asked_at: dict[str, float] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -50,10 +52,7 @@ class TopicRoutes:
             await self._fetch(topic)
             found = self._publish.get(topic)
         if not found:
-            raise MQClientError(
-                f"topic {topic!r} has no queue that takes messages: make it with `mqadmin updateTopic`, or let a "
-                "broker with autoCreateTopicEnable make it; and see that its broker runs and is registered"
-            )
+            raise MQClientError(nothing_to_publish(topic, self._routes.get(topic)))
         return found
 
     async def subscribe_queues(self, topic: str) -> tuple[QueueKey, ...]:
@@ -92,42 +91,41 @@ class TopicRoutes:
             route = await self._ask(topic)
             self._asked_at[topic] = now()
             if route is not None:
-                self._keep(topic, route, publish_queues(topic, route))
+                self._publish[topic] = publish_queues(topic, route)
+                self._keep(topic, route)
             elif topic not in self._routes:
                 default = await self._ask(DEFAULT_TOPIC)
                 if default is not None:
                     self._publish[topic] = default_publish_queues(topic, default)
-                    self._routes[DEFAULT_TOPIC] = default
-                    self._changed()
+                    self._keep(DEFAULT_TOPIC, default)
 
-    def _keep(self, topic: str, route: TopicRouteData, queues: tuple[QueueKey, ...]) -> None:
-        is_new = self._routes.get(topic) != route
-        self._routes[topic], self._publish[topic] = route, queues
+    def _keep(self, topic: str, route: TopicRouteData) -> None:
+        is_new = self._routes.pop(topic, None) != route
+        self._routes[topic] = route
         if is_new:
             self._changed()
 
     def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
-        """The "host:port" of a broker, another one of its name where this one is not there; None for no such name."""
-        for route in self._routes.values():
-            for one in route.broker_datas:
-                if one.broker_name == broker_name and one.broker_addrs:
-                    return one.broker_addrs.get(broker_id) or next(iter(one.broker_addrs.values()))
-        return None
+        """The "host:port" of who serves a broker's queues (`serving`); None for no such name."""
+        return serving(self.broker(broker_name), broker_id)
 
     def master(self, broker_name: str) -> str | None:
         """The "host:port" of a master; None where it is not there."""
-        for route in self._routes.values():
+        return self.broker(broker_name).get(MASTER_ID)
+
+    def broker(self, broker_name: str) -> Mapping[int, str]:
+        """The addresses of a broker name by id; none where nobody has the name."""
+        for route in reversed(self._routes.values()):
             for one in route.broker_datas:
-                if one.broker_name == broker_name and MASTER_ID in one.broker_addrs:
-                    return one.broker_addrs[MASTER_ID]
-        return None
+                if one.broker_name == broker_name:
+                    return one.broker_addrs
+        return {}
 
     def brokers_of(self, topic: str) -> list[str]:
-        """The addresses of the brokers that a topic is on."""
+        """The addresses of who serves a topic's queues."""
         route = self._routes.get(topic)
-        return (
-            [] if route is None else [next(iter(o.broker_addrs.values())) for o in route.broker_datas if o.broker_addrs]
-        )
+        served = () if route is None else (serving(one.broker_addrs) for one in route.broker_datas)
+        return [address for address in served if address is not None]
 
     def addresses(self, *, with_slaves: bool) -> set[str]:
         """The addresses of all brokers that are known."""

@@ -9,6 +9,7 @@ from threading import Event as Flag
 from threading import Thread
 
 from reput.client.mq_client_api import checked
+from reput.client.topic_route import serving
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.formats.paths import topic_folder_name
@@ -33,7 +34,7 @@ MakeFollower = Callable[[MessageStore, str, Callable[[FollowState], None]], Foll
 
 
 def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) -> dict[str, str]:
-    """The address of each broker name: its master's, or where that is away, the slave's with the lowest id.
+    """The address of who serves each broker name (`topic_route.serving`).
 
     `tls`: how to talk TLS to name servers; None for the plain protocol.
 
@@ -52,7 +53,8 @@ def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) 
             failure = error
             continue
         brokers = decode_body(ClusterInfo, answer.body).broker_addr_table
-        return {name: one.broker_addrs[min(one.broker_addrs)] for name, one in brokers.items() if one.broker_addrs}
+        served = {name: serving(one.broker_addrs) for name, one in brokers.items()}
+        return {name: address for name, address in served.items() if address is not None}
     raise failure
 
 

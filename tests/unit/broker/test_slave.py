@@ -32,42 +32,18 @@ from tests.support.asking import ask, call, request, until
 from tests.support.broker import SMALL, batch_command, make_topic, pull_command, send_command
 from tests.support.certificates import Files, write_certificate
 from tests.support.fake_master import log_of
+from tests.support.master_and_slave import KEYS, Pair, hurry
 from tests.support.metrics import MEASURED, page
 from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
-from tests.support.sockets import free_ports, run
+from tests.support.sockets import run
 
-LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
-KEYS = {**SMALL, **LOCAL}
 #: Begins the warning of a master that lacks topics.
 NOT_THERE = "messages cannot be read, as their topics are not there"
 
 
-class Pair:
-    """A name server, and brokers of one name, each on a port that stays the same over its lives."""
-
-    def __init__(self, folder: Path, namesrv: str, **keys: Any) -> None:
-        self._folder, self._keys = folder, {**KEYS, "namesrv_addr": namesrv, **keys}
-        self._ports: dict[str, tuple[int, int]] = {}
-
-    def path(self, name: str) -> Path:
-        return self._folder / name
-
-    def start(self, name: str, role: str = "ASYNC_MASTER", broker_id: int = 0, **keys: Any) -> Broker:
-        """Start it; keys that are None are left to their defaults."""
-        port, ha_port = self._ports.setdefault(name, tuple(free_ports(2)))  # type: ignore[arg-type]
-        keys = {**self._keys, "broker_role": role, "broker_id": broker_id, "ha_listen_port": ha_port, **keys}
-        keys = {key: value for key, value in keys.items() if value is not None}
-        return Broker.start(self.path(name), port=port, **keys)
-
-    def slave(self, name: str = "slave", broker_id: int = 1, **keys: Any) -> Broker:
-        return self.start(name, "SLAVE", broker_id, **keys)
-
-
 @pytest.fixture
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reput.broker.slave.slave._COPY_S", 0.02)
-    monkeypatch.setattr("reput.replication.follower._TOPICS_S", 0.0)
-    monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.02)
+    hurry(monkeypatch)
 
 
 @pytest.fixture

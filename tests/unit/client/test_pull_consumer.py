@@ -329,10 +329,10 @@ def test_a_commit_that_a_broker_does_not_take_is_an_error_and_can_be_done_again(
                 consumer.seek(queue, 0)
                 await polled(consumer, 2)
                 group = consumer._open_group()
-                group.master = lambda queue: "127.0.0.1:9"  # type: ignore[method-assign]
+                group.serving = lambda queue, broker_id=0: "127.0.0.1:9"  # type: ignore[method-assign]
                 with pytest.raises(MQClientError, match="group p: offsets are not committed: broker-a"):
                     await consumer.commit()
-                group.master = ConsumerGroup.master.__get__(group)  # type: ignore[method-assign]
+                group.serving = ConsumerGroup.serving.__get__(group)  # type: ignore[method-assign]
                 await consumer.commit()
                 assert await consumer.committed(queue) == 2
 

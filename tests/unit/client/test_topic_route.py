@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from reput.client.topic_route import default_publish_queues, publish_queues, subscribe_queues
+import pytest
+
+from reput.client.topic_route import (
+    default_publish_queues,
+    nothing_to_publish,
+    publish_queues,
+    serving,
+    subscribe_queues,
+)
 from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
 
 
@@ -39,3 +47,32 @@ def test_an_order_topic_has_the_queues_of_its_configuration() -> None:
 def test_a_topic_that_a_send_makes_has_four_queues_at_most() -> None:
     assert [queue.queue_id for queue in default_publish_queues("t", route(("a", 8, 8, 7)))] == [0, 1, 2, 3]
     assert [queue.queue_id for queue in default_publish_queues("t", route(("a", 2, 2, 7)))] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "broker_id", "expected"),
+    [
+        ({1: "slave", 0: "master"}, 0, "master"),
+        ({1: "slave", 0: "master"}, 1, "slave"),
+        ({2: "second", 1: "first"}, 0, "first"),
+        ({2: "second", 0: "master"}, 1, "master"),
+        ({}, 0, None),
+    ],
+)
+def test_a_master_serves_its_queues_and_else_a_slave(
+    addresses: dict[int, str], broker_id: int, expected: str | None
+) -> None:
+    assert serving(addresses, broker_id) == expected
+
+
+def test_why_nothing_can_be_sent_is_told() -> None:
+    for found, text in (
+        (None, "make it with `reput admin create-topic t`"),
+        (route(("a", 1, 1, 6), masters=""), "the master of a is away, and a slave changes nothing: start it"),
+        (route(("a", 1, 1, 6), ("b", 1, 1, 4), masters="b"), "the master of a is away"),
+        (route(("a", 1, 1, 6), conf="a:1;gone:1"), "the master of gone is away"),
+        (route(("a", 1, 1, 4)), "nobody may write to it"),
+    ):
+        told = nothing_to_publish("t", found)
+        assert told.startswith("topic 't' has no queue that takes messages: ")
+        assert text in told

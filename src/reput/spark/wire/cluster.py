@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -17,10 +18,14 @@ from reput.client.topic_route import (
     DEFAULT_TOPIC,
     MASTER_ID,
     default_publish_queues,
+    master_away,
+    nothing_to_publish,
     publish_queues,
+    serving,
     subscribe_queues,
 )
 from reput.errors import MQClientError, RemotingError
+from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.body import decode_body
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -30,6 +35,8 @@ from reput.remoting.route_bodies import TopicList, TopicRouteData
 from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from reput.spark.wire.options import Access, WireReadOptions
 from reput.transport.blocking_client import BlockingClient, BlockingConnection
+
+logger = logging.getLogger("reput.spark")
 
 _T = TypeVar("_T")
 
@@ -54,6 +61,7 @@ class Cluster:
         self._clock = clock
         self._routes: dict[str, tuple[float, TopicRouteData | None]] = {}
         self._topics: tuple[float, tuple[str, ...]] | None = None
+        self._slaves: set[str] = set()  # names of brokers whose slave answers
 
     def close(self) -> None:
         """Close the connections."""
@@ -103,10 +111,7 @@ class Cluster:
         elif (default := self._route(DEFAULT_TOPIC)) is not None:
             queues = default_publish_queues(topic, default)
         if not queues:
-            raise MQClientError(
-                f"topic {topic!r} has no queue that takes messages: make it with `mqadmin updateTopic`, or let a "
-                "broker with autoCreateTopicEnable make it"
-            )
+            raise MQClientError(nothing_to_publish(topic, route))
         return queues
 
     def _route(self, topic: str) -> TopicRouteData | None:
@@ -123,11 +128,20 @@ class Cluster:
         return asked[1]
 
     def address(self, queue: QueueKey) -> str:
-        """The broker of a queue: the master, or a slave where it is not there. Raises RemotingError for none."""
+        """Who serves a queue (`topic_route.serving`); the log says once where that is a slave, which may lag.
+
+        Raises RemotingError for none.
+        """
         addresses = self._addresses(queue)
-        if not addresses:
+        address = serving(addresses)
+        if address is None:
             raise RemotingError(f"broker {queue.broker_name} of topic {queue.topic}: no name server knows where it is")
-        return addresses.get(MASTER_ID) or next(iter(addresses.values()))
+        if MASTER_ID in addresses:
+            self._slaves.discard(queue.broker_name)
+        elif queue.broker_name not in self._slaves:
+            self._slaves.add(queue.broker_name)
+            logger.warning(Event("a slave answers, as its master is away", broker=queue.broker_name, slave=address))
+        return address
 
     def has_master(self, queue: QueueKey) -> bool:
         """Whether a queue's end is that of its master; a slave may lag."""
@@ -185,8 +199,11 @@ class Cluster:
         return self._mq.prepared(command)
 
     def send(self, group: str, queue: QueueKey, request: SendRequest, timeout_s: float) -> list[SendResult]:
-        """Send messages to a queue; a result for each."""
-        return _ended(self._mq.send(self.address(queue), group, queue, request, timeout_s))
+        """Send messages to a queue's master; a result for each."""
+        address = self._addresses(queue).get(MASTER_ID)
+        if address is None:
+            raise RemotingError(master_away([queue.broker_name]))
+        return _ended(self._mq.send(address, group, queue, request, timeout_s))
 
 
 def _ended(coroutine: Coroutine[Any, Any, _T]) -> _T:
