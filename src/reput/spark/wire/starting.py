@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from reput.errors import ConfigError, DataLossError
+from reput.errors import ConfigError, DataLossError, RemotingError
 from reput.log.selection import milliseconds
 from reput.remoting.queue_tables import QueueKey
 from reput.spark.wire.cluster import Cluster
@@ -15,13 +15,23 @@ from reput.spark.wire.queue_ranges import QueueRange
 
 
 def planned_ranges(cluster: Cluster, options: WireReadOptions) -> list[QueueRange]:
-    """What a batch reads of each queue. Raises ConfigError where the options do not name the queues that there are."""
+    """What a batch reads of each queue.
+
+    Raises ConfigError where the options do not name the queues that there are, RemotingError where they name messages
+    that a slave, whose master is away, does not have.
+    """
     queues = subscribed(cluster, options)
     begins = begins_of(cluster, options, queues)
     ends = _offsets(cluster, queues, "ending", options.ending_offsets, options.ending_timestamp, after=1)
     ranges = []
     for queue, begin, end in zip(queues, begins, ends, strict=True):
         earliest, latest = cluster.earliest(queue), cluster.latest(queue)
+        named = [one[queue] for one in (options.starting_offsets, options.ending_offsets) if not isinstance(one, str)]
+        if max(named, default=latest) > latest and not cluster.has_master(queue):
+            raise RemotingError(
+                f"{queue.topic}, queue {queue.queue_id} of {queue.broker_name}: the options name {max(named)}; its "
+                f"master is away, and its slave ends at {latest}"
+            )
         if not isinstance(options.starting_offsets, str) and not earliest <= begin <= latest:
             tell_loss(
                 options,

@@ -10,13 +10,16 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan
 
 from reput import Broker
+from reput.client.send_request import send_request
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, MQClientError, RemotingError
+from reput.formats.message import Message
 from reput.remoting.command import RemotingCommand
 from reput.spark.wire import pulls as pulls_module
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.options import read_options
 from reput.spark.wire.reader import FilteringWireReader, WireReader
 from reput.transport.blocking_client import BlockingConnection
+from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, until_copied
 from tests.support.wire import MESSAGES, send_numbers, wire_broker
 
 ALL = list(range(MESSAGES))
@@ -208,3 +211,29 @@ def test_a_broker_that_is_away_for_long_fails_the_task(orders: Broker, monkeypat
     monkeypatch.setattr(Cluster, "open", refused)
     with pytest.raises(RemotingError, match="Connection refused"):
         list(reader(orders).read(planned))
+
+
+def test_a_slave_is_read_while_its_master_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hurry(monkeypatch)
+    with name_server(tmp_path) as namesrv:
+        pair = Pair(tmp_path, namesrv)
+        with pair.start("master") as master, pair.slave() as slave:
+            fill(master)
+            until_copied(master, slave)
+            master.close()
+            cluster = Cluster(reader(master)._options.access)
+            assert {cluster.latest(queue) for queue in cluster.queues(["orders"])} == {5}
+            told = f"a slave answers, as its master is away broker=broker-a slave={slave.address}"
+            assert caplog.text.count(told) == 1
+            with pytest.raises(RemotingError, match="the master of broker-a is away, and a slave changes nothing"):
+                cluster.send("p", *cluster.queues(["orders"])[:1], send_request(Message("orders", b"x"), "k", 0), 3.0)
+            cluster.close()
+            assert numbers(reader(master)) == list(NUMBERS)
+            later = json.dumps({"orders": {"broker-a:0": 9, "broker-a:1": 5}})
+            for option in ("startingOffsets", "endingOffsets"):  # the master may have them
+                with pytest.raises(
+                    RemotingError, match="the options name 9; its master is away, and its slave ends at 5"
+                ):
+                    numbers(reader(master, failOnDataLoss="false", **{option: later}))
