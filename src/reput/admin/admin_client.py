@@ -11,17 +11,20 @@ from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, checked
 from reput.client.name_servers import NameServers, name_server_addresses
 from reput.client.session_credentials import SessionCredentials
-from reput.client.topic_route import MASTER_ID
-from reput.errors import MQClientError, RemotingCommandError, RemotingError
+from reput.client.topic_route import MASTER_ID, master_away, subscribe_queues
+from reput.errors import MQBrokerError, MQClientError, RemotingCommandError, RemotingError
 from reput.remoting.body import decode_body, decode_json
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
-from reput.remoting.route_bodies import BrokerData, ClusterInfo, TopicList, TopicRouteData
+from reput.remoting.route_bodies import ClusterInfo, TopicList, TopicRouteData
 from reput.transport.client import RemotingClient
 from reput.transport.tls import ClientTls
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+
+#: Addresses by broker name, and there by broker id.
+Brokers = Mapping[str, Mapping[int, str]]
 
 #: How long a broker may take to look at all groups, or to make a topic.
 _CALL_S = 10.0
@@ -38,10 +41,18 @@ class AdminClient:
     Every method raises MQClientError where no name server answers, RemotingError where a broker cannot be reached, and
     MQBrokerError where one of them refuses.
 
+    What is looked at is asked of the master of each broker name, and of its slaves where the master is away or does not
+    answer (`ask_each`). What is changed is asked of masters alone (`masters`).
+
     Args:
         namesrv: The name servers, "host:port;host:port".
         credentials: Sign each request; None for none.
         tls: How to talk TLS; None for the plain protocol.
+
+    Attributes:
+        slaves: What is to be said of the brokers whose slave has answered, by broker name: a slave may lag.
+        silent: Why nobody has answered for a broker, by broker name. Where it is not empty, what was asked of all
+            brokers is of the others alone, and what they make together is not known (`whole`).
     """
 
     def __init__(
@@ -53,6 +64,9 @@ class AdminClient:
         self.api = MQClientAPI(self._remoting, credentials)
         self.name_servers = NameServers(self._addresses, self.api)
         self.queues = ConsumerAPI(self.api)
+        self.slaves: dict[str, str] = {}
+        self.silent: dict[str, str] = {}
+        self._failures: dict[str, str] = {}  # by address: who did not answer is not waited for again
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,12 +93,23 @@ class AdminClient:
     async def route(self, topic: str) -> TopicRouteData:
         """Where the queues of a topic are.
 
-        Raises MQClientError, with the nearest name, where there is no such topic.
+        Raises MQClientError, with the nearest name, where name servers know no such topic.
         """
         route = await self.name_servers.route(topic)
         if route is None:
-            raise MQClientError(unknown("topic", topic, await self.topic_names()))
+            raise MQClientError(await self.no_topic(topic))
         return route
+
+    async def no_topic(self, topic: str) -> str:
+        """Text about a topic that name servers do not know: they learn it from a master, which may be away."""
+        text = unknown("topic", topic, await self.topic_names())
+        brokers = (await self.cluster()).broker_addr_table.values()
+        away = sorted(one.broker_name for one in brokers if MASTER_ID not in one.broker_addrs)
+        if away:
+            text += (
+                f"; or its broker is {' or '.join(away)}, whose master is away: name servers learn topics from masters"
+            )
+        return text
 
     async def forget_topic(self, topic: str) -> None:
         """Let all name servers forget a topic."""
@@ -94,17 +119,85 @@ class AdminClient:
 
     # -- brokers
 
-    async def masters(self) -> dict[str, str]:
-        """The address of each broker's master, by broker name.
+    async def brokers(self) -> Brokers:
+        """All brokers.
 
         Raises MQClientError where no broker is registered.
         """
-        found = masters((await self.cluster()).broker_addr_table.values())
+        found = {name: one.broker_addrs for name, one in (await self.cluster()).broker_addr_table.items()}
         if not found:
             raise MQClientError(
                 f"the name server {';'.join(self._addresses)} knows no broker: start one, and let it register there"
             )
         return found
+
+    async def ask_each(self, brokers: Brokers, look: Callable[[str, str], Awaitable[_R]]) -> dict[str, _R]:
+        """What the brokers answer, by broker name, without those that are `silent`.
+
+        Raises MQBrokerError where one refuses, RemotingError where nobody answers for any of them.
+
+        Args:
+            brokers: Who is asked.
+            look: Asks one: its broker name, and the address of the master or of a slave.
+        """
+        answers: dict[str, _R] = {}
+
+        async def ask(name: str) -> None:
+            for broker_id, address in sorted(brokers[name].items()):
+                if address in self._failures:
+                    continue
+                try:
+                    answers[name] = await look(name, address)
+                except MQBrokerError:
+                    raise
+                except RemotingError as error:
+                    self._failures[address] = str(error)
+                    continue
+                if broker_id != MASTER_ID:
+                    self.slaves[name] = self._of_slave(name, address, brokers[name].get(MASTER_ID))
+                return
+            reasons = [self._failures[address] for _, address in sorted(brokers[name].items())]
+            self.silent[name] = "; ".join(reasons) or "no name server knows where it is"
+
+        await gather(ask, brokers)
+        if brokers and not answers:
+            raise RemotingError("; ".join(self.notes()))
+        return {name: answers[name] for name in sorted(answers)}
+
+    def _of_slave(self, name: str, address: str, master: str | None) -> str:
+        """Text about a slave that has answered."""
+        what = "is away" if master is None else f"does not answer ({self._failures[master]})"
+        return f"the master of {name} {what}; its slave {address} answers, which may lag"
+
+    def notes(self) -> list[str]:
+        """What is to be said beside an answer: which slaves have given it, and for which brokers nobody has."""
+        silent = (f"nobody answers for {name}: {reason}" for name, reason in sorted(self.silent.items()))
+        return [*(note for _, note in sorted(self.slaves.items())), *silent]
+
+    def whole(self, value: _T) -> _T | None:
+        """What all brokers make together; None where one of them is silent: then nobody knows it."""
+        return None if self.silent else value
+
+    def ask_again(self) -> None:
+        """Ask those again that did not answer: they may be back."""
+        for found in (self.slaves, self.silent, self._failures):
+            found.clear()
+
+    async def change_each(self, masters: Mapping[str, str], change: Callable[[str, str], Awaitable[object]]) -> None:
+        """Let masters change something, one after the other; `change` asks one: its broker name, and its address.
+
+        Raises what the first one raises that fails, and where others have done it, MQClientError that names them.
+        """
+        done: list[str] = []
+        for name, address in sorted(masters.items()):
+            try:
+                await change(name, address)
+            except RemotingError as error:
+                if not done:
+                    raise
+                left = ", ".join(sorted(masters.keys() - set(done)))
+                raise MQClientError(f"{error}; it is done on {', '.join(done)}, and not on {left}") from error
+            done.append(name)
 
     async def ask(
         self, address: str, code: int, fields: Mapping[str, object] | None = None, body: bytes = b""
@@ -122,9 +215,29 @@ class AdminClient:
         return value
 
 
-def masters(brokers: Iterable[BrokerData]) -> dict[str, str]:
-    """The address of each broker's master, by broker name."""
-    return {one.broker_name: one.broker_addrs[MASTER_ID] for one in brokers if MASTER_ID in one.broker_addrs}
+def brokers_of(topic: str, route: TopicRouteData) -> Brokers:
+    """The brokers of a topic; without an address those that an order topic names, and nobody knows."""
+    named: Brokers = {queue.broker_name: {} for queue in subscribe_queues(topic, route)}
+    return {**named, **{one.broker_name: one.broker_addrs for one in route.broker_datas}}
+
+
+def masters(brokers: Brokers) -> dict[str, str]:
+    """The address of each broker's master, which alone changes anything, by broker name.
+
+    Raises MQClientError where one of them is away: nothing is to be changed at the others alone.
+    """
+    away = [name for name, addresses in brokers.items() if MASTER_ID not in addresses]
+    if away:
+        raise MQClientError(f"nothing was changed: {master_away(away)}")
+    return {name: addresses[MASTER_ID] for name, addresses in brokers.items()}
+
+
+def number(address: str, fields: Mapping[str, Any], name: str) -> int:
+    """A number of an answer; raises RemotingError where it is not there: it is not known then, and is not 0."""
+    value = fields.get(name)
+    if type(value) is not int:
+        raise RemotingError(f"{address}: an answer that cannot be read: {name} is {value!r}, and no number")
+    return value
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:

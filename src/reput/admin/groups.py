@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reput.admin.admin_client import AdminClient, gather, masters, unknown
-from reput.client.topic_route import subscribe_queues
-from reput.errors import MQBrokerError, MQClientError
+from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, number, unknown
+from reput.client.topic_route import MASTER_ID, subscribe_queues
+from reput.errors import AccessDeniedError, MQBrokerError, MQClientError
 from reput.remoting.codes import RequestCode, ResponseCode, version_name
 from reput.remoting.queue_tables import QueueKey, decode_queue_table
 from reput.service.topic_validator import SYSTEM_GROUPS, is_system_group, retry_topic_of
@@ -18,12 +18,12 @@ EARLIEST, LATEST = "earliest", "latest"
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group: its members, and the messages that it has not consumed."""
+    """A group: its members, and the messages that it has not consumed; None for what is not known."""
 
     group: str
-    members: int
-    topics: int
-    lag: int
+    members: int | None
+    topics: int | None
+    lag: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,18 @@ class QueueLag:
     def lag(self) -> int:
         """Messages that are not consumed yet."""
         return self.max_offset - self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """How far a group is, and when the last message that it has consumed was stored (ms; 0: never).
+
+    None for what is not known, as nobody answers for one of the brokers; the queues are those of the others.
+    """
+
+    lag: int | None
+    last_consumed: int | None
+    queues: list[QueueLag]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,51 +79,75 @@ class QueueReset:
 
 async def group_names(client: AdminClient, *, with_system: bool = False) -> list[str]:
     """The groups of all brokers, sorted; RocketMQ's own where they are asked for."""
-
-    async def look(address: str) -> list[str]:
-        body = await client.ask_json(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return list(body.get("subscriptionGroupTable", {}))
-
-    found = {name for names in await gather(look, (await client.masters()).values()) for name in names}
+    found = await _group_names(client, await client.brokers())
     own = {name for name in found if name in SYSTEM_GROUPS or is_system_group(name)}
     return sorted(found if with_system else found - own)
 
 
+async def _group_names(client: AdminClient, brokers: Brokers) -> set[str]:
+    async def look(_: str, address: str) -> list[str]:
+        body = await client.ask_json(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return list(body.get("subscriptionGroupTable", {}))
+
+    return {name for names in (await client.ask_each(brokers, look)).values() for name in names}
+
+
 async def groups(client: AdminClient, *, with_system: bool = False) -> list[GroupRow]:
     """All groups, with their lag."""
-    addresses = list((await client.masters()).values())
+    brokers = await client.brokers()
+    names = await group_names(client, with_system=with_system)
 
-    async def look(group: str) -> GroupRow:
-        queues = [one for address in addresses for one in await _queues_at(client, address, group)]
-        bodies = [await _connections_at(client, address, group) for address in addresses]
-        members = {one["clientId"] for body in bodies if body for one in body.get("connectionSet", [])}
-        topics = {one.topic for one in queues} - {retry_topic_of(group)}
-        return GroupRow(group, len(members), len(topics), sum(one.lag for one in queues))
+    async def look(_: str, address: str) -> list[tuple[list[QueueLag], set[str]]]:
+        async def look_at(group: str) -> tuple[list[QueueLag], set[str]]:
+            body = await _connections_at(client, address, group) or {}
+            members = {one["clientId"] for one in body.get("connectionSet", [])}
+            return await _queues_at(client, address, group), members
 
-    return await gather(look, await group_names(client, with_system=with_system))
+        return await gather(look_at, names)
+
+    found = await client.ask_each(brokers, look)
+    return [_row(client, *one) for one in zip(names, *found.values(), strict=True)]
 
 
-async def lag(client: AdminClient, group: str) -> list[QueueLag]:
+def _row(client: AdminClient, group: str, *at: tuple[list[QueueLag], set[str]]) -> GroupRow:
+    """A group; `at`: its queues and its members at each broker."""
+    queues = [one for rows, _ in at for one in rows]
+    members = {one for _, of_broker in at for one in of_broker}
+    topics = {one.topic for one in queues} - {retry_topic_of(group)}
+    return GroupRow(
+        group, client.whole(len(members)), client.whole(len(topics)), client.whole(sum(one.lag for one in queues))
+    )
+
+
+async def lag(client: AdminClient, group: str) -> GroupLag:
     """How far a group is, queue by queue.
 
     Raises MQClientError where the group has offsets nowhere.
     """
-    found = await gather(lambda address: _queues_at(client, address, group), (await client.masters()).values())
-    rows = sorted((one for rows in found for one in rows), key=lambda one: (one.topic, one.broker, one.queue_id))
+    found = await client.ask_each(await client.brokers(), lambda _, address: _queues_at(client, address, group))
+    rows = sorted(
+        (one for rows in found.values() for one in rows), key=lambda one: (one.topic, one.broker, one.queue_id)
+    )
     if not rows:
-        names = await group_names(client, with_system=True)
-        if group in names:
-            raise MQClientError(f"group {group!r} has no offsets: it has consumed nothing, or left before it committed")
-        raise MQClientError(unknown("group", group, names))
-    return rows
+        known = f"group {group!r} has no offsets: it has consumed nothing, or left before it committed"
+        raise await _nothing_of(client, group, known)
+    last = max(one.last_consumed for one in rows)
+    return GroupLag(client.whole(sum(one.lag for one in rows)), client.whole(last), rows)
+
+
+async def _nothing_of(client: AdminClient, group: str, known: str) -> MQClientError:
+    """The error of a group of which those brokers have nothing that answer; `known`: its text where they know it."""
+    names = await group_names(client, with_system=True)
+    text = known if group in names else unknown("group", group, names)
+    return MQClientError("; ".join((text, *client.notes())))
 
 
 async def _queues_at(client: AdminClient, address: str, group: str) -> list[QueueLag]:
     answer = await client.ask(address, RequestCode.GET_CONSUME_STATS, {"consumerGroup": group})
     return [
         QueueLag(
-            key.topic, key.broker_name, key.queue_id, one.get("consumerOffset", 0), one.get("brokerOffset", 0),
-            one.get("lastTimestamp", 0),
+            key.topic, key.broker_name, key.queue_id, number(address, one, "consumerOffset"),
+            number(address, one, "brokerOffset"), number(address, one, "lastTimestamp"),
         )
         for key, one in decode_queue_table(answer.body, "offsetTable").items()
     ]  # fmt: skip
@@ -134,39 +170,48 @@ async def connections(client: AdminClient, group: str) -> tuple[list[Member], di
     """
     members: list[Member] = []
     subscriptions: dict[str, str] = {}
-    for broker, address in (await client.masters()).items():
+
+    async def look(broker: str, address: str) -> None:
         consumers = await _connections_at(client, address, group) or {}
-        members += [_member("consumer", broker, one) for one in consumers.get("connectionSet", [])]
+        producers = await _producers_at(client, address, group) or {}
+        for kind, found in (("consumer", consumers), ("producer", producers)):
+            members.extend(_member(kind, broker, address, one) for one in found.get("connectionSet", []))
         for topic, one in consumers.get("subscriptionTable", {}).items():
             subscriptions[topic] = one.get("subString", "")
-        try:
-            asked = {"producerGroup": group}
-            producers = await client.ask_json(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, asked)
-        except MQBrokerError:  # SYSTEM_ERROR for a group without producers
-            continue
-        members += [_member("producer", broker, one) for one in producers.get("connectionSet", [])]
+
+    await client.ask_each(await client.brokers(), look)
     if not members:
-        names = await group_names(client, with_system=True)
-        known = f"nobody of group {group!r} is connected" if group in names else unknown("group", group, names)
-        raise MQClientError(known)
+        raise await _nothing_of(client, group, f"nobody of group {group!r} is connected")
+    members.sort(key=lambda one: (one.broker, one.kind, one.client_id))
     return members, dict(sorted(subscriptions.items()))
 
 
-def _member(kind: str, broker: str, one: dict[str, Any]) -> Member:
-    version = version_name(int(one.get("version", 0)))
+async def _producers_at(client: AdminClient, address: str, group: str) -> dict[str, Any] | None:
+    """The producers of a group at one broker; None where it has none there."""
+    try:
+        return await client.ask_json(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group})
+    except MQBrokerError as error:
+        if error.code == ResponseCode.SYSTEM_ERROR and not isinstance(error, AccessDeniedError):
+            return None
+        raise
+
+
+def _member(kind: str, broker: str, address: str, one: dict[str, Any]) -> Member:
+    version = version_name(number(address, one, "version"))
     return Member(kind, one.get("clientId", ""), one.get("clientAddr", ""), one.get("language", ""), version, broker)
 
 
 async def reset_plan(client: AdminClient, group: str, topic: str, to: str | int) -> list[QueueReset]:
     """What a reset to EARLIEST, LATEST or a store time (ms) would do; nothing is changed.
 
-    Raises MQClientError for a topic or a group that is not there.
+    Raises MQClientError for a topic or a group that is not there, or where the master of one of the topic's brokers is
+    away.
     """
     route = await client.route(topic)
-    names = await group_names(client, with_system=True)
+    addresses = masters(brokers_of(topic, route))
+    names = await _group_names(client, {name: {MASTER_ID: address} for name, address in addresses.items()})
     if group not in names:
         raise MQClientError(unknown("group", group, names))
-    addresses = masters(route.broker_datas)
 
     async def plan(queue: QueueKey) -> QueueReset:
         address = addresses[queue.broker_name]
@@ -179,7 +224,7 @@ async def reset_plan(client: AdminClient, group: str, topic: str, to: str | int)
             after = await client.queues.search_offset(address, queue, int(to))
         return QueueReset(queue.broker_name, queue.queue_id, before, after)
 
-    return await gather(plan, [one for one in subscribe_queues(topic, route) if one.broker_name in addresses])
+    return await gather(plan, subscribe_queues(topic, route))
 
 
 async def reset(client: AdminClient, group: str, topic: str, to: str | int, plan: list[QueueReset]) -> None:
@@ -190,7 +235,8 @@ async def reset(client: AdminClient, group: str, topic: str, to: str | int, plan
     """
     timestamp = {EARLIEST: 0, LATEST: -1}.get(str(to), to)
     fields = {"topic": topic, "group": group, "timestamp": timestamp, "isForce": True}
-    for broker, address in masters((await client.route(topic)).broker_datas).items():
+
+    async def change(broker: str, address: str) -> None:
         try:
             await client.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
         except MQBrokerError as error:
@@ -199,3 +245,5 @@ async def reset(client: AdminClient, group: str, topic: str, to: str | int, plan
             for one in plan:
                 if one.broker == broker:
                     await client.queues.commit(address, group, QueueKey(topic, broker, one.queue_id), one.after)
+
+    await client.change_each(masters(brokers_of(topic, await client.route(topic))), change)

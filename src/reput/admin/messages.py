@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reput.admin.admin_client import AdminClient, gather, masters
+from reput.admin.admin_client import AdminClient, brokers_of, gather
 from reput.client.subscriptions import TOOLS_GROUP
-from reput.client.topic_route import subscribe_queues
+from reput.client.topic_route import nothing_to_subscribe, subscribe_queues
 from reput.errors import MQClientError
 from reput.formats.message_ext import MessageExt
 from reput.remoting.queue_tables import QueueKey
@@ -27,14 +27,19 @@ async def peek(
     Raises MQClientError for a topic or a queue that is not there.
     """
     route = await client.route(topic)
-    addresses = masters(route.broker_datas)
-    queues = [one for one in subscribe_queues(topic, route) if one.broker_name in addresses]
+    queues = subscribe_queues(topic, route)
+    if not queues:
+        raise MQClientError(nothing_to_subscribe(topic))
     chosen = [one for one in queues if queue_id in (None, one.queue_id)]
     if not chosen:
-        raise MQClientError(f"topic {topic!r} has no queue {queue_id}: its queues are 0 to {len(queues) - 1}")
+        last = max(one.queue_id for one in queues)
+        raise MQClientError(f"topic {topic!r} has no queue {queue_id}: its queues are 0 to {last}")
 
-    async def look(queue: QueueKey) -> list[MessageExt]:
-        address = addresses[queue.broker_name]
+    async def look(broker: str, address: str) -> list[MessageExt]:
+        of_queues = await gather(lambda queue: look_at(queue, address), (o for o in chosen if o.broker_name == broker))
+        return [one for messages in of_queues for one in messages]
+
+    async def look_at(queue: QueueKey, address: str) -> list[MessageExt]:
         low = await client.queues.min_offset(address, queue)
         end = await client.queues.max_offset(address, queue)
         begin = end - count if offset is None else offset
@@ -42,7 +47,9 @@ async def peek(
             begin = await client.queues.search_offset(address, queue, time_ms)
         return await _pull(client, address, queue, max(begin, low), min(end, max(begin, low) + count))
 
-    found = [one for messages in await gather(look, chosen) for one in messages]
+    brokers = brokers_of(topic, route)
+    asked = await client.ask_each({one.broker_name: brokers[one.broker_name] for one in chosen}, look)
+    found = [one for messages in asked.values() for one in messages]
     found.sort(key=lambda one: (one.store_timestamp, one.queue_id, one.queue_offset))
     return found[-count:] if offset is None and time_ms is None else found[:count]
 

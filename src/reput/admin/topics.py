@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from reput.admin.admin_client import AdminClient, gather, masters, unknown
-from reput.errors import MQClientError
+from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, number
+from reput.client.topic_route import MASTER_ID
+from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
@@ -18,26 +19,31 @@ _PERMS = {0: "none", 1: "template", 2: "w", 4: "r", 6: "rw", 7: "rw, template"}
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker that runs: messages a second of the last ten seconds, and how full the log's disk is (0 to 1)."""
+    """One broker that is registered; None for what it does not tell.
+
+    Attributes:
+        in_tps, out_tps: Messages a second, of the last ten seconds.
+        disk_ratio: How full the log's disk is, 0 to 1.
+    """
 
     cluster: str
     broker: str
     broker_id: int
     address: str
-    version: str
-    in_tps: float
-    out_tps: float
-    disk_ratio: float
+    version: str | None
+    in_tps: float | None
+    out_tps: float | None
+    disk_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: its queues and what clients may do, of all brokers together."""
+    """A topic: its queues of all brokers together (None: not known), and what clients may do."""
 
     topic: str
     brokers: tuple[str, ...]
-    read_queues: int
-    write_queues: int
+    read_queues: int | None
+    write_queues: int | None
     perm: str
     message_type: str
     order: bool
@@ -59,8 +65,20 @@ class TopicQueue:
         return self.max_offset - self.min_offset
 
 
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic: its queues, their messages, and the groups that subscribe to it or have offsets in it.
+
+    None for what is not known, as nobody answers for one of its brokers; the queues are those of the others.
+    """
+
+    queues: list[TopicQueue]
+    messages: int | None
+    groups: list[str] | None
+
+
 async def brokers(client: AdminClient) -> list[Broker]:
-    """All brokers of all clusters."""
+    """All brokers of all clusters; `client.silent` names those that do not answer, by broker name and id."""
     info = await client.cluster()
     asked = [
         (one.cluster, one.broker_name, broker_id, address)
@@ -69,20 +87,31 @@ async def brokers(client: AdminClient) -> list[Broker]:
     ]
 
     async def look(one: tuple[str, str, int, str]) -> Broker:
-        table = (await client.ask_json(one[3], RequestCode.GET_BROKER_RUNTIME_INFO)).get("table", {})
+        _, name, broker_id, address = one
+        try:
+            table = (await client.ask_json(address, RequestCode.GET_BROKER_RUNTIME_INFO)).get("table", {})
+        except MQBrokerError:
+            raise
+        except RemotingError as error:
+            client.silent[f"{name}, id {broker_id}"] = str(error)
+            return Broker(*one, None, None, None, None)
         out = table.get("getTransferredTps") or table.get("getTransferedTps")  # the second one before 5.0
         ratio = table.get("commitLogDiskRatio")
-        return Broker(*one, table.get("brokerVersionDesc", ""), _rate(table.get("putTps")), _rate(out), _rate(ratio))
+        return Broker(*one, table.get("brokerVersionDesc"), _rate(table.get("putTps")), _rate(out), _rate(ratio))
 
-    return await gather(look, asked)
+    found = await gather(look, asked)
+    for one in info.broker_addr_table.values():
+        if one.broker_addrs and MASTER_ID not in one.broker_addrs:
+            client.slaves[one.broker_name] = f"the master of {one.broker_name} is away"
+    return found
 
 
-def _rate(text: Any) -> float:
-    """The first number of a text of some; 0 where there is none."""
+def _rate(text: Any) -> float | None:
+    """The first number of a text of some; None where there is none."""
     try:
         return float(str(text).split()[0])
     except (ValueError, IndexError):
-        return 0.0
+        return None
 
 
 async def topics(client: AdminClient, *, with_system: bool = False) -> list[Topic]:
@@ -91,27 +120,48 @@ async def topics(client: AdminClient, *, with_system: bool = False) -> list[Topi
     clusters = info.cluster_addr_table
     own = {*clusters, *info.broker_addr_table, *(f"{one}_REPLY_TOPIC" for one in clusters)}
 
-    async def look(one: tuple[str, str]) -> tuple[str, Mapping[str, Any]]:
-        found = await client.ask_json(one[1], RequestCode.GET_ALL_TOPIC_CONFIG)
-        return one[0], found.get("topicConfigTable", {})
+    async def look(_: str, address: str) -> dict[str, _TopicOfBroker]:
+        table = (await client.ask_json(address, RequestCode.GET_ALL_TOPIC_CONFIG)).get("topicConfigTable", {})
+        return {
+            name: _TopicOfBroker.of(address, config)
+            for name, config in table.items()
+            if with_system or not (name in own or is_system_topic(name))
+        }
 
-    rows: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
-    for broker, table in await gather(look, (await client.masters()).items()):
-        for name, config in table.items():
-            if with_system or not (name in own or is_system_topic(name)):
-                rows.setdefault(name, []).append((broker, config))
-    return [_topic(name, rows[name]) for name in sorted(rows)]
+    rows: dict[str, dict[str, _TopicOfBroker]] = {}
+    for broker, table in (await client.ask_each(await client.brokers(), look)).items():
+        for name, one in table.items():
+            rows.setdefault(name, {})[broker] = one
+    return [_topic(client, name, of) for name, of in sorted(rows.items())]
 
 
-def _topic(name: str, rows: list[tuple[str, Mapping[str, Any]]]) -> Topic:
-    configs = [config for _, config in rows]
-    perm = configs[0].get("perm", 6)
+def _topic(client: AdminClient, name: str, of: Mapping[str, _TopicOfBroker]) -> Topic:
+    first, *_ = of.values()
     return Topic(
-        name, tuple(sorted(broker for broker, _ in rows)), sum(one.get("readQueueNums", 0) for one in configs),
-        sum(one.get("writeQueueNums", 0) for one in configs), _PERMS.get(perm, str(perm)),
-        (configs[0].get("attributes") or {}).get("message.type", "unspecified").lower(),
-        any(one.get("order", False) for one in configs),
+        name, tuple(of), client.whole(sum(one.read_queues for one in of.values())),
+        client.whole(sum(one.write_queues for one in of.values())), first.perm, first.message_type,
+        any(one.order for one in of.values()),
     )  # fmt: skip
+
+
+class _TopicOfBroker(NamedTuple):
+    """A topic as one broker has it; the fields are those of `Topic`."""
+
+    read_queues: int
+    write_queues: int
+    perm: str
+    message_type: str
+    order: bool
+
+    @classmethod
+    def of(cls, address: str, config: Mapping[str, Any]) -> Self:
+        """Raises RemotingError where an answer lacks a number."""
+        perm = number(address, config, "perm")
+        return cls(
+            number(address, config, "readQueueNums"), number(address, config, "writeQueueNums"),
+            _PERMS.get(perm, str(perm)), (config.get("attributes") or {}).get("message.type", "unspecified").lower(),
+            bool(config.get("order")),
+        )  # fmt: skip
 
 
 def is_system_topic(name: str) -> bool:
@@ -120,59 +170,91 @@ def is_system_topic(name: str) -> bool:
 
 
 async def topic_queues(client: AdminClient, topic: str) -> list[TopicQueue]:
-    """The queues of a topic on all masters."""
+    """The queues of a topic, as those tell who serve them (`AdminClient.ask_each`).
 
-    async def look(address: str) -> list[TopicQueue]:
+    Raises MQClientError where there is no such topic.
+    """
+    return await _queues_of(client, topic, brokers_of(topic, await client.route(topic)))
+
+
+async def _queues_of(client: AdminClient, topic: str, brokers: Brokers) -> list[TopicQueue]:
+    async def look(_: str, address: str) -> list[TopicQueue]:
         answer = await client.ask(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         return [
             TopicQueue(
-                key.broker_name, key.queue_id, one.get("minOffset", 0), one.get("maxOffset", 0),
-                one.get("lastUpdateTimestamp", 0),
+                key.broker_name, key.queue_id, number(address, one, "minOffset"), number(address, one, "maxOffset"),
+                number(address, one, "lastUpdateTimestamp"),
             )
             for key, one in decode_queue_table(answer.body, "offsetTable").items()
         ]  # fmt: skip
 
-    found = await gather(look, masters((await client.route(topic)).broker_datas).values())
-    return sorted((one for rows in found for one in rows), key=lambda one: (one.broker, one.queue_id))
+    found = await client.ask_each(brokers, look)
+    return sorted((one for rows in found.values() for one in rows), key=lambda one: (one.broker, one.queue_id))
 
 
-async def groups_of_topic(client: AdminClient, topic: str) -> list[str]:
-    """The groups that subscribe to a topic, or have offsets in it."""
+async def topic_state(client: AdminClient, topic: str) -> TopicState:
+    """What there is of a topic; errors as of `topic_queues`."""
+    return await _state_of(client, topic, brokers_of(topic, await client.route(topic)))
 
-    async def look(address: str) -> list[str]:
+
+async def _state_of(client: AdminClient, topic: str, brokers: Brokers) -> TopicState:
+    async def look(_: str, address: str) -> list[str]:
         answer = await client.ask_json(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
         return [str(one) for one in answer.get("groupList", [])]
 
-    found = await gather(look, masters((await client.route(topic)).broker_datas).values())
-    return sorted({group for groups in found for group in groups})
+    queues = await _queues_of(client, topic, brokers)
+    groups = {group for found in (await client.ask_each(brokers, look)).values() for group in found}
+    return TopicState(queues, client.whole(sum(one.messages for one in queues)), client.whole(sorted(groups)))
+
+
+async def check_topic(client: AdminClient, topic: str) -> None:
+    """Raises MQClientError where there is no such topic: a send would make one whose name is mistyped."""
+    if await client.name_servers.route(topic) is None:
+        raise MQClientError(f"{await client.no_topic(topic)}; `reput admin create-topic {topic}` makes it")
 
 
 async def create_topic(client: AdminClient, topic: str, queues: int, brokers: list[str] | None) -> list[str]:
     """Make a topic on these brokers, or on all; returns the names of the brokers. One that is there is changed.
 
-    Raises MQClientError for a broker that is not there.
+    Raises MQClientError for a broker that is not there, or whose master is away.
     """
-    found = await client.masters()
+    found = await client.brokers()
     for name in brokers or ():
         if name not in found:
             raise MQClientError(f"there is no broker {name!r}; there are {', '.join(sorted(found))}")
-    chosen = brokers or sorted(found)
+    chosen = masters({name: found[name] for name in brokers or sorted(found)})
     fields = {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
     }  # fmt: skip
-    for name in chosen:
-        await client.ask(found[name], RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
-    return chosen
+    await client.change_each(
+        chosen, lambda _, address: client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+    )
+    return list(chosen)
+
+
+async def deletable(client: AdminClient, topic: str) -> TopicState:
+    """What a deletion of a topic would take away; nothing is changed.
+
+    Raises MQClientError where there is no such topic, or the master of one of its brokers is away or does not answer:
+    it would bring the topic back.
+    """
+    found = masters(brokers_of(topic, await client.route(topic)))
+    state = await _state_of(client, topic, {name: {MASTER_ID: address} for name, address in found.items()})
+    if client.silent:
+        reasons = (f"the master of {name} does not answer: {reason}" for name, reason in client.silent.items())
+        raise MQClientError(f"nothing was changed: {'; '.join(reasons)}")
+    return state
 
 
 async def delete_topic(client: AdminClient, topic: str) -> list[str]:
-    """Delete a topic on all brokers, then at all name servers; returns the names of the brokers."""
-    names = await client.topic_names()
-    if topic not in names:
-        raise MQClientError(unknown("topic", topic, names))
-    found = masters((await client.route(topic)).broker_datas)
-    for address in found.values():
-        await client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    """Delete a topic on all brokers, then at all name servers; returns the names of the brokers.
+
+    Raises MQClientError where there is no such topic, or the master of one of its brokers is away.
+    """
+    found = masters(brokers_of(topic, await client.route(topic)))
+    await client.change_each(
+        found, lambda _, address: client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    )
     await client.forget_topic(topic)
     return sorted(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask, shown
 from reput.cli.options import Json, parse_time
 from reput.cli.output import iso_time, write_fields, write_json, write_table, write_text
 
@@ -28,14 +28,15 @@ def groups(
     """
     from reput.admin import groups as admin
 
-    found = ask(namesrv, config, lambda client: admin.groups(client, with_system=all_))
+    found, status = ask(namesrv, config, lambda client: admin.groups(client, with_system=all_))
     if as_json:
         write_json({"groups": [asdict(one) for one in found]})
     else:
         write_table(
-            ("group", "members", "topics", "lag"), [(one.group, one.members, one.topics, one.lag) for one in found]
+            ("group", "members", "topics", "lag"),
+            [(one.group, shown(one.members), shown(one.topics), shown(one.lag)) for one in found],
         )
-    return 0
+    return status
 
 
 def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False) -> int:
@@ -46,13 +47,14 @@ def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = N
     """
     from reput.admin import groups as admin
 
-    rows = ask(namesrv, config, lambda client: admin.lag(client, group))
-    total, last = sum(one.lag for one in rows), max(one.last_consumed for one in rows)
+    found, status = ask(namesrv, config, lambda client: admin.lag(client, group))
+    last = found.last_consumed
     if as_json:
-        queues = [asdict(one) | {"lag": one.lag} for one in rows]
-        write_json({"group": group, "lag": total, "last_consumed": last or None, "queues": queues})
+        queues = [asdict(one) | {"lag": one.lag} for one in found.queues]
+        write_json({"group": group, "lag": found.lag, "last_consumed": last or None, "queues": queues})
     else:
-        write_fields({"group": group, "lag": total, "last consumed": iso_time(last or None) or "never"})
+        consumed = None if last is None else iso_time(last or None) or "never"
+        write_fields({"group": group, "lag": shown(found.lag), "last consumed": shown(consumed)})
         write_table(
             ("topic", "broker", "queue", "offset", "next offset", "lag", "last consumed"),
             [
@@ -60,10 +62,10 @@ def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = N
                     one.topic, one.broker, one.queue_id, one.offset, one.max_offset, one.lag,
                     iso_time(one.last_consumed or None),
                 )
-                for one in rows
+                for one in found.queues
             ],
         )  # fmt: skip
-    return 0
+    return status
 
 
 def connections(
@@ -76,7 +78,8 @@ def connections(
     """
     from reput.admin import groups as admin
 
-    members, subscriptions = ask(namesrv, config, lambda client: admin.connections(client, group))
+    found, status = ask(namesrv, config, lambda client: admin.connections(client, group))
+    members, subscriptions = found
     if as_json:
         write_json({"group": group, "members": [asdict(one) for one in members], "subscriptions": subscriptions})
     else:
@@ -86,7 +89,7 @@ def connections(
             ("kind", "client id", "address", "language", "version", "broker"),
             [(one.kind, one.client_id, one.address, one.language, one.version, one.broker) for one in members],
         )
-    return 0
+    return status
 
 
 def reset(
@@ -121,7 +124,7 @@ def reset(
             await admin.reset(client, group, topic, target, plan)
         return plan
 
-    plan = ask(namesrv, config, work)
+    plan, status = ask(namesrv, config, work)
     if as_json:
         write_json({"group": group, "topic": topic, "done": yes, "queues": [asdict(one) for one in plan]})
     else:
@@ -130,7 +133,7 @@ def reset(
             [(one.broker, one.queue_id, _text(one.before), one.after, _again(one)) for one in plan],
         )
         write_text("the offsets are reset" if yes else "nothing was changed: add --yes")
-    return 0
+    return status
 
 
 def _text(offset: int | None) -> str:

@@ -36,6 +36,7 @@ def send(
     Example:
       reput admin send orders hello --tags paid --key o-1
     """
+    from reput.admin.topics import check_topic
     from reput.client import Producer
     from reput.formats.message import Message
 
@@ -44,11 +45,11 @@ def send(
     )
 
     async def work(client: AdminClient) -> SendResult:
-        await client.route(topic)  # a send would make a topic whose name is mistyped
+        await check_topic(client, topic)
         async with Producer(namesrv, group="reput-admin", credentials=client.credentials, tls=client.tls) as producer:
             return await producer.send(message)
 
-    result = ask(namesrv, config, work)
+    result, status = ask(namesrv, config, work)
     fields = {
         "status": result.status.name, "message_id": result.message_id, "offset_message_id": result.offset_message_id,
         "broker": result.queue.broker_name, "queue_id": result.queue.queue_id, "queue_offset": result.queue_offset,
@@ -57,7 +58,7 @@ def send(
         write_json(fields)
     else:
         write_fields(fields)
-    return 0
+    return status
 
 
 def peek(
@@ -83,12 +84,12 @@ def peek(
     from reput.admin import messages as admin
 
     check_times(begin, None)
-    found = ask(
+    found, status = ask(
         namesrv,
         config,
         lambda client: admin.peek(client, topic, queue_id=queue_id, offset=offset, time_ms=begin, count=count),
     )
-    if not found:
+    if not found and not status:
         write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
     write_messages(found, as_json=as_json, of_one_queue=False)
-    return 0
+    return status

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from reput.cli.options import check_path
+from reput.cli.output import write_error
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -49,21 +50,36 @@ _ENVIRONMENT = {
 }  # fmt: skip
 
 
-def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitable[_T]]) -> _T:
-    """What some requests of a client result in; its log is silent, as an error says the same.
+def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitable[_T]]) -> tuple[_T, int]:
+    """What some requests of a client result in, and the exit status of a command that shows it, as of `tell`.
 
-    `config` is the file of the option of this name.
+    The client's log is silent, as an error says the same. `config` is the file of the option of this name.
     """
     from reput.admin.admin_client import AdminClient
 
     credentials, tls = access(config)
 
-    async def run() -> _T:
+    async def run() -> tuple[_T, int]:
         async with AdminClient(namesrv, credentials=credentials, tls=tls) as client:
-            return await work(client)
+            return await work(client), tell(client)
 
     logging.getLogger("reput").addHandler(logging.NullHandler())
     return asyncio.run(run())
+
+
+def tell(client: AdminClient) -> int:
+    """Say which slaves have answered, and for which brokers nobody has; the exit status: 2 where there are such ones.
+
+    What is shown then is of the others alone.
+    """
+    for note in client.notes():
+        write_error(note)
+    return 2 if client.silent else 0
+
+
+def shown(value: object) -> object:
+    """A value of a table or of fields; `unknown` for None."""
+    return "unknown" if value is None else value
 
 
 def access(config: str | None) -> tuple[SessionCredentials | None, ClientTls | None]:

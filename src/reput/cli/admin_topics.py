@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask, shown
 from reput.cli.options import Json, parse_list
 from reput.cli.output import iso_time, write_fields, write_json, write_table, write_text
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
-    from reput.admin.topics import TopicQueue
+    from reput.admin.topics import TopicState
 
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 
@@ -26,7 +26,7 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_jso
     """
     from reput.admin.topics import brokers
 
-    found = ask(namesrv, config, brokers)
+    found, status = ask(namesrv, config, brokers)
     if as_json:
         write_json({"brokers": [asdict(one) for one in found]})
     else:
@@ -34,13 +34,18 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_jso
             ("cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk %"),
             [
                 (
-                    one.cluster, one.broker, one.broker_id, one.address, one.version, f"{one.in_tps:.1f}",
-                    f"{one.out_tps:.1f}", f"{100 * one.disk_ratio:.0f}",
+                    one.cluster, one.broker, one.broker_id, one.address, shown(one.version), _digits(one.in_tps, 1),
+                    _digits(one.out_tps, 1), _digits(one.disk_ratio and 100 * one.disk_ratio, 0),
                 )
                 for one in found
             ],
         )  # fmt: skip
-    return 0
+    return status
+
+
+def _digits(value: float | None, count: int) -> object:
+    """A number with so many digits after the point."""
+    return shown(None if value is None else f"{value:.{count}f}")
 
 
 def topics(
@@ -53,15 +58,15 @@ def topics(
     """
     from reput.admin import topics as admin
 
-    found = ask(namesrv, config, lambda client: admin.topics(client, with_system=all_))
+    found, status = ask(namesrv, config, lambda client: admin.topics(client, with_system=all_))
     if as_json:
         write_json({"topics": [asdict(one) for one in found]})
     else:
         write_table(
             ("topic", "queues", "perm", "type", "brokers"),
-            [(one.topic, one.write_queues, one.perm, one.message_type, ", ".join(one.brokers)) for one in found],
+            [(one.topic, shown(one.write_queues), one.perm, one.message_type, ", ".join(one.brokers)) for one in found],
         )
-    return 0
+    return status
 
 
 def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_json: Json = False) -> int:
@@ -70,18 +75,15 @@ def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config =
     Example:
       reput admin topic orders
     """
-    from reput.admin.topics import groups_of_topic, topic_queues
+    from reput.admin.topics import topic_state
 
-    async def look(client: AdminClient) -> tuple[list[TopicQueue], list[str]]:
-        return await topic_queues(client, topic), await groups_of_topic(client, topic)
-
-    queues, groups = ask(namesrv, config, look)
-    messages = sum(one.messages for one in queues)
+    found, status = ask(namesrv, config, lambda client: topic_state(client, topic))
     if as_json:
-        rows = [asdict(one) | {"messages": one.messages} for one in queues]
-        write_json({"topic": topic, "messages": messages, "groups": groups, "queues": rows})
+        rows = [asdict(one) | {"messages": one.messages} for one in found.queues]
+        write_json({"topic": topic, "messages": found.messages, "groups": found.groups, "queues": rows})
     else:
-        write_fields({"topic": topic, "messages": messages, "groups": ", ".join(groups) or "none"})
+        groups = None if found.groups is None else ", ".join(found.groups) or "none"
+        write_fields({"topic": topic, "messages": shown(found.messages), "groups": shown(groups)})
         write_table(
             ("broker", "queue", "first offset", "next offset", "messages", "last stored"),
             [
@@ -93,10 +95,10 @@ def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config =
                     one.messages,
                     iso_time(one.last_stored or None),
                 )
-                for one in queues
+                for one in found.queues
             ],
         )
-    return 0
+    return status
 
 
 def create_topic(
@@ -117,12 +119,12 @@ def create_topic(
     """
     from reput.admin import topics as admin
 
-    names = ask(namesrv, config, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
+    names, status = ask(namesrv, config, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
     if as_json:
         write_json({"topic": topic, "queues": queues, "brokers": names})
     else:
         write_text(f"topic {topic} has {queues} queues on {', '.join(names)}")
-    return 0
+    return status
 
 
 def delete_topic(
@@ -135,18 +137,17 @@ def delete_topic(
     """
     from reput.admin import topics as admin
 
-    async def look(client: AdminClient) -> tuple[int, list[str]]:
-        queues = await admin.topic_queues(client, topic)
-        groups = await admin.groups_of_topic(client, topic)
+    async def work(client: AdminClient) -> TopicState:
+        found = await admin.deletable(client, topic)
         if yes:
             await admin.delete_topic(client, topic)
-        return sum(one.messages for one in queues), groups
+        return found
 
-    messages, groups = ask(namesrv, config, look)
+    found, status = ask(namesrv, config, work)
     if as_json:
-        write_json({"topic": topic, "deleted": yes, "messages": messages, "groups": groups})
+        write_json({"topic": topic, "deleted": yes, "messages": found.messages, "groups": found.groups})
     else:
-        consumed = f"consumed by {', '.join(groups)}" if groups else "consumed by no group"
+        consumed = f"consumed by {', '.join(found.groups)}" if found.groups else "consumed by no group"
         did = "is deleted" if yes else "would be deleted; nothing was changed: add --yes"
-        write_text(f"topic {topic} with {messages:,} messages, {consumed}, {did}")
-    return 0
+        write_text(f"topic {topic} with {found.messages:,} messages, {consumed}, {did}")
+    return status

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reput.cli import interrupts
-from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask, tell
 from reput.cli.message_rows import Format, RowFormat, writer_of
 from reput.cli.options import parse_start
 from reput.cli.output import write_error
@@ -18,14 +18,12 @@ from reput.errors import MQClientError
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
+    from reput.cli.consumed_topic import ConsumedTopic
     from reput.client import PullConsumer
     from reput.client.subscriptions import ConsumeFrom
-    from reput.remoting.queue_tables import QueueKey
 
 #: Messages that are written at once, and seconds to wait for the first one.
 _MOST, _POLL_S = 1000, 0.5
-#: Without --follow: seconds in which nothing comes of messages that are there, before the command gives up.
-_SILENCE_S = 30.0
 
 
 def consume(
@@ -52,46 +50,54 @@ def consume(
 ) -> int:
     """Print the messages of a topic; those of one queue in their order.
 
-    Ends at the last message that was there at the start; with --follow it goes on. If nothing comes for 30 s before
-    that, it ends with an error. Without --group no broker keeps where this command was. With it, the queues are shared
-    with the group's other members, and offsets are committed once messages are printed: those of a command that was
-    killed in between are printed again.
+    Ends at the last message that was there at the start; with --follow it goes on. Where the master of a queue is away,
+    its slave gives the messages that it has. Queues that cannot be read to their ends are named on stderr, and the exit
+    status is 2: nobody answers for them at the start, or nothing has come of them for 30 seconds.
+
+    Without --group no broker keeps where this command was. With it, the queues are shared with the group's other
+    members, and offsets are committed once messages are printed: those of a command that was killed in between are
+    printed again.
 
     Examples:
       reput consume orders --from 2026-11-23T16:52:00Z --format json
       reput consume orders --group billing --tags 'paid || shipped' --follow
       reput consume orders --format parquet > orders.parquet
     """
-    from reput.admin.topics import topic_queues
+    from reput.cli.consumed_topic import ConsumedTopic
     from reput.client import PullConsumer
     from reput.client.subscriptions import TOOLS_GROUP
 
     begin = parse_start(start)
     output = _Tables() if format == "parquet" else _Rows(format, count)
 
-    async def work(client: AdminClient) -> int:
-        ends = {(one.broker, one.queue_id): one.max_offset for one in await topic_queues(client, topic)}
+    async def work(client: AdminClient) -> tuple[int, int]:
+        consumed = ConsumedTopic(client, topic)
+        await consumed.ask_ends()
+        tell(client)
+        client.ask_again()  # a broker may come back
         async with PullConsumer(
             namesrv, group=group or TOOLS_GROUP, topics=None if group is None else {topic: tags}, consume_from=begin,
             credentials=client.credentials, tls=client.tls,
         ) as consumer:  # fmt: skip
             if group is None:
-                await _assign_all(consumer, topic, begin)
-            way = _Way(consumer, topic, ends)
+                await _assign_all(consumer, consumed, begin)
             while not output.is_full:
                 if await output.take(consumer) and group is not None:
-                    await consumer.commit()
-                if not follow and way.is_over():
+                    with suppress(MQClientError):  # a broker is away: the next commit has these offsets, too
+                        await consumer.commit()
+                if not follow and await consumed.is_over(consumer):
                     break
             await asyncio.to_thread(output.close)
+            left = 0 if output.is_full else consumed.tell_left()
             if group is not None:  # also past messages with other tags, of which nothing comes
                 await consumer.commit()
-            return output.written
+            return output.written, left
 
     with interrupts.until_stopped(unless=not follow or count is not None):
-        if not ask(namesrv, config, work):
-            write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
-    return 0
+        (written, left), silent = ask(namesrv, config, work)
+    if not (written or left or silent):
+        write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
+    return max(left, silent)
 
 
 class _Rows:
@@ -143,8 +149,9 @@ class _Tables:
         self._writer.close()
 
 
-async def _assign_all(consumer: PullConsumer, topic: str, begin: ConsumeFrom) -> None:
-    queues = await consumer.queues(topic)
+async def _assign_all(consumer: PullConsumer, consumed: ConsumedTopic, begin: ConsumeFrom) -> None:
+    """Take the queues of a topic, but for those for which nobody has answered."""
+    queues = consumed.with_end(await consumer.queues(consumed.topic))
     consumer.assign(queues)
     for queue in queues:
         if begin == "first":
@@ -153,36 +160,3 @@ async def _assign_all(consumer: PullConsumer, topic: str, begin: ConsumeFrom) ->
             await consumer.seek_to_end(queue)
         else:
             consumer.seek(queue, await consumer.offset_of_time(queue, begin))
-
-
-class _Way:
-    """The way of a consumer to where its queues ended at the start."""
-
-    def __init__(self, consumer: PullConsumer, topic: str, ends: dict[tuple[str, int], int]) -> None:
-        self._consumer, self._topic, self._ends = consumer, topic, ends
-        self._left: dict[QueueKey, int | None] | None = None
-        self._moved_s = time.monotonic()
-
-    def is_over(self) -> bool:
-        """Whether it has polled its queues up to these offsets; not before it knows its queues.
-
-        Raises MQClientError where it has not moved for 30 s.
-        """
-        positions = {queue: self._consumer.position(queue) for queue in sorted(self._consumer.assignment)}
-        left = {queue: at for queue, at in positions.items() if at is None or at < self._end(queue)}
-        if positions and not left:
-            return True
-        if left != self._left:
-            self._left, self._moved_s = left, time.monotonic()
-        elif time.monotonic() - self._moved_s > _SILENCE_S:
-            raise MQClientError(f"topic {self._topic!r}: nothing has come for {_SILENCE_S:g} s: {self._reason(left)}")
-        return False
-
-    def _reason(self, left: dict[QueueKey, int | None]) -> str:
-        for queue, at in left.items():
-            where = f"queue {queue.queue_id} of {queue.broker_name} is at {at or 0} of {self._end(queue)}"
-            return f"{where}, and its broker gives no more; `reput admin cluster` shows which are there"
-        return "it has no queue here: its brokers are away, or other members of the group have all of its queues"
-
-    def _end(self, queue: QueueKey) -> int:
-        return self._ends.get((queue.broker_name, queue.queue_id), 0)

@@ -61,7 +61,8 @@ from reput.extras import what_to_install
 _STATUSES = (
     "Exit status: 0 fine, also Ctrl-C where nothing else ends the command; 1 findings beside the result: damage, "
     "differences, rejected bodies or rows, lost messages; 2 could not run: wrong usage, bad input, no such store, no "
-    "space, damage that is refused; 130 interrupted before the end; 141 the reader of a pipe has ended."
+    "space, a broker that does not answer, damage that is refused; 130 interrupted before the end; 141 the reader of a "
+    "pipe has ended."
 )
 _FINE, _COULD_NOT_RUN, _BROKEN_PIPE = 0, 2, 141
 #: Longest line of help; a narrower terminal has shorter ones, and without a terminal they are of 80 characters.

@@ -78,11 +78,12 @@ def produce(
             yield message
 
     async def work(client: AdminClient) -> None:
+        from reput.admin.topics import check_topic
         from reput.client import Producer
 
-        await client.route(topic)  # a send would make a topic whose name is mistyped
+        await check_topic(client, topic)
         async with Producer(namesrv, group="reput-produce", credentials=client.credentials, tls=client.tls) as producer:
-            sent.since_s = time.monotonic()
+            sent.begin()
             if format == "parquet":
                 await _produce_tables(producer, topic, sent)
             else:
@@ -90,22 +91,27 @@ def produce(
 
     sent = _Sent()
     try:
-        ask(namesrv, config, work)
+        _, status = ask(namesrv, config, work)
     finally:
-        fields = {"messages": sent.messages, "seconds": round(time.monotonic() - sent.since_s, 3)}
-        if as_json:
-            write_json(fields)
-        else:
-            write_fields(fields)
-    return 0
+        if sent.has_begun:
+            fields = {"messages": sent.messages, "seconds": round(time.monotonic() - sent.since_s, 3)}
+            if as_json:
+                write_json(fields)
+            else:
+                write_fields(fields)
+    return status
 
 
 class _Sent:
-    """How many messages are stored, and when the first one was sent (monotonic)."""
+    """How many messages are stored, and since when they are sent (monotonic)."""
 
     def __init__(self) -> None:
         self.messages = 0
-        self.since_s = time.monotonic()
+        self.since_s = 0.0
+        self.has_begun = False
+
+    def begin(self) -> None:
+        self.since_s, self.has_begun = time.monotonic(), True
 
 
 async def _produce(producer: Producer, messages: Iterable[Message], rate: float | None, sent: _Sent) -> None:

@@ -106,8 +106,8 @@ def test_lag_of_a_group_and_a_reset(namesrv: str) -> None:
     consume(namesrv, "far", 3)
 
     def lags() -> dict[tuple[str, int], int]:
-        return {(one.broker, one.queue_id): one.lag for one in ask(namesrv, lambda client: groups.lag(client, "far"))
-                if one.topic == "orders"}  # fmt: skip
+        found = ask(namesrv, lambda client: groups.lag(client, "far"))
+        return {(one.broker, one.queue_id): one.lag for one in found.queues if one.topic == "orders"}
 
     assert lags() == {("broker-a", 0): 0, ("broker-a", 1): 0, ("broker-b", 0): 0, ("broker-b", 1): 0}
 

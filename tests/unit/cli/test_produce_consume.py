@@ -234,12 +234,14 @@ def test_what_is_no_message_ends_with_its_line_and_with_how_many_are_stored(
 def test_what_makes_no_sense_is_refused() -> None:
     for arguments, words in (
         (("produce", "nosuch"), "there is no topic 'nosuch'"),
+        (("produce", "nosuch"), "`reput admin create-topic nosuch` makes it"),
+        (("admin", "send", "nosuch", "x"), "`reput admin create-topic nosuch` makes it"),
         (("consume", "nosuch"), "there is no topic 'nosuch'"),
         (("consume", "orders", "--tags", "a"), "--tags counts only with --group"),
         (("consume", "orders", "--from", "x"), "'x' is no time"),
     ):
         answer = run_reput(*arguments, stdin=b"a")
-        assert answer.status == 2
+        assert (answer.status, answer.out) == (2, "")
         assert words in answer.err
 
 

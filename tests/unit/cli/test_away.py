@@ -1,0 +1,252 @@
+"""Somebody is away: no command prints what nobody knows, and ends with 0.
+
+All commands of `reput admin` are run, so a new one is, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.main import get_group
+
+from reput.cli.admin import admin
+from tests.support.commands import Answer, run_reput
+from tests.support.master_and_slave import (
+    NUMBERS,
+    Pair,
+    fill,
+    hurry,
+    name_server,
+    shop_consumes,
+    unreachable,
+    until_copied,
+)
+
+#: What commands must be given, by the names of parameters.
+GIVEN = {"topic": "orders", "group": "shop", "body": "hello", "to": "earliest"}
+SLAVE = "the master of broker-a is away"
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    """Each command as it is typed; one that asks for a confirmation also with it."""
+    for name, command in get_group(admin).commands.items():
+        words = [name]
+        for one in command.params:
+            if one.required:
+                words += [one.opts[0], GIVEN[str(one.name)]] if one.opts[0].startswith("-") else [GIVEN[str(one.name)]]
+        yield tuple(words)
+        if "--yes" in {opt for one in command.params for opt in one.opts}:
+            yield (*words, "--yes")
+
+
+COMMANDS = list(_commands())
+each_command = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hurry() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        hurry(patch)
+        yield
+
+
+def run_all(namesrv: str) -> dict[tuple[str, ...], Answer]:
+    return {one: run_reput("admin", *one, "--json", "--namesrv", namesrv) for one in COMMANDS}
+
+
+def consume(namesrv: str, *options: object) -> Answer:
+    return run_reput("consume", "orders", "--namesrv", namesrv, *options)
+
+
+# -- the master is away, and its slave is there
+
+
+class SlaveAlone(NamedTuple):
+    """What commands printed as the slave was alone, and what those that ended with 0 print with the master."""
+
+    answers: dict[tuple[str, ...], Answer]
+    truths: dict[tuple[str, ...], Answer]
+    consumed: dict[tuple[str, ...], Answer]
+    shown: Answer
+
+
+CONSUMED = [
+    (),
+    ("--from", "first"),
+    ("--from", "2020-01-01"),
+    ("--from", "last"),
+    ("--format", "csv"),
+    ("--group", "new"),
+    ("--count", "4"),
+]
+
+
+@pytest.fixture(scope="module")
+def slave_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlaveAlone]:
+    path = tmp_path_factory.mktemp("pair")
+    with name_server(path) as namesrv:
+        pair = Pair(path, namesrv)
+        with pair.start("master") as master, pair.slave() as slave:
+            fill(master)
+            shop_consumes(master, 3)
+            until_copied(master, slave)
+            master.close()
+            answers = run_all(namesrv)
+            shown = run_reput("admin", "topic", "orders", "--namesrv", namesrv)
+            consumed = {options: consume(namesrv, *options) for options in CONSUMED}
+            with pair.start("master"):
+                fine = [command for command, answer in answers.items() if answer.status == 0]
+                truths = {one: run_reput("admin", *one, "--json", "--namesrv", namesrv) for one in fine}
+                yield SlaveAlone(answers, truths, consumed, shown)
+
+
+@each_command
+def test_a_slave_tells_what_its_master_would_tell_or_the_command_fails(
+    slave_alone: SlaveAlone, command: tuple[str, ...]
+) -> None:
+    answer = slave_alone.answers[command]
+    assert SLAVE in answer.err
+    if answer.status:
+        assert (answer.status, answer.out) == (2, "")
+        return
+    truth = slave_alone.truths[command]
+    if command == ("cluster",):  # each broker tells its own numbers
+        rows, all_rows = (_known(one.object()["brokers"]) for one in (answer, truth))
+        assert rows == all_rows[1:]
+    else:
+        assert answer.lines() == truth.lines()
+
+
+def _known(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without what changes all the time."""
+    return [{name: row[name] for name in ("broker", "broker_id", "address", "version")} for row in rows]
+
+
+def test_looks_are_answered_by_a_slave_and_changes_are_not(slave_alone: SlaveAlone) -> None:
+    status = {" ".join(command): answer.status for command, answer in slave_alone.answers.items()}
+    looks = {"cluster", "topics", "topic orders", "groups", "lag shop", "peek orders"}
+    assert {command for command, one in status.items() if one == 0} == looks
+    assert slave_alone.answers["topic", "orders"].object()["messages"] == len(NUMBERS)
+    assert slave_alone.answers["lag", "shop"].object()["lag"] == len(NUMBERS) - 3
+    assert "messages  10" in slave_alone.shown.out
+    assert "groups    shop" in slave_alone.shown.out
+
+
+def test_all_messages_come_from_a_slave(slave_alone: SlaveAlone) -> None:
+    counts = {options: len(answer.out.splitlines()) for options, answer in slave_alone.consumed.items()}
+    assert counts == dict.fromkeys(CONSUMED, 10) | {
+        ("--from", "last"): 0, ("--format", "csv"): 11, ("--count", "4"): 4,
+    }  # fmt: skip
+    for answer in slave_alone.consumed.values():
+        assert (answer.status, SLAVE in answer.err) == (0, True)
+
+
+# -- nobody answers for one of two brokers
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, ...], Answer]]:
+    """What commands printed as broker-b was registered, and not there."""
+    path = tmp_path_factory.mktemp("half")
+    with name_server(path) as namesrv, Pair(path, namesrv).start("a") as a:
+        fill(a)
+        shop_consumes(a, 3)
+        with unreachable(namesrv, "broker-b", "orders"):
+            yield run_all(namesrv)
+
+
+@each_command
+def test_half_an_answer_says_so(half: dict[tuple[str, ...], Answer], command: tuple[str, ...]) -> None:
+    answer = half[command]
+    if command[0] == "send":  # any broker will do
+        assert (answer.status, answer.object()["broker"]) == (0, "broker-a")
+    else:
+        assert answer.status == 2
+        assert "Connection refused" in answer.err
+        assert any(word in answer.err for word in ("nobody answers for broker-b", "it is done on broker-a")) or (
+            command[0] in ("reset", "delete-topic")
+        )
+
+
+def test_numbers_of_all_brokers_are_null_where_one_does_not_tell(half: dict[tuple[str, ...], Answer]) -> None:
+    def row(command: str, rows: str, name: str, value: str) -> dict[str, Any]:
+        (found,) = [one for one in half[tuple(command.split())].object()[rows] if one[name] == value]
+        return found
+
+    def values(fields: dict[str, Any], *names: str) -> set[object]:
+        return {fields[name] for name in names}
+
+    assert values(row("cluster", "brokers", "broker", "broker-b"), "version", "in_tps", "out_tps", "disk_ratio") == {
+        None
+    }
+    assert values(row("topics", "topics", "topic", "orders"), "read_queues", "write_queues") == {None}
+    assert values(row("groups", "groups", "group", "shop"), "members", "topics", "lag") == {None}
+    topic, lag = half["topic", "orders"].object(), half["lag", "shop"].object()
+    assert values(topic, "messages", "groups") == values(lag, "lag", "last_consumed") == {None}
+    assert [one["messages"] for one in topic["queues"]] == [5, 5]
+    assert [one["lag"] for one in lag["queues"][:2]] == [2, 5]
+
+
+def test_numbers_that_are_not_known_are_shown_as_such(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a:
+        fill(a)
+        shop_consumes(a, 3)
+        with unreachable(namesrv, "broker-b", "orders"):
+            for command, lines in (
+                ("topic orders", [["messages", "unknown"], ["groups", "unknown"]]),
+                ("lag shop", [["lag", "unknown"], ["last", "consumed", "unknown"]]),
+                ("groups", [["shop", "unknown", "unknown", "unknown"]]),
+                ("topics", [["orders", "unknown", "rw", "unspecified", "broker-a"]]),
+            ):
+                answer = run_reput("admin", *command.split(), "--namesrv", namesrv)
+                assert answer.status == 2
+                printed = [line.split() for line in answer.out.splitlines()]
+                assert [line for line in lines if line not in printed] == []
+
+
+def test_a_reset_and_a_deletion_change_nothing_where_one_master_does_not_answer(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a:
+        fill(a)
+        shop_consumes(a, 3)
+        before = run_reput("admin", "lag", "shop", "--json", "--namesrv", namesrv)
+        with unreachable(namesrv, "broker-b", "orders"):
+            for command in ("reset shop orders --to earliest --yes", "delete-topic orders --yes"):
+                assert run_reput("admin", *command.split(), "--namesrv", namesrv).status == 2
+        assert run_reput("admin", "lag", "shop", "--json", "--namesrv", namesrv) == before
+        assert before.object()["lag"] == 7
+
+
+# -- nobody is there
+
+
+def test_with_a_name_server_alone_each_command_fails(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv:
+        answers = run_all(namesrv)
+        assert {(one.status, one.out) for command, one in answers.items() if command != ("cluster",)} == {(2, "")}
+        assert (consume(namesrv).status, consume(namesrv).out) == (2, "")
+
+
+def test_with_brokers_that_do_not_answer_each_command_fails(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv, unreachable(namesrv, "broker-a", "orders"):
+        answers = run_all(namesrv)
+        cluster = answers.pop(("cluster",))
+        assert (cluster.status, cluster.object()["brokers"][0]["in_tps"]) == (2, None)
+        assert {(one.status, one.out) for one in answers.values()} == {(2, "")}
+        for answer in (*answers.values(), consume(namesrv)):
+            assert "Connection refused" in answer.err, answer.err
+
+
+def test_a_slave_that_name_servers_know_no_topics_of_is_told(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv:
+        pair = Pair(tmp_path, namesrv)
+        with pair.start("master") as master, pair.slave() as slave:
+            fill(master)
+            until_copied(master, slave)
+        with pair.slave():
+            answer = run_reput("admin", "topic", "orders", "--namesrv", namesrv)
+            assert (answer.status, answer.out) == (2, "")
+            assert "broker-a, whose master is away: name servers learn topics from masters" in answer.err
+            assert "orders" in run_reput("admin", "topics", "--namesrv", namesrv).out
