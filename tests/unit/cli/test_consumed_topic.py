@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,7 +14,10 @@ from reput.admin.admin_client import AdminClient
 from reput.cli import consumed_topic
 from reput.cli.consumed_topic import ConsumedTopic
 from reput.client import PullConsumer
+from reput.client.consumer_group import ConsumerGroup
+from reput.errors import MQClientError
 from reput.remoting.codes import RequestCode
+from reput.remoting.queue_tables import QueueKey
 from tests.support.asking import ask
 from tests.support.broker import make_topic
 from tests.support.commands import Answer, run_reput
@@ -159,6 +162,35 @@ def test_a_broker_that_comes_while_a_group_consumes_is_read_to_its_end(tmp_path:
         answer = consume(namesrv, "--group", "new")
         assert (answer.status, numbers_of(answer)) == (0, list(range(20)))
         assert "nobody answers for broker-b" in answer.err
+
+
+def test_a_commit_that_fails_is_made_up_for_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, failures = ConsumerGroup.commit, ["broker-a: gone"]
+
+    async def committed(self: ConsumerGroup, offsets: Mapping[QueueKey, int]) -> None:
+        if failures:
+            raise MQClientError(failures.pop())
+        await commit(self, offsets)
+
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("master") as master:
+        fill(master)
+        monkeypatch.setattr(ConsumerGroup, "commit", committed)
+        answer = consume(namesrv, "--group", "new")
+        assert (answer.status, numbers_of(answer), failures) == (0, list(NUMBERS), [])
+        assert consume(namesrv, "--group", "new").out == ""
+
+
+def test_a_slave_that_is_not_to_be_read_is_told(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv:
+        pair = Pair(tmp_path, namesrv, slave_read_enable=False)
+        with pair.start("master") as master, pair.slave() as slave:
+            fill(master)
+            until_copied(master, slave)
+            master.close()
+            answer = consume(namesrv)
+            assert (answer.status, answer.out) == (2, "")
+            assert SLAVE in answer.err
+            assert f"{slave.address} answers code 2: [REJECTREQUEST]" in answer.err
 
 
 def test_a_member_that_gets_no_queue_ends(
