@@ -36,7 +36,7 @@ delete_expired preload
 """
 #: Those that brokers and followers are made of; and a former name.
 INSIDE = """
-get_raw look_records units index_end topic_metadata change_retention replica_writer loop_writer
+config get_raw look_records units index_end topic_metadata change_retention replica_writer loop_writer
 warm_up
 """
 

@@ -39,9 +39,11 @@ LISTENS = {
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 #: Ports that are free, after which each command below is started.
 FREE = {
-    "broker": ["--port", "0", "--namesrv-port", "0", "--set", "metricsPromExporterPort=0"],
+    "broker": ["--port", "0", "--set", "metricsPromExporterPort=0"],
     "namesrv": ["--port", "0"],
 }
+#: Of a broker that has its own name server.
+FREE_NAMESRV = ["--namesrv-port", "0"]
 
 
 #: Texts for users, and what of them may say `pip install reput`, though reput is not on PyPI: hints of a reput that is
@@ -71,7 +73,9 @@ def instruction(name: str) -> str:
 
 def starts_and_ends(command: list[str]) -> None:
     """A command of reput says that it is ready, and ends well at SIGTERM."""
-    command = [sys.executable, "-m", "reput", *command, *FREE[command[0]], "--set", "bindAddress=127.0.0.1"]
+    has_own_namesrv = command[0] == "broker" and "--namesrv" not in command
+    free = [*FREE[command[0]], *(FREE_NAMESRV if has_own_namesrv else [])]
+    command = [sys.executable, "-m", "reput", *command, *free, "--set", "bindAddress=127.0.0.1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

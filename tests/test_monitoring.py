@@ -94,7 +94,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
     run(scenario())
     follower = FollowMetrics()
-    follower.note("broker-a", FollowState(0, None, False, 0, 0))
+    follower.note("broker-a", FollowState(0, None, False, 0, 0, None))
     registry: CollectorRegistry = follower._registry
     return found | labels_of(registry.collect())
 

@@ -27,8 +27,14 @@ class ShownWarnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Called by a logger."""
         capture = self._config.pluginmanager.getplugin("capturemanager")
-        with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-            print(f"\n{record.getMessage()}", file=sys.stderr, flush=True)
+        streams = sys.stdin, sys.stdout, sys.stderr  # a test may have its own, as with typer's CliRunner
+        try:
+            with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+                print(f"\n{record.getMessage()}", file=sys.stderr, flush=True)
+        except Exception:  # as every handler of a log: no test fails since nobody sees a line
+            self.handleError(record)
+        finally:
+            sys.stdin, sys.stdout, sys.stderr = streams
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from reput.kernels._cache import COMPLETE
+from reput.pytest_plugin import ShownWarnings
 from tests.support.kernel_cache import cache_without, whole_cache
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +81,13 @@ def test_a_run_says_that_kernels_are_compiled_and_compiles_them_once(tmp_path: P
     assert "2 passed" in done.stdout
     assert done.stderr.count("reput: compiling kernels, once for this version: 1 of 2, about ") == 1
     assert (whole_cache() / COMPLETE).name in {one.name for one in cache.glob("*/*")}
+
+
+def test_a_warning_leaves_a_test_the_streams_that_it_has_put_in_place(pytestconfig: pytest.Config) -> None:
+    record = logging.LogRecord("reput.kernels", logging.WARNING, "", 0, "compiling", (), None)
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        ShownWarnings(pytestconfig).emit(record)
+        assert (sys.stdout, sys.stderr) == (out, err)
 
 
 def test_pytest_finds_the_plugin_and_it_loads_nothing_heavy() -> None:

@@ -93,11 +93,13 @@ def consume(
                 await consumer.commit()
             return output.written, left
 
+    status = 0
     with interrupts.until_stopped(unless=not follow or count is not None):
         (written, left), silent = ask(namesrv, config, work)
-    if not (written or left or silent):
-        write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
-    return max(left, silent)
+        status = max(left, silent)
+        if not (written or status):
+            write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
+    return status
 
 
 class _Rows:

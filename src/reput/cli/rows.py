@@ -53,7 +53,7 @@ class SeenRows:
 
 def first_rows(reader: pa.RecordBatchReader, count: int) -> pa.RecordBatchReader:
     """The first rows of a reader; no more of it is read, but for its last batch."""
-    import pyarrow as pa
+    from reput.log.open_batches import batch_reader
 
     def batches() -> Iterator[pa.RecordBatch]:
         left = count
@@ -63,7 +63,7 @@ def first_rows(reader: pa.RecordBatchReader, count: int) -> pa.RecordBatchReader
             if left <= 0:
                 return
 
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+    return batch_reader(reader.schema, batches())
 
 
 def write_lines(rows: Iterable[pa.RecordBatch]) -> None:

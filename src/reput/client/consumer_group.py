@@ -274,5 +274,5 @@ class ConsumerGroup:
             reasons = "; ".join(f"{broker_name}: {error}" for broker_name, error in errors.items())
             found = MQClientError(f"group {self.name}: offsets are not committed: {reasons}")
             found.retriable = True
-            found.peer = ";".join(error.peer for error in errors.values())
+            found.peer = ";".join(filter(None, (error.peer for error in errors.values())))
             raise found

@@ -53,8 +53,8 @@ class PeerLog:
 
     def answered(self, peer: str) -> None:
         """A peer has answered; logged if it was logged that it did not."""
-        if peer in self._silent_since:  # seldom: this is called for each answer
-            since = self._silent_since.pop(peer)
+        # This is called for each answer, and by the threads of several loops: each step holds for all of them.
+        if peer in self._silent_since and (since := self._silent_since.pop(peer, None)) is not None:
             self._failing_since.pop(peer, None)
             left_out = self._take_left_out(peer)
             if peer in self._told:
@@ -70,7 +70,7 @@ class PeerLog:
         """The field that counts the lines that were left out, if there are some."""
         counts: Counter[str] = Counter()
         for peer in peers:
-            counts += self._left_out.pop(peer, Counter())
+            counts.update(dict(self._left_out.pop(peer, {})))
         return {"left_out": ", ".join(f"{message}: {count}" for message, count in counts.items())} if counts else {}
 
 

@@ -82,7 +82,7 @@ class SendAttempts:
         reasons = "; ".join(map(str, errors))
         found = MQClientError(f"topic {request.topic}: not sent after {len(errors)} attempts: {reasons}")
         found.retriable = True
-        found.peer = ";".join(dict.fromkeys(error.peer for error in errors))
+        found.peer = ";".join(dict.fromkeys(error.peer for error in errors if error.peer))
         raise found
 
 

@@ -178,15 +178,20 @@ class FileLayer:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     def available_memory(self) -> int:
-        """Bytes of memory that processes may take now, by the machine and by the limit of their container."""
-        with open(_MEMORY) as file:
-            found = {name: int(rest.split()[0]) << 10 for name, _, rest in (line.partition(":") for line in file)}
-        available = found.get("MemAvailable", 0)
-        for limit, use in _MEMORY_LIMITS:
-            if os.path.exists(limit):
+        """Bytes of memory that processes may take now, by the machine and by the limit of their container.
+
+        0 where the system does not tell.
+        """
+        try:
+            with open(_MEMORY) as file:
+                (text,) = (line.split()[1] for line in file if line.startswith("MemAvailable:"))
+            available = int(text) << 10
+            for limit, use in filter(lambda pair: os.path.exists(pair[0]), _MEMORY_LIMITS):
                 with open(limit) as limit_file, open(use) as use_file:
                     if (most := limit_file.read().strip()) != "max":
                         available = min(available, int(most) - int(use_file.read()))
+        except (OSError, ValueError):
+            return 0
         return max(available, 0)
 
     def make_directories(self, path: str) -> None:

@@ -16,7 +16,7 @@ from tests.support.commands import Run
 
 #: Options that count in each way, of the commands that have several ways.
 ALWAYS = {
-    "put": "--topic --body --body-file --stdin --tags --key --property --queue-id --set --broker-conf",
+    "put": "--topic --body --body-file --stdin --tags --key --property --queue-id --set --config",
     "tail": "--topic --queue-id --tags --from --timeout --count --format --commit-log-path",
     "query": "--topic --max-num --message-id --commit-log-offset --sql --commit-log-path",
     "dump": "--what --limit --hex --commit-log-path",

@@ -253,7 +253,13 @@ def test_a_hard_link_is_one_more_name_of_a_file_and_durable(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("limit", "use", "available"),
-    [(None, "", 3 << 20), ("max\n", "5", 3 << 20), ("3000\n", "1000\n", 2000), ("1000\n", "2000\n", 0)],
+    [
+        (None, "", 3 << 20),
+        ("max\n", "5", 3 << 20),
+        ("3000\n", "1000\n", 2000),
+        ("1000\n", "2000\n", 0),
+        ("nothing", "5", 0),
+    ],
 )
 def test_memory_is_what_the_machine_has_and_the_container_allows(
     limit: str | None, use: str, available: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -267,3 +273,5 @@ def test_memory_is_what_the_machine_has_and_the_container_allows(
     monkeypatch.setattr("reput.files.layer._MEMORY", str(memory))
     monkeypatch.setattr("reput.files.layer._MEMORY_LIMITS", ((str(most), str(used)),))
     assert DISK.available_memory() == available
+    monkeypatch.setattr("reput.files.layer._MEMORY", str(tmp_path / "none"))
+    assert DISK.available_memory() == 0
