@@ -61,7 +61,7 @@ TEXTS = sorted(
     for path in ROOT.glob(pattern)
 )
 INSTALLED = ("Where reput is installed already", "Install the published version")
-HINTS = ("src/reput/extras.py", "src/reput/spark/java.py")
+HINTS = ("src/reput/extras.py", "src/reput/spark/java.py", "docs/troubleshooting.md")
 BY_NAME = re.compile(r"pip install [^`\n]*?(?<![\w/-])reput(?![\w/-])")
 
 

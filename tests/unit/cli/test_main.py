@@ -300,7 +300,7 @@ def test_wrong_usage_is_one_line_and_exit_2(run_reput: Run, arguments: tuple[str
     [
         (("nope",), "reput: No such command 'nope'; see reput --help\n"),
         (("get", "--zzz"), "reput: No such option: --zzz; see reput get --help\n"),
-        (("config", "nope"), "reput: Got unexpected extra argument(s) (nope); see reput config --help\n"),
+        (("info", "store", "nope"), "reput: Got unexpected extra argument(s) (nope); see reput info --help\n"),
     ],
 )
 def test_what_no_command_has_is_told_with_the_help_that_lists_what_there_is(

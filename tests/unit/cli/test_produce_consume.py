@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -15,12 +14,6 @@ import pytest
 from pyarrow import parquet
 
 from reput import Broker
-from reput.admin import topics
-from reput.admin.admin_client import AdminClient
-from reput.cli import consume as command
-from reput.client import pulled_queue
-from reput.client.pull_consumer import PullConsumer
-from reput.client.subscriptions import ConsumeFrom
 from tests.support.broker import SMALL
 from tests.support.commands import Answer, run_reput
 
@@ -144,54 +137,6 @@ def test_csv_goes_from_one_topic_to_another(topic: str) -> None:
         for one in found
     } == {(None, "/w==", None, None), (body, None, "a", "k1", "k2", region), ("x" * 200_000, None, None, None)}
     assert [one["properties"]["status"] for one in found if "body_base64" in one] == ["new"]
-
-
-@pytest.fixture
-def second(broker: Broker, tmp_path: Path) -> Iterator[Broker]:
-    """A broker beside the one that has the name server, with a topic of 500 messages of its own."""
-    options = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "namesrv_addr": broker.namesrv}
-    with Broker.start(tmp_path / "second", broker_name="second", **options, **SMALL) as started:
-        namesrv = ("--namesrv", broker.namesrv)
-        assert run_reput("admin", "create-topic", "lost", "--queues", 1, "--brokers", "second", *namesrv).status == 0
-        assert run_reput("produce", "lost", *namesrv, stdin="x\n" * 500).status == 0
-        yield started
-
-
-@pytest.mark.parametrize("options", [(), ("--group", "billing")], ids=["alone", "in a group"])
-def test_a_broker_that_is_lost_before_its_queues_are_had_ends_it(
-    broker: Broker, second: Broker, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queues_of = topics.topic_queues
-
-    async def and_lose(client: AdminClient, topic: str) -> list[topics.TopicQueue]:
-        queues = await queues_of(client, topic)
-        await asyncio.to_thread(second.close)
-        return queues
-
-    monkeypatch.setattr(topics, "topic_queues", and_lose)
-    monkeypatch.setattr(command, "_SILENCE_S", 0.0)
-    answer = run_reput("consume", "lost", "--namesrv", broker.namesrv, *options)
-    assert (answer.status, answer.out) == (2, "")
-    assert "topic 'lost': nothing has come for 0 s: it has no queue here: its brokers are away" in answer.err
-
-
-def test_a_broker_that_is_lost_before_the_last_message_ends_it(
-    broker: Broker, second: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assign_all = command._assign_all
-
-    async def and_lose(consumer: PullConsumer, topic: str, begin: ConsumeFrom) -> None:
-        await assign_all(consumer, topic, begin)
-        await asyncio.to_thread(second.close)
-
-    monkeypatch.setattr(command, "_assign_all", and_lose)
-    monkeypatch.setattr(pulled_queue, "_AHEAD_BYTES", 1)
-    monkeypatch.setattr(command, "_SILENCE_S", 0.0)
-    answer = run_reput("consume", "lost", "--namesrv", broker.namesrv)
-    assert answer.status == 2
-    come = len(answer.out.splitlines())
-    assert come < 500
-    assert f"queue 0 of second is at {come} of 500, and its broker gives no more" in answer.err
 
 
 def test_a_group_goes_on_where_it_was(topic: str) -> None:

@@ -23,10 +23,10 @@ ALWAYS = {
     "stats": "--by --bucket --latency --work-dir --follow --commit-log-path --master",
     "export": "--topics --columns --decode --format --target-file-bytes --follow --allow-data-loss --damaged --report "
     "--commit-log-path --runner --master --max-findings",
-    "produce": "--format --namesrv --config",
-    "consume": "--group --from --format --namesrv --config",
+    "produce": "--format --namesrv --client-config",
+    "consume": "--group --from --format --namesrv --client-config",
     "warm": "--spark",
-    "admin peek": "--queue-id --time --count --namesrv --config",
+    "admin peek": "--queue-id --time --count --namesrv --client-config",
 }
 #: Commands all of whose options count together.
 ONE_WAY = {
@@ -149,5 +149,5 @@ def test_a_default_of_the_users_file_counts_where_it_has_a_meaning(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_reput: Run
 ) -> None:
     (tmp_path / "config.toml").write_text('[stats]\nwatermark = "5 minutes"\n')
-    monkeypatch.setenv("REPUT_CONFIG", str(tmp_path / "config.toml"))
+    monkeypatch.setenv("REPUT_DEFAULTS", str(tmp_path / "config.toml"))
     assert run_reput("stats", store).status == 0
