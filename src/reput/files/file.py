@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
 import os
+import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Self
 
 from reput.errors import StoreError
@@ -28,7 +30,21 @@ _c.mmap.restype = ctypes.c_void_p
 _c.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _c.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _c.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_c.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
+_c.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
 _MAP_FAILED = ctypes.c_void_p(-1).value
+_MAP_FIXED = 0x10
+_FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
+_STATFS_SIZE, _TMPFS_MAGIC = 256, 0x01021994
+
+
+def _map(at: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:
+    """C's `mmap`, from the file's begin; raises OSError."""
+    address: int = _c.mmap(at, size, protection, flags, descriptor, 0)
+    if address == _MAP_FAILED:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return address
 
 
 class Mapping:
@@ -37,27 +53,30 @@ class Mapping:
     Made with C's `mmap`: Python's map holds a descriptor as long as it lives, and a log of a terabyte has a thousand
     maps.
 
-    A writable map may be written only where space was allocated: on a full disk the first store into a hole kills the
-    process (SIGBUS), where `File.allocate` and `File.write` raise an error.
+    A full disk kills the process (SIGBUS) that stores into a hole, and on tmpfs also the process that reads one: there
+    a read takes a page, too. So a map to read shows zeros of its own for the holes of tmpfs, and a writable map may be
+    touched only where space was allocated: `File.allocate` and `File.write` raise an error.
 
     Attributes:
         address: Address of the first byte, for kernels; valid as long as the Mapping is held.
         size: In bytes.
+        whole_until: Position of the first hole that shows zeros whatever is written there later: a file that grows is
+            mapped again. `size` without such a hole, as on every disk but tmpfs.
         view: The bytes.
     """
 
-    __slots__ = ("address", "size", "view")
+    __slots__ = ("address", "size", "view", "whole_until")
 
-    def __init__(self, descriptor: int, size: int, *, writable: bool) -> None:
-        """Raises OSError."""
+    def __init__(self, descriptor: int, size: int, *, writable: bool, holes: Sequence[tuple[int, int]] = ()) -> None:
+        """`holes` are (begin, end) of whole pages that show zeros of the map's own. Raises OSError."""
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        address = _c.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
-        if address == _MAP_FAILED:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        address = _map(None, size, protection, mmap.MAP_SHARED, descriptor)
         array = (ctypes.c_ubyte * size).from_address(address)  # held by all views: the last view unmaps it
         weakref.finalize(array, _c.munmap, address, size).atexit = False
+        for begin, end in holes:
+            _map(address + begin, end - begin, protection, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED, -1)
         view = memoryview(array).cast("B")
+        self.whole_until: int = holes[0][0] if holes else size
         self.address: int = address
         self.size = size
         self.view = view if writable else view.toreadonly()
@@ -178,13 +197,34 @@ class File:
                 return 0
             raise write_failure(error, self.path, f"copy from {source.path} to {position}", size) from error
 
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes that the file takes on the disk."""
+        try:
+            return os.fstat(self._descriptor).st_blocks * 512
+        except OSError as error:
+            raise failure(error, self.path, "look up its size") from error
+
     def allocate(self, position: int, size: int) -> None:
-        """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows if it must."""
+        """Reserve disk space for `size` bytes at `position`; they read as zeros, and the file grows if it must.
+
+        All of it or nothing: ext4 keeps what it got before the disk was full, and nobody else would have a byte left.
+        """
         about_to_wait(self.path, "allocate")
+        former = self.size
         try:
             os.posix_fallocate(self._descriptor, position, size)
         except OSError as error:
+            with contextlib.suppress(OSError, StoreError):  # the error to report is that of the allocation
+                os.ftruncate(self._descriptor, former)
+                for begin, end in self._holes(position, min(position + size, former)):
+                    _c.fallocate(self._descriptor, _FALLOC_PUNCH_HOLE | _FALLOC_KEEP_SIZE, begin, end - begin)
             raise write_failure(error, self.path, f"allocate at {position}", size) from error
+
+    def allocate_holes(self, end: int) -> None:
+        """Reserve disk space for the holes before `end` where a writable map needs it to be read: on tmpfs."""
+        for begin, hole_end in self._holes(0, end) if self._is_on_tmpfs() else ():
+            self.allocate(begin, hole_end - begin)
 
     def grow(self, size: int) -> None:
         """Extend the file to `size` bytes by a hole; a longer file stays as it is."""
@@ -233,6 +273,20 @@ class File:
                     yield start, block
             position = end
 
+    def _holes(self, position: int, end: int) -> Iterator[tuple[int, int]]:
+        """(begin, end) of each hole in [position, end), bytes that were reserved and never written among them."""
+        while position < end:
+            data = self._seek(position, os.SEEK_DATA)
+            hole_end = min(data, end) if data >= 0 else end
+            if hole_end > position:
+                yield position, hole_end
+            position = self._seek(hole_end, os.SEEK_HOLE) if hole_end < end else end
+
+    def _is_on_tmpfs(self) -> bool:
+        status = ctypes.create_string_buffer(_STATFS_SIZE)
+        is_known = _c.fstatfs(self._descriptor, status) == 0
+        return is_known and int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) == _TMPFS_MAGIC
+
     def _seek(self, position: int, whence: int) -> int:
         """Position of the next data or hole; -1 after the last one."""
         try:
@@ -263,8 +317,9 @@ class File:
         size = self.size
         if size == 0:
             raise StoreError(f"{self.path}: cannot map an empty file")
+        holes = list(self._holes(0, size)) if not writable and self._is_on_tmpfs() else []
         try:
-            mapping = Mapping(self._descriptor, size, writable=writable)
+            mapping = Mapping(self._descriptor, size, writable=writable, holes=holes)
         except OSError as error:
             raise failure(error, self.path, f"map {size} bytes") from error
         if random:

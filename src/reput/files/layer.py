@@ -7,6 +7,7 @@ import mmap
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -157,12 +158,15 @@ class FileLayer:
         return status.st_dev, status.st_ino
 
     def disk_free(self, path: str) -> int:
-        """Free bytes, for an ordinary user, of the disk that `path` is on."""
+        """Free bytes, for an ordinary user, of the disk that `path` is on.
+
+        A file system that tells no size, as a tmpfs without a limit, has room for everything.
+        """
         try:
             status = os.statvfs(path)
         except OSError as error:
             raise failure(error, path, "look up the free space") from error
-        return status.f_bavail * status.f_frsize
+        return status.f_bavail * status.f_frsize if status.f_blocks else sys.maxsize
 
     def disk_used_percent(self, path: str) -> int:
         """Used share of the disk that `path` is on, in percent of what an ordinary user can use, rounded up."""

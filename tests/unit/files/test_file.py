@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -210,3 +212,93 @@ def test_a_part_that_the_other_file_does_not_have_is_an_error(tmp_path: Path) ->
     target = DISK.open(str(tmp_path / "target"), writable=True, create=True)
     with DISK.open(str(tmp_path / "source")) as source, pytest.raises(StoreError, match="4 bytes expected from 1 on"):
         target.copy_from(source, 1, 4, 0)
+
+
+def allocate_like_ext4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each allocation gets half of its bytes before the disk is full, and keeps them; the file has grown to them."""
+    allocate = os.posix_fallocate
+
+    def allocate_half(descriptor: int, position: int, size: int) -> None:
+        allocate(descriptor, position, size // 2)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", allocate_half)
+
+
+@pytest.mark.parametrize("size", [MIB, 100], ids=["in the file", "after its end"])
+def test_an_allocation_that_fails_gives_back_what_it_got(
+    file: File, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.grow(size)
+    file.write(50, b"data")
+    before = file.allocated_bytes
+    allocate_like_ext4(monkeypatch)
+    with pytest.raises(StoreFullError, match=f"cannot allocate at 0: {MIB} bytes needed"):
+        file.allocate(0, MIB)
+    assert (file.allocated_bytes, file.size) == (before, size)
+    assert file.read(50, 4) == b"data"
+
+
+def test_an_allocation_that_fails_keeps_bytes_that_were_written_after_a_hole(
+    file: File, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.grow(MIB)
+    file.write(300_000, b"x" * 10_000)
+    before = file.allocated_bytes
+    allocate_like_ext4(monkeypatch)
+    with pytest.raises(StoreFullError):
+        file.allocate(0, MIB)
+    assert file.read(300_000, 10_000) == b"x" * 10_000
+    assert file.allocated_bytes == before
+
+
+@pytest.fixture
+def in_memory() -> Iterator[File]:
+    """A file of tmpfs, wherever the tests have their folders: 64 pages, of which the 10th has data."""
+    with File("memory", os.memfd_create("memory")) as file:
+        file.grow(64 * 4096)
+        file.write(10 * 4096, b"data")
+        yield file
+
+
+def test_a_map_to_read_takes_no_space_for_holes(in_memory: File) -> None:
+    """On tmpfs a read of a hole through a map takes a page; on a full one it kills the process."""
+    mapping = in_memory.map()
+    assert sum(mapping.view) == sum(b"data")
+    assert bytes(mapping.view[10 * 4096 :][:4]) == b"data"
+    mapping.release()
+    assert mapping.view[-1] == 0
+    assert in_memory.allocated_bytes == 4096
+
+
+def test_a_map_to_read_says_up_to_where_it_shows_what_is_written_later(in_memory: File) -> None:
+    before = in_memory.map()
+    assert (before.whole_until, before.size) == (0, 64 * 4096)
+    in_memory.allocate(0, 10 * 4096)
+    in_memory.write(0, b"x" * 10 * 4096)
+    in_memory.write(10 * 4096, b"more")
+    assert (before.view[0], bytes(before.view[10 * 4096 :][:4])) == (0, b"more")
+    after = in_memory.map()
+    assert (after.whole_until, after.view[0]) == (11 * 4096, ord("x"))
+    in_memory.write(63 * 4096, b"x" * 4096)
+    for page in range(11, 63):
+        in_memory.write(page * 4096, b"x")
+    assert in_memory.map().whole_until == 64 * 4096
+
+
+def test_a_writable_map_can_be_read_where_holes_were_allocated(in_memory: File) -> None:
+    in_memory.allocate_holes(11 * 4096)
+    assert in_memory.allocated_bytes == 11 * 4096
+    mapping = in_memory.map(writable=True)
+    assert (mapping.whole_until, sum(mapping.view[: 11 * 4096])) == (mapping.size, sum(b"data"))
+    assert in_memory.allocated_bytes == 11 * 4096
+    mapping.view[0:2] = b"ab"
+    assert in_memory.read(0, 2) == b"ab"
+
+
+def test_the_last_page_of_a_map_may_be_a_part_of_one() -> None:
+    with File("memory", os.memfd_create("memory")) as file:
+        file.grow(2 * 4096 + 100)
+        file.write(0, b"data")
+        assert (sum(file.map().view), file.map().whole_until) == (sum(b"data"), 4096)
+        assert file.allocated_bytes == 4096

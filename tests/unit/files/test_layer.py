@@ -99,6 +99,16 @@ def test_files_are_looked_up(tmp_path: Path) -> None:
         DISK.file_size(f"{file}.none")
 
 
+def test_a_file_system_without_a_size_has_room_for_everything() -> None:
+    """As a tmpfs without a limit."""
+    memory = os.memfd_create("memory")
+    try:
+        assert os.statvfs(memory).f_bavail == 0
+        assert DISK.disk_free(f"/proc/self/fd/{memory}") > 1 << 60
+    finally:
+        os.close(memory)
+
+
 def test_every_new_folder_is_synced_into_the_one_above_it(folder: str) -> None:
     files = SyncRecorder()
     files.make_directories(f"{folder}/a/b/c")

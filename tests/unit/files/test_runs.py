@@ -137,7 +137,7 @@ def test_a_run_of_more_pages_than_one_call_is_told_about_is_looked_at_to_its_end
     size = 2500 * mmap.PAGESIZE
     with DISK.open(str(tmp_path / "file"), writable=True, create=True, size=size) as file:
         file.write(0, bytes(size - mmap.PAGESIZE))
-        mapping = file.map()
+        mapping = file.map(writable=True)
         run = column([mapping.address, size])
         assert not DISK.are_in_memory(run.ctypes.data, 1)
         file.write(size - 1, b"x")
@@ -147,7 +147,7 @@ def test_a_run_of_more_pages_than_one_call_is_told_about_is_looked_at_to_its_end
 def test_a_page_that_cannot_be_read_is_an_error_and_no_signal(tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     with DISK.open(path, writable=True, create=True, size=9 * mmap.PAGESIZE) as file:
-        mapping = file.map()
+        mapping = file.map(writable=True)
         os.truncate(path, 4 * mmap.PAGESIZE)
         runs = column([mapping.address, 10, mapping.address + 5 * mmap.PAGESIZE + 7, 10])
         assert not DISK.are_in_memory(runs.ctypes.data, 2)

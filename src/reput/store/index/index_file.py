@@ -30,7 +30,7 @@ from reput.kernels.index_file import (
 )
 
 #: Space for entries is reserved in steps of this many bytes.
-_RESERVE_STEP = 8 << 20
+_RESERVE_STEP = 1 << 20
 
 
 class Block:
@@ -52,6 +52,8 @@ class Block:
 class IndexFile:
     """RocketMQ's `IndexFile`.
 
+    The map is writable from the first put on: a start needs no space for it.
+
     Attributes:
         header: int64[6], the header's fields (see `reput.kernels.index_file`); each put writes them to the map.
     """
@@ -60,6 +62,7 @@ class IndexFile:
         "_entries",
         "_file",
         "_is_followed",
+        "_is_put",
         "_lookup",
         "_mapping",
         "_reserved",
@@ -79,17 +82,19 @@ class IndexFile:
         self._entries = entry_position(slots, 0)
         self._reserved = 0
         self._is_followed = False
+        self._is_put = create
         if create:
             try:
-                self._file.allocate(0, entry_position(slots, 0))
+                self._file.allocate(0, self._entries)
             except BaseException:
                 self._file.close()
                 files.unlink(path)
                 raise
+            self._reserved = self._entries
         try:
             if create:
                 files.sync_directory(path.rpartition("/")[0])
-            self._mapping = self._file.map(writable=writable, random=True)
+            self._mapping = self._file.map(writable=create, random=True)
             self.header = self._read_header()
         except BaseException:
             self._file.close()
@@ -102,7 +107,7 @@ class IndexFile:
         return self.path.rpartition("/")[2]
 
     def _read_header(self) -> npt.NDArray[np.int64]:
-        header = np.array(decode_header(self._mapping.view[:40]), np.int64)
+        header = np.array(decode_header(self._file.read(0, HEADER_SIZE)), np.int64)
         header[INDEX_COUNT] = max(int(header[INDEX_COUNT]), 1)
         return header
 
@@ -112,6 +117,8 @@ class IndexFile:
         The other process may go on putting: what a slot leads to is an entry, whatever `count` says.
         """
         self._is_followed = True
+        if self._mapping.whole_until < self._mapping.size:
+            self._mapping = self._file.map(random=True)
         self.header = self._read_header()
 
     @property
@@ -120,18 +127,14 @@ class IndexFile:
         return self.capacity if self._is_followed else self.count
 
     @property
-    def address(self) -> int:
-        """Memory address of the mapped file, for kernels."""
-        return self._mapping.address
-
-    @property
     def lookup(self) -> tuple[Block, int, int, bool]:
         """`IndexFields`, first and last store time (ms), and whether there is no entry; cached until a key is put."""
         kept, header = self._lookup, self.header
         if kept is None or kept[0] is not header:
             begin, end, _, _, _, count = header.tolist()
-            lookup = Block(IndexFields(self.address, self.slots, self._end_number, begin)), begin, end, count <= 1
-            kept = self._lookup = header, lookup
+            mapping = self._mapping
+            block = Block(IndexFields(mapping.address, self.slots, self._end_number, begin), mapping)
+            kept = self._lookup = header, (block, begin, end, count <= 1)
         return kept[1]
 
     @property
@@ -172,11 +175,13 @@ class IndexFile:
         before = self.count
         count = min(keys.hashes.size - begin, self.capacity - before)
         end = self._entries + (before + count) * ENTRY_SIZE
-        if end > self._reserved:
-            start = max(self._reserved, entry_position(self.slots, before))
-            target = min(self._file.size, max(end, start + _RESERVE_STEP))
-            self._file.allocate(start, target - start)
+        if end > self._reserved:  # at first from the begin on: RocketMQ's files, and copies, have holes
+            step_end = max(self._reserved, entry_position(self.slots, before)) + _RESERVE_STEP
+            target = min(self._file.size, max(end, step_end))
+            self._file.allocate(self._reserved, target - self._reserved)
             self._reserved = target
+        if not self._is_put:
+            self._mapping, self._is_put = self._file.map(writable=True, random=True), True
         header = self.header.copy()
         address, entries = self._mapping.address + HEADER_SIZE, self._mapping.address + self._entries
         columns = keys.hashes, keys.offsets, keys.timestamps
@@ -199,12 +204,12 @@ class IndexFile:
             wanted: int32[keys], how many candidates each key still takes; lowered by those found.
             begin, end: Bounds of the store time, ms.
         """
-        room = max(64, 4 * hashes.size)
+        room, mapping = max(64, 4 * hashes.size), self._mapping
         while True:
             numbers, offsets = np.empty(room, np.int32), np.empty(room, np.int64)
             left = wanted.copy()
             count = find_entries(
-                self._mapping.address, self.slots, self._end_number, int(self.header[0]), begin, end, hashes, left,
+                mapping.address, self.slots, self._end_number, int(self.header[0]), begin, end, hashes, left,
                 room, numbers, offsets,
             )  # fmt: skip
             if count >= 0:

@@ -179,10 +179,12 @@ class BatchConsumeQueue(QueueFolder):
                 first = middle + 1
             else:
                 last = middle
-        mapping = self._mapping(starts[first - 1]) if starts else None
-        if mapping is None:
+        if not starts:
             return None
         count = min(end - starts[first - 1], self.file_size) // BATCH_UNIT_SIZE
+        mapping = self._mapping(starts[first - 1], count)
+        if mapping is None:
+            return None
         number = find_batch_unit(mapping.address, count, offset)
         return mapping.address + number * BATCH_UNIT_SIZE, count - number, mapping
 
@@ -201,14 +203,17 @@ class BatchConsumeQueue(QueueFolder):
         """First queue offset of the file that begins at a byte of the queue; None where the file is gone."""
         base = self._base_offsets.get(start)
         if base is None:
-            mapping = self._mapping(start)
+            mapping = self._mapping(start, 1)
             if mapping is None:
                 return None
             base = self._base_offsets[start] = int.from_bytes(mapping.view[BASE_OFFSET : BASE_OFFSET + 8], "big")
         return base
 
-    def _mapping(self, start: int) -> Mapping | None:
-        return self._mappings.get(start) or self._map(start)
+    def _mapping(self, start: int, count: int) -> Mapping | None:
+        """Map of the file that begins at a byte of the queue, with its first `count` units; None if it is gone."""
+        mapping = self._mappings.get(start)
+        is_whole = mapping is not None and count * BATCH_UNIT_SIZE <= mapping.whole_until
+        return mapping if is_whole else self._map(start)
 
     def unit(self, offset: int) -> Unit | None:
         """The record with a queue offset, as a unit of a consume queue; None where there is no such record."""

@@ -165,11 +165,15 @@ class ConsumeQueue(QueueFolder):
             return None
         position = offset * UNIT_SIZE
         inside = position % self.file_size
-        mapping = self._mappings.get(position - inside) or self._map(position - inside)
-        if mapping is None:
-            return None
         in_file = (self.file_size - inside) // UNIT_SIZE
-        return mapping.address + inside, count if count < in_file else in_file, mapping
+        if count > in_file:
+            count = in_file
+        mapping = self._mappings.get(position - inside)
+        if mapping is None or inside + count * UNIT_SIZE > mapping.whole_until:
+            mapping = self._map(position - inside)
+            if mapping is None:
+                return None
+        return mapping.address + inside, count, mapping
 
     def is_at_hand(self, offset: int) -> bool:
         """Whether `units_from` needs no disk: the file is mapped, or the last one, which is being written."""

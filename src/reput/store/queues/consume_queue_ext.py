@@ -221,6 +221,7 @@ class ConsumeQueueExt:
         if mapping is None and start in self._starts:
             with self._files.open(self._file_path(start)) as file:
                 mapping = file.map(random=True)
-            self._mappings[start] = mapping
-            self._on_map()
+            if mapping.whole_until == mapping.size:  # else it is mapped again: it may have grown
+                self._mappings[start] = mapping
+                self._on_map()
         return mapping
