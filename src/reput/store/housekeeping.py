@@ -8,6 +8,7 @@ from time import monotonic
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.store.log.flush import LogSync
+from reput.store.outage import Outage
 from reput.store.parts import WriterParts
 from reput.store.service_thread import ServiceThread
 from reput.store.statistics import StoreStatsService
@@ -31,6 +32,7 @@ class FlushConsumeQueueService:
         self._interval_s = config.flush_interval_consume_queue / 1000
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
+        self._unwritten = Outage(path, "the checkpoint was not written", "the checkpoint is written again")
         self._stop = Event()
         self._thread = ServiceThread(self._run, "reput-flush-queues")
 
@@ -52,7 +54,7 @@ class FlushConsumeQueueService:
                 thorough_at = monotonic() + self._thorough_s
 
     def run_once(self, *, thorough: bool) -> bool:
-        """Do one round; returns whether all was done. On a full disk it was not: puts raise that error themselves."""
+        """Do one round; returns whether all was done. On a full disk it was not: a later round does it."""
         log, queues = self._parts.log, self._parts.queues
         try:
             logics = 0
@@ -62,14 +64,16 @@ class FlushConsumeQueueService:
                 queues.flush(self._least_pages)
             if log.failure is None:  # else another thread's sync may have failed, unseen by the syncs here
                 self._save_checkpoint(logics)
-        except StoreFullError:
-            return False  # space may return
+        except StoreFullError as error:
+            self._unwritten.tell(error)
+            return False
         except ReputError as error:
             log.failure = error
             return False
         except Exception as error:
             log.failure = StoreError(f"{self._path}: the thread that syncs the queues stopped: {error!r}")
             raise
+        self._unwritten.tell(None)
         return True
 
     def _save_checkpoint(self, logics: int) -> None:

@@ -98,6 +98,7 @@ class RuntimeInfo:
     confirm_offset: int
     flushed_offset: int | None
     remain_how_many_data_to_flush: int | None
+    put_refusal: str | None
     dispatch_behind_bytes: int
     earliest_message_time_stamp: int | None
     latest_message_time_stamp: int | None

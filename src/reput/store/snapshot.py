@@ -58,6 +58,7 @@ def take_runtime_info(
         confirm_offset=log.confirm_offset,
         flushed_offset=flushed,
         remain_how_many_data_to_flush=None if flushed is None else max(0, log.max_offset - flushed),
+        put_refusal=None if stats is None else str(log.refusal or ""),
         dispatch_behind_bytes=_lag_on_disk(parts) if stats is None else max(0, log.max_offset - reput_from_offset),
         earliest_message_time_stamp=first.store_timestamp if first is not None else None,
         latest_message_time_stamp=latest or None,

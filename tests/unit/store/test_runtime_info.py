@@ -27,7 +27,7 @@ OF_THE_WRITER = {
     "bootTimestamp", "runtime", "putMessageEntireTimeMax", "putMessageTimesTotal", "putMessageFailedTimes",
     "putMessageSizeTotal", "putMessageAverageSize", "putMessageDistributeTime", "putLatency99", "putLatency999",
     "getMessageEntireTimeMax", "putTps", "putBytesPerSecond", "getFoundTps", "getMissTps", "getTotalTps",
-    "getTransferredTps", "flushedOffset", "remainHowManyDataToFlush",
+    "getTransferredTps", "flushedOffset", "remainHowManyDataToFlush", "putRefusal",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.state import BrokerState
+from reput.errors import StoreFullError
 from reput.store.runtime_info import RuntimeInfo
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ def store_metrics(families: MetricFamilies, state: BrokerState, info: RuntimeInf
         yield families.gauge(f"rocketmq_storage_{name}", what, tuple(LOCAL), [(tuple(LOCAL.values()), value)])
     what = "Used share of the log's disk, 0 to 1"
     yield families.gauge("reput_storage_disk_ratio", what, (), [((), info.commit_log_disk_ratio)])
+    refusal = state.writer.put_refusal
+    is_full = isinstance(refusal, StoreFullError)
+    reasons = [(("full",), float(is_full)), (("failed",), float(refusal is not None and not is_full))]
+    yield families.gauge("reput_storage_puts_refused", "1 while every put is refused", ("reason",), reasons)
     for name, what, value in (
         ("broker_permission", "What clients may do: 4 read, 2 write", state.config.broker_permission),
         ("topic_number", "Topics", len(state.topics.topic_config_table)),

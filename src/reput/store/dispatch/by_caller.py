@@ -75,7 +75,8 @@ class DispatchByCaller(ReputMessageService):
         except WouldWaitError:
             raise
         except StoreFullError as error:  # space may return
-            self.failure, self._retry_at = error, time.monotonic() + RETRY_WAIT_S
+            self._wait_for_space(error)
+            self._retry_at = time.monotonic() + RETRY_WAIT_S
             return None
         except ReputError as error:
             self._give_up(error)
@@ -85,7 +86,8 @@ class DispatchByCaller(ReputMessageService):
             failure.__cause__ = error
             self._give_up(failure)
             return None
-        self.failure, self._retry_at = None, 0.0
+        self._wait_for_space(None)
+        self._retry_at = 0.0
         return arrivals
 
     def _dispatch_few(self, max_bytes: int | None) -> Arrivals | None:

@@ -14,6 +14,7 @@ from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import RecordScanner
 from reput.store.log.commit_log import CommitLog
+from reput.store.outage import Outage
 from reput.store.service_thread import ServiceThread
 
 logger = logging.getLogger("reput.store")
@@ -73,6 +74,8 @@ class ReputMessageService:
         self._idle = False
         self.reput_from_offset = 0
         self.failure: ReputError | None = None
+        folder = next(iter(commit_log.queue.folders), "")
+        self._lack = Outage(folder, "queues and index lag behind the log", "queues and index have got space again")
 
     def _new_scanner(self, rows: int) -> RecordScanner:
         config = self._config
@@ -160,9 +163,9 @@ class ReputMessageService:
             try:
                 with self.between_passes:
                     rows = self.run_once()
-                self.failure = None
+                self._wait_for_space(None)
             except StoreFullError as error:  # space may return
-                self.failure = error
+                self._wait_for_space(error)
                 if stopping:
                     return
                 self._stopping.wait(RETRY_WAIT_S)
@@ -183,6 +186,12 @@ class ReputMessageService:
                 return
             else:
                 self._rest()
+
+    def _wait_for_space(self, error: StoreFullError | None) -> None:
+        """Called after a pass, with what it lacked."""
+        if error is not self.failure:
+            self.failure = error
+            self._lack.tell(error)
 
     def _give_up(self, error: ReputError) -> None:
         self.failure = error

@@ -5,16 +5,20 @@ from __future__ import annotations
 from threading import Event
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import ReputError, StoreError, StoreFullError
+from reput.errors import ReputError, StoreError, StoreFullError, StoreStateError
 from reput.store.log.commit_log import CommitLog
+from reput.store.outage import Outage
 from reput.store.service_thread import ServiceThread
 
 
 class AllocateMappedFileService:
     """RocketMQ's `AllocateMappedFileService`. An error ends all puts: it is kept in `CommitLog.failure`.
 
-    Appends of a broker call it (`CommitLog.on_low`). For all others a look every `flushIntervalConsumeQueue` is enough:
+    Appends of a broker call it (`CommitLog.on_due`). For all others a look every `flushIntervalConsumeQueue` is enough:
     where it comes too late, the put itself makes the file.
+
+    It tells the log that puts are refused (`CommitLog.refusal`), and when that is over: a log handler that waits keeps
+    no put waiting.
     """
 
     def __init__(self, commit_log: CommitLog, config: MessageStoreConfig) -> None:
@@ -23,7 +27,8 @@ class AllocateMappedFileService:
         self._wake = Event()
         self._stopping = False
         self._thread = ServiceThread(self._run, "reput-allocate")
-        commit_log.on_low = self._wake.set
+        self._refused = Outage(commit_log.queue.folders[0], "puts are refused", "puts are accepted again")
+        commit_log.on_due = self._wake.set
 
     def start(self) -> None:
         """Start the thread."""
@@ -37,10 +42,12 @@ class AllocateMappedFileService:
 
     def _run(self) -> None:
         log = self._commit_log
-        while log.failure is None:
+        while True:
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            if self._stopping:
+            if not isinstance(log.refusal, StoreStateError):  # else the store is closed
+                self._refused.tell(log.refusal)
+            if self._stopping or log.failure is not None:
                 return
             try:
                 log.make_ready()

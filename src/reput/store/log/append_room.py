@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reput.errors import MessageIllegalError, StoreSyncError, WouldWaitError
+from reput.errors import MessageIllegalError, StoreFullError, StoreSyncError, WouldWaitError
 from reput.files import Mapping, NeverWaiting, may_wait
 from reput.formats.java import INT64_MAX
 from reput.formats.record import encode_blank
@@ -12,10 +12,6 @@ from reput.formats.record_layout import BLANK_SIZE
 from reput.store.log.append_gate import AppendGate
 from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
-
-
-def _nothing() -> None:
-    """Nobody makes files ahead."""
 
 
 class AppendRoom(AppendGate):
@@ -35,8 +31,6 @@ class AppendRoom(AppendGate):
         self._last: MappedFile | None = None
         #: Of the last file, once a put needs its address.
         self._last_map: Mapping | None = None
-        #: Called where `make_ready` is due, by the appends of a broker.
-        self.on_low: Callable[[], None] = _nothing
         self._low_at = 0
 
     @property
@@ -61,11 +55,26 @@ class AppendRoom(AppendGate):
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
             WouldWaitError: In `NeverWaiting`, where `make_room` has not been called; nothing has changed.
         """
+        return self._found(self._room_for, size)
+
+    def _room_for_copies(self, size: int) -> MappedFile:
+        """The last file, or the next one where that is full to its last byte, with room for copies of `size` bytes.
+
+        Errors as of `_room`.
+        """
+        return self._found(self._copies_room_for, size)
+
+    def _found(self, find: Callable[[int], MappedFile], size: int) -> MappedFile:
         try:
-            return self._room_for(size)
+            file = find(size)
         except WouldWaitError as error:
             error.room = max(size, 1)
             raise
+        except StoreFullError as error:
+            self._refuse_without_room(size, error)
+            raise
+        self._accept_with_room(size)
+        return file
 
     def _room_for(self, size: int) -> MappedFile:
         files = self.queue.mapped_files
@@ -90,6 +99,14 @@ class AppendRoom(AppendGate):
             file.reserve(position + size + BLANK_SIZE)
         return file
 
+    def _write(self, file: MappedFile, position: int, data: memoryview) -> None:
+        """Write bytes for which there is room; a file system that copies on write may lack space all the same."""
+        try:
+            file.write(position, data)
+        except StoreFullError as error:
+            self._refuse_without_room(len(data), error)
+            raise
+
     def _next_file(self) -> MappedFile:
         try:
             return self.queue.next_file()
@@ -98,16 +115,17 @@ class AppendRoom(AppendGate):
             raise
 
     def _go_on_in(self, file: MappedFile) -> None:
+        file.begin_appending()
         self._last, self._last_map, self._low_at = file, None, 0
 
-    def _file_for_copies(self) -> MappedFile:
-        """The last file, or the next one where that is full to its last byte; errors as of `_room`."""
+    def _copies_room_for(self, size: int) -> MappedFile:
         files = self.queue.mapped_files
         if not files or files[-1].wrote_position == files[-1].size:
             self.queue.append_file(self._next_file())
         file = self.queue.mapped_files[-1]
         if file is not self._last:
             self._go_on_in(file)
+        file.reserve(file.wrote_position + size)
         return file
 
     # -- ahead
@@ -123,31 +141,35 @@ class AppendRoom(AppendGate):
             WouldWaitError: In `NeverWaiting`, where the disk would have to be waited for.
         """
         self.check_size(size)
+        may_try = may_wait()
         while True:
             self._wait()
             with self._lock, NeverWaiting():
-                if self._refusal is not None:
-                    raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_try)
                 try:
                     self._room(size)
                     return
                 except WouldWaitError as error:
                     would_wait = error
-            if not may_wait():
+            if not may_try:
                 raise would_wait
             self._prepare_room(size)
 
     def _prepare_room(self, size: int) -> None:
         """Do what `_room` would wait for the disk for, without the append lock."""
         file = self._last
-        if file is not None:
-            position = file.wrote_position
-            is_last = position + size + BLANK_SIZE <= file.size
-            file.reserve(min(file.size, position + BLANK_SIZE + (size if is_last else 0)))
-            if is_last:
-                return
         try:
+            if file is not None:
+                position = file.wrote_position
+                is_last = position + size + BLANK_SIZE <= file.size
+                file.reserve(min(file.size, position + BLANK_SIZE + (size if is_last else 0)))
+                if is_last:
+                    return
             self.queue.make_ahead().reserve(size + BLANK_SIZE)
+        except StoreFullError as error:
+            with self._lock:
+                self._refuse_without_room(size, error)
+            raise
         except StoreSyncError as error:
             self.failure = error
             raise
@@ -155,12 +177,18 @@ class AppendRoom(AppendGate):
     def make_ready(self) -> None:
         """Make the next file, and reserve disk space, before a put needs them; called by a thread that may wait.
 
-        The next file is made once half of the last file is written. The append lock is not held.
+        The next file is made once half of the last file is written. The append lock is not held. Where an append got no
+        space, this tries to get it.
 
         Raises:
             StoreFullError: No space; puts go on as long as there is room.
             StoreSyncError: A sync failed; nothing is appended any more.
         """
+        if self._no_room is not None:
+            lacking = self._lacking
+            self._prepare_room(lacking)
+            with self._lock:
+                self._accept_with_room(lacking)
         file = self._last
         if file is None:
             return
@@ -178,8 +206,8 @@ class AppendRoom(AppendGate):
         return min(of_space, of_file)
 
     def tell_if_low(self) -> None:
-        """Call `on_low` where `make_ready` is due, once until it is done."""
+        """Call `on_due` where `make_ready` is due, once until it is done."""
         file = self._last
         if file is not None and file.wrote_position >= self._low_at:
             self._low_at = INT64_MAX
-            self.on_low()
+            self.on_due()

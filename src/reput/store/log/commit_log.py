@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import MessageIllegalError
-from reput.files import FileLayer, Mapping
+from reput.files import FileLayer, Mapping, may_wait
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
@@ -127,7 +127,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_wait())
             file = self._last or self._room(0)
             now = int((time.time() if clock_s is None else clock_s) * 1000)
             if now < self.last_store_timestamp:
@@ -185,7 +185,7 @@ class CommitLog(AppendRoom):
             self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_wait())
             file, mapping = self._last, self._last_map
             if file is None:
                 return None
@@ -231,7 +231,7 @@ class CommitLog(AppendRoom):
             self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_wait())
             file = self._last or self._room(0)
             mapping = self._last_map
             if mapping is None:
@@ -259,7 +259,7 @@ class CommitLog(AppendRoom):
             return self.queue_offsets.numbers_of(keys)
 
     def append_rows(self, rows: EncodedRows, row: int = 0, store_timestamp: int = 0) -> AppendedRows:
-        """Append encoded rows, each as a put of its own, as many as go into one file; the next call takes the rest.
+        """Append encoded rows, each as a put of its own, as many as have space reserved; the next call takes the rest.
 
         Args:
             rows: The records, of any topics and queues.
@@ -274,7 +274,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_wait())
             now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
             return self._append_some(rows, row, now)
 
@@ -293,7 +293,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_wait())
             number = self.queue_offsets.number(key)
             first = self.queue_offsets.values[number]
             placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
@@ -313,7 +313,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                self._pass_refusal(may_try=may_wait())
             if key[0] not in batch_topics:
                 raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
             reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
@@ -334,10 +334,10 @@ class CommitLog(AppendRoom):
             return Append(offset, file.start_offset + end, queue_offset, now)
 
     def _append_some(self, rows: EncodedRows, row: int, now: int) -> AppendedRows:
-        """Append as many rows as the last file takes, or the next one where it takes none."""
+        """Append as many rows as go into the space that is reserved once there is room for the first one."""
         positions = rows.positions
         file = self._room(int(positions[row + 1] - positions[row]))
-        room = file.size - file.wrote_position - BLANK_SIZE
+        room = file.reserved_position - file.wrote_position - BLANK_SIZE
         limit = min(int(positions[row]) + room, int(positions[-1]))  # their sum can be more than an int32 holds
         end = int(np.searchsorted(positions, np.int32(limit), side="right")) - 1
         position, offset = file.wrote_position, file.start_offset + file.wrote_position
@@ -350,7 +350,7 @@ class CommitLog(AppendRoom):
                 self._property_crc, commit_log_offsets, queue_offsets,
             )  # fmt: skip
             data = rows.data[positions[row] : positions[end]]
-            file.write(position, data.data)
+            self._write(file, position, data.data)
         except BaseException:
             next_offsets[queues] = before
             raise
@@ -374,10 +374,10 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
-            file = self._file_for_copies()
+                self._pass_refusal(may_try=may_wait())
+            file = self._room_for_copies(len(data))
             position = file.wrote_position
-            file.write(position, data)
+            self._write(file, position, data)
             file.wrote_position = position + len(data)
             self.last_store_timestamp = max(self.last_store_timestamp, last_store_timestamp)
             return file.start_offset + file.wrote_position

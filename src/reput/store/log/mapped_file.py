@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
+from reput.errors import StoreFullError
 from reput.files import File, FileLayer, Mapping, about_to_wait
 from reput.log.directory import open_listed
 
-#: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small.
+#: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small. A step is not
+#: taken where fewer bytes than another one would stay free: queues and index of its messages need space, too.
 RESERVE_STEP = 32 << 20
 
 
@@ -19,6 +21,7 @@ class MappedFile:
 
     Single records are written through the map, as a system call gives the interpreter lock away; batches go by `write`.
     Both meet in the page cache. Space is reserved before it is written, so a full disk is an error and never a signal.
+    The map is writable once bytes are to be appended (`begin_appending`).
     The file is synced through its descriptor, as `mmap.flush` keeps the interpreter lock.
 
     Attributes:
@@ -29,6 +32,7 @@ class MappedFile:
     __slots__ = (
         "_file",
         "_files",
+        "_is_appended",
         "_mapping",
         "_mapping_lock",
         "_on_map",
@@ -58,6 +62,7 @@ class MappedFile:
         self._on_map = on_map
         self._writable = writable
         self._read_ahead = read_ahead
+        self._is_appended = False
         self._file: File | None = None
         self._mapping: Mapping | None = None
         self._mapping_lock = Lock()
@@ -92,7 +97,7 @@ class MappedFile:
             if mapping is None:
                 # By a separate descriptor: the flush thread closes `_file` once the file is full and synced.
                 with open_listed(self._files, self.path, writable=self._writable) as file:
-                    mapping = file.map(writable=self._writable, random=not self._read_ahead)
+                    mapping = file.map(writable=self._is_appended, random=not self._read_ahead)
                 self._mapping = mapping
                 self._on_map(self)
             return mapping
@@ -113,16 +118,29 @@ class MappedFile:
             if file is not None:
                 file.close()
 
+    def begin_appending(self) -> None:
+        """Map the file writable from now on, if the store is open for writing.
+
+        Raises StoreFullError where a hole before `wrote_position` could not be read through such a map.
+        """
+        if self._writable and not self._is_appended:
+            self.file.allocate_holes(self.wrote_position)
+            with self._mapping_lock:
+                self._is_appended, self._mapping = True, None
+
     def create(self) -> None:
         """Make the file, all zeros, reserve its first step, and map it.
 
         Its length and its name are durable afterwards.
         """
+        folder = self.path.rpartition("/")[0]
+        self._check_space(folder, min(self.size, RESERVE_STEP))
+        self._is_appended = True
         self._file = self._files.open(self.path, writable=True, create=True, size=self.size)
         self.wrote_position = self.flushed_position = 0
         self.reserve(1)
         self._file.sync()  # its length: a file of another length than the other files is taken for damage
-        self._files.sync_directory(self.path.rpartition("/")[0])
+        self._files.sync_directory(folder)
         _ = self.mapping
 
     def reserve(self, end: int) -> None:
@@ -134,8 +152,18 @@ class MappedFile:
             begin = self.reserved_position
             if end > begin:
                 target = min(self.size, max(end, begin + RESERVE_STEP))
+                self._check_space(self.path, target - max(begin, self.file.allocated_bytes))
                 self.file.allocate(begin, target - begin)
                 self.reserved_position = max(self.reserved_position, target)
+
+    def _check_space(self, path: str, needed: int) -> None:
+        """Raise StoreFullError where the disk of `path` has no space for so many bytes, and for queues and index."""
+        kept = min(self.size, RESERVE_STEP)
+        if needed > 0 and (free := self._files.disk_free(path)) < needed + kept:
+            raise StoreFullError(
+                f"{self.path}: cannot allocate: {needed} bytes needed, and {kept} that stay free for queues and index, "
+                f"{free} free: no space left on the disk; free some and try again"
+            )
 
     def write(self, position: int, data: memoryview) -> None:
         """Write many bytes by a system call. Bytes of a write that failed are zeroed again: they were not stored."""

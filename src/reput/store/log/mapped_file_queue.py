@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError, StoreFullError, StoreStateError
+from reput.errors import StoreFormatError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer, Mapping, about_to_wait
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.index_file import LogFields
@@ -197,9 +197,7 @@ class MappedFileQueue:
                 self._ahead = self._make(path)
                 return self._ahead
             except StoreFullError:
-                if self._files.exists(path):  # two folders must not have the same name, not even after a power cut
-                    self._files.unlink(path)
-                    self._files.sync_directory(path.rpartition("/")[0])
+                continue
         self._ahead = self._make(last)
         return self._ahead
 
@@ -209,8 +207,13 @@ class MappedFileQueue:
             file.create()
             if self._warm_sync_bytes is not None:
                 file.warm(self._warm_sync_bytes)
-        except BaseException:
+        except StoreSyncError:
             file.close()
+            raise
+        except BaseException:  # a full disk: nobody would have the bytes that it has got
+            file.close()
+            if self._files.exists(path):  # two folders must not have the same name, not even after a power cut
+                self._files.unlink(path)
             raise
         return file
 

@@ -1,0 +1,224 @@
+"""Room for appends on a disk that has none: who is refused, what stays free for others, and how that ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from reput import Message, MessageStore
+from reput.errors import ReputError, StoreFullError
+from reput.files import NeverWaiting
+from reput.store.put_rows import PutRow, PutRowResult
+from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
+from tests.support.heard import heard
+from tests.support.invariants import check_store
+
+SIZE = 1 << 16
+OPTIONS: dict[str, object] = {
+    "mapped_file_size_commit_log": SIZE,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 100,
+    "max_index_num": 400,
+    "flush_disk_type": "ASYNC_FLUSH",
+}
+#: Nothing is tried again by time.
+PATIENT = OPTIONS | {"flush_interval_consume_queue": 1_000_000}
+#: It is tried again at once.
+IMPATIENT = OPTIONS | {"flush_interval_consume_queue": 1}
+
+
+class FullDisk(FaultyFiles):
+    """A disk that is full while a test says so: of another's bytes, or of these files, which may take `room` bytes."""
+
+    def __init__(self, room: int = 1 << 40) -> None:
+        super().__init__(self._judge)
+        self.room = room
+        self.is_full = False
+        self.refused = 0
+
+    def _judge(self, operation: Operation) -> None:
+        if self.is_full and operation.kind in ("create", "allocate") and "/commitlog/" in operation.path:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def disk_free(self, path: str) -> int:
+        root = Path(path[: path.index("/store") + len("/store")])
+        return self.room - sum(os.stat(file).st_blocks * 512 for file in root.rglob("*") if file.is_file())
+
+
+def put_row(store: MessageStore, size: int = 1000) -> PutRowResult | ReputError:
+    """Append a message as a broker's loop does, which may not wait."""
+    with NeverWaiting():
+        (result,) = store.loop_writer().put_rows([PutRow("t", 0, bytes(size), b"", 0, 0, 1, bytes(8))])
+    return result
+
+
+def names(path: Path) -> list[int]:
+    return sorted(map(int, os.listdir(path / "commitlog")))
+
+
+def test_a_loop_is_refused_without_a_try_until_there_is_space_again_by_itself(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with (
+        heard("reput.store") as log,
+        MessageStore.open(tmp_path / "store", files=disk, dispatch="caller", **PATIENT) as store,
+    ):
+        writer = store.loop_writer()
+        writer.make_room(1000)
+        assert isinstance(put_row(store), PutRowResult)
+        disk.is_full = True
+        with pytest.raises(StoreFullError, match="no space left"):
+            writer.make_room(65_000)
+        log.wait("ERROR puts are refused: ")
+        tries = disk.refused
+        for _ in range(20):
+            refused = put_row(store)
+            assert isinstance(refused, StoreFullError)
+        assert disk.refused <= tries + 1, "the thread tries it once when it is told, and then by time"
+        assert store.runtime_info().put_refusal == str(writer.put_refusal) == str(refused)
+        disk.is_full = False
+        store._writer.allocate._wake.set()  # type: ignore[union-attr]
+        log.wait("puts are accepted again")
+        assert writer.put_refusal is None
+        assert store.runtime_info().put_refusal == ""
+        assert isinstance(put_row(store, 60_000), PutRowResult), "room was made, too"
+    assert sum("puts are" in line for line in log.lines) == 2
+    check_store(tmp_path / "store", OPTIONS)
+
+
+def test_the_thread_tries_again_by_time_though_nobody_puts(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with (
+        heard("reput.store") as log,
+        MessageStore.open(tmp_path / "store", files=disk, dispatch="caller", **IMPATIENT) as store,
+    ):
+        disk.is_full = True
+        with pytest.raises(StoreFullError):
+            store.loop_writer().make_room(1000)
+        log.wait("ERROR puts are refused: ")
+        disk.is_full = False
+        log.wait("puts are accepted again")
+        assert isinstance(put_row(store), PutRowResult)
+
+
+def test_a_put_that_may_wait_tries_by_itself(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        disk.is_full = True
+        for _ in range(3):
+            with pytest.raises(StoreFullError, match="no space left"):
+                store.put_message(Message("t", b"x"))
+        assert store.runtime_info().put_refusal is not None
+        disk.is_full = False
+        store.put_message(Message("t", b"x"))
+        assert store.runtime_info().put_refusal == ""
+
+
+def test_a_small_message_does_not_end_the_refusal_of_a_large_one(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        store.put_message(Message("t", b"x"))
+        disk.is_full = True
+        with pytest.raises(StoreFullError):
+            store.put_messages([Message("t", bytes(40_000))] * 2)
+        store.put_message(Message("t", b"there is room for it"))
+        assert "no space left" in str(store.runtime_info().put_refusal)
+        disk.is_full = False
+        store.put_message(Message("t", bytes(40_000)))
+        assert store.runtime_info().put_refusal == ""
+
+
+def test_a_write_without_space_is_a_refusal_though_there_was_room(tmp_path: Path) -> None:
+    """As on a file system that copies on write."""
+    disk = FaultyFiles()
+    with heard("reput.store") as log, MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        store.put_message(Message("t", b"x"))
+        disk.judge = fail_next("write", errno.ENOSPC, part="/commitlog/")
+        with pytest.raises(StoreFullError):
+            store.put_messages([Message("t", b"x")] * 2)
+        log.wait("puts are refused")
+        log.wait("puts are accepted again")
+        store.put_messages([Message("t", bytes(1000))] * 2)
+
+
+def test_a_refusal_for_lack_of_room_and_one_of_a_disk_that_is_too_full_end_by_themselves_each(tmp_path: Path) -> None:
+    disk = FullDisk()
+    with MessageStore.open(tmp_path / "store", files=disk, dispatch="caller", **PATIENT) as store:
+        log, writer = store._log, store.loop_writer()
+        disk.is_full = True
+        with pytest.raises(StoreFullError, match="no space left"):
+            writer.make_room(1000)
+        log.refuse_while_full(StoreFullError("91 % full"))
+        assert str(writer.put_refusal) == "91 % full"
+        log.refuse_while_full(None)
+        assert "no space left" in str(writer.put_refusal)
+        log.refuse_while_full(StoreFullError("91 % full"))
+        disk.is_full = False
+        log.make_ready()
+        assert str(writer.put_refusal) == "91 % full"
+        with pytest.raises(StoreFullError, match="91 % full"):
+            writer.make_room(1000)
+        log.refuse_while_full(None)
+        assert writer.put_refusal is None
+
+
+def put_much(store: MessageStore, kind: str) -> None:
+    for _ in range(100):
+        if kind == "single":
+            store.put_message(Message("t", bytes(5000)))
+        elif kind == "several":
+            store.put_messages([Message("t", bytes(5000))] * 40)
+        else:
+            store.put_arrow(pa.table({"topic": ["t"] * 40, "body": [bytes(5000)] * 40}))
+
+
+@pytest.mark.parametrize("kind", ["single", "several", "table"])
+def test_the_log_leaves_space_for_queues_and_index(kind: str, tmp_path: Path) -> None:
+    """It takes 64 KB where as much stays free: so all that was answered is dispatched."""
+    disk = FullDisk(room=5 * SIZE)
+    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        with pytest.raises(StoreFullError, match=f"{SIZE} bytes needed, and {SIZE} that stay free for queues"):
+            put_much(store, kind)
+        store.wait_dispatched()
+        assert store.max_offset("t", 0) > 20
+        assert disk.disk_free(str(tmp_path / "store")) >= SIZE
+        files = names(tmp_path / "store")
+        disk.room *= 2
+        store.put_messages([Message("t", bytes(5000))] * 20)
+        assert len(names(tmp_path / "store")) > len(files)
+    check_store(tmp_path / "store", OPTIONS)
+
+
+def test_space_that_a_former_life_has_reserved_is_used_on_a_full_disk(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", **PATIENT) as store:
+        store.put_message(Message("t", b"x"))
+    disk = FullDisk(room=0)
+    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        store.put_message(Message("t", bytes(10_000)))
+        with pytest.raises(StoreFullError):
+            store.put_message(Message("t", bytes(60_000)))
+
+
+@pytest.mark.parametrize("kind", ["create", "allocate"])
+def test_a_file_that_cannot_be_made_leaves_nothing(kind: str, tmp_path: Path) -> None:
+    disk = FaultyFiles()
+    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        store.put_message(Message("t", bytes(40_000)))
+
+        def judge(operation: Operation) -> None:
+            if operation.kind == kind and "/commitlog/" in operation.path:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        disk.judge = judge
+        with pytest.raises(StoreFullError):
+            store._log.make_ready()
+        assert names(tmp_path / "store") == [0]
+        with pytest.raises(StoreFullError):
+            store.put_message(Message("t", bytes(40_000)))
+        disk.judge = no_objection
+        store.put_message(Message("t", bytes(40_000)))
+    assert names(tmp_path / "store") == [0, SIZE]
