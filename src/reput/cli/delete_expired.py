@@ -23,8 +23,8 @@ def delete_expired(
     """Delete expired commit log files, and the files of queues and index derived from them.
 
     A file expires fileReservedTime hours after its last write. On a disk that is fuller than
-    diskSpaceCleanForciblyRatio the oldest files are deleted whatever their age. The last file stays. Except with
-    --dry-run, no other process may have the store open.
+    diskSpaceCleanForciblyRatio the oldest files are deleted whatever their age. The last file stays. A disk that is
+    full to its last byte is no obstacle. Except with --dry-run, no other process may have the store open.
 
     Examples:
       reput delete-expired /tmp/store --dry-run
@@ -34,8 +34,13 @@ def delete_expired(
 
     config = store_config(settings, broker_conf)
     StoreDirectory(store, commit_log_path=config.store_path_commit_log)  # raises where no store is: none is made
-    with open_store(store, read_only=dry_run, config=config) as opened:
+    with open_store(store, read_only=dry_run, config=config, retention=not dry_run) as opened:
         report = opened.delete_expired(dry_run=dry_run)
+        before = opened.recovery.deleted_files  # on a full disk, before the start went on
+    report = report._replace(
+        commit_log_files=[*before, *report.commit_log_files],
+        bytes_freed=report.bytes_freed + sum(file.size for file in before),
+    )
     if as_json:
         files = [
             {"path": file.path, "size": file.size, "modified_timestamp": file.modified_ms, "reason": file.reason}

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 _LONG_S = 1.0
 
 
-def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False) -> MessageStore:
+def open_store(
+    path: str, *, config: MessageStoreConfig, read_only: bool = False, retention: bool = False
+) -> MessageStore:
     """`MessageStore.open`. After a second a bar shows the current step, its progress, and the time left."""
     from reput.kernel_loader import load_kernels
     from reput.store.message_store import MessageStore
@@ -34,4 +36,4 @@ def open_store(path: str, *, config: MessageStoreConfig, read_only: bool = False
             for bar in bars:
                 bar(done, total, description)
 
-        return MessageStore.open(path, config=config, read_only=read_only, progress=progress)
+        return MessageStore.open(path, config=config, read_only=read_only, retention=retention, progress=progress)

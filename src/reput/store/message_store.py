@@ -70,7 +70,8 @@ class MessageStore(MessageWriter):
             small: Make a new store with files so small that it takes 1 MB; a message has 500 KB at most. By RocketMQ's
                 sizes it takes 60 MB, and looks like 1.5 GB. A store that has files keeps their sizes.
             retention: Delete commit log files that have expired, by hour, age and disk, and refuse puts on a full disk,
-                as RocketMQ does; otherwise only `delete_expired` deletes.
+                as RocketMQ does; otherwise only `delete_expired` deletes. A start on a full disk deletes them first
+                (`recovery.deleted_files`).
             dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
                 process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
                 new, and `dispatch_behind_bytes` grows. "caller": an event loop that wants no other thread beside it,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reput.store.reader import Reader
     from reput.store.replica_writer import ReplicaWriter
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
-    from reput.store.retention import RetentionReport
+    from reput.store.retention_plan import RetentionReport
     from reput.store.writer import Writer
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.

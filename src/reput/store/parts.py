@@ -20,6 +20,15 @@ from reput.store.queues.tables import QueueTables
 from reput.store.recovery_report import RecoveryReport
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Log, queues and index of a directory that is being opened."""
+
+    log: CommitLog
+    queues: QueueTables
+    index: IndexService | None
+
+
 @dataclass(slots=True)
 class Parts:
     """The parts that every open store has."""

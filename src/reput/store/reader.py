@@ -15,7 +15,8 @@ from reput.store.parts import Parts
 from reput.store.preload import Preloaded, preload
 from reput.store.query import QueryMessage
 from reput.store.recovery.read_only import open_for_reading
-from reput.store.retention import CleanService, RetentionReport
+from reput.store.retention import CleanService
+from reput.store.retention_plan import RetentionReport
 from reput.store.runtime_info import RuntimeInfo
 from reput.store.snapshot import take_runtime_info
 from reput.store.statistics import StoreStatsService

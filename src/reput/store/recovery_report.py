@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError
+
+if TYPE_CHECKING:
+    from reput.store.retention_plan import ExpiredFile
 
 
 class LogEnd(NamedTuple):
@@ -36,6 +39,7 @@ class RecoveryReport(NamedTuple):
         dispatched_records: Number of records that were dispatched again.
         verified_records: Number of records before `dispatched_from` whose units and index entries were found right.
         damage: Read-only: damage that ends the log or a queue early; what lies before it can be read.
+        deleted_files: Log files that had expired, and were deleted first, as the disk was full (`retention`).
     """
 
     was_killed: bool
@@ -44,6 +48,7 @@ class RecoveryReport(NamedTuple):
     dispatched_records: int
     verified_records: int = 0
     damage: CorruptRecordError | CorruptConsumeQueueError | None = None
+    deleted_files: tuple[ExpiredFile, ...] = ()
 
     @property
     def confirmed_records(self) -> int:

@@ -1,130 +1,35 @@
 """Retention: delete expired log files, and the queue and index files of their messages. It runs only where asked for.
 
 The rules are those of `DefaultMessageStore.CleanCommitLogService` and `ConsumeQueueStore.CleanConsumeQueueService`. The
-plan is pure. Then files are removed durably, one after the other, oldest first, the log before queues and index. So a
-kill between two steps leaves a shorter log, and queues that begin too early, which the next start corrects. The bytes
-of a removed file stay as long as somebody reads them.
+plan is pure (`retention_plan`). Then files are removed durably, one after the other, oldest first, the log before
+queues and index. So a kill between two steps leaves a shorter log, and queues that begin too early, which the next
+start corrects. The bytes of a removed file stay as long as somebody reads them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from enum import IntEnum, StrEnum
 from threading import Event, Lock
-from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer
-from reput.store.parts import Parts
+from reput.store.outage import Outage
+from reput.store.parts import Loaded, Parts
+from reput.store.retention_plan import (
+    Candidate,
+    DiskLevel,
+    ExpiredFile,
+    RetentionReport,
+    disk_level,
+    is_due,
+    plan_deletion,
+)
 from reput.store.service_thread import ServiceThread
 
 #: A manual call deletes as many files as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_RUNS = 20
-_HOUR_MS = 3_600_000
-
-
-class DiskLevel(IntEnum):
-    """How full the disk is, by the steps of `isSpaceToDelete`."""
-
-    FINE = 0
-    #: Above `diskMaxUsedSpaceRatio`: expired files are deleted at any hour.
-    RECLAIM = 1
-    #: Above `diskSpaceCleanForciblyRatio`: the oldest files are deleted whatever their age.
-    CLEAN_FORCIBLY = 2
-    #: Above `diskSpaceWarningLevelRatio`: puts are refused, too, until the disk is no longer CLEAN_FORCIBLY.
-    WARNING = 3
-
-
-class DeleteReason(StrEnum):
-    """Why a file is deleted."""
-
-    EXPIRED = "older than fileReservedTime"
-    DISK = "disk fuller than diskSpaceCleanForciblyRatio"
-
-
-class Candidate(NamedTuple):
-    """A log file that may be deleted: path, end in the log, size, and time of the last change (ms)."""
-
-    path: str
-    end_offset: int
-    size: int
-    modified_ms: int
-
-
-class ExpiredFile(NamedTuple):
-    """A log file to delete, and why."""
-
-    path: str
-    size: int
-    modified_ms: int
-    reason: DeleteReason
-
-
-class RetentionReport(NamedTuple):
-    """Result of a run: what it deleted, or what a dry run would delete.
-
-    Attributes:
-        disk_used_percent: How full the disk was.
-        is_due: Whether there was a reason to delete: the hour, the disk, or a manual call.
-        commit_log_files: Log files, oldest first.
-        consume_queue_files, index_files: Paths of queue and index files; empty for a dry run.
-        bytes_freed: Sum of these files' sizes. Holes count, and files that are still read are freed later.
-    """
-
-    disk_used_percent: int
-    is_due: bool
-    commit_log_files: list[ExpiredFile]
-    consume_queue_files: list[str]
-    index_files: list[str]
-    bytes_freed: int
-
-
-def disk_level(used_percent: int, config: MessageStoreConfig) -> DiskLevel:
-    """The level that a disk has reached. The configured ratios are bounded as in RocketMQ."""
-    ratios = (
-        min(max(config.disk_space_warning_level_ratio, 35), 90),
-        min(max(config.disk_space_clean_forcibly_ratio, 30), 85),
-        min(max(config.disk_max_used_space_ratio, 10), 95),
-    )
-    steps = (DiskLevel.WARNING, DiskLevel.CLEAN_FORCIBLY, DiskLevel.RECLAIM)
-    return next((level for ratio, level in zip(ratios, steps, strict=True) if used_percent > ratio), DiskLevel.FINE)
-
-
-def is_due(level: DiskLevel, hour: int, config: MessageStoreConfig) -> bool:
-    """Whether a run of the thread deletes files: in an hour (local, 0 to 23) of `deleteWhen`, or for lack of space."""
-    return hour in config.delete_hours or level > DiskLevel.FINE
-
-
-def plan_deletion(
-    candidates: Iterable[Candidate],
-    *,
-    keep_from: int,
-    level: DiskLevel,
-    now_ms: int,
-    max_files: int,
-    config: MessageStoreConfig,
-) -> list[ExpiredFile]:
-    """Plan which files to delete (`MappedFileQueue.deleteExpiredFileByTime`): the first file to keep ends the list.
-
-    Args:
-        candidates: All files but the last, oldest first.
-        keep_from: Commit log offset from which on all records stay: not dispatched, not flushed, or not confirmed yet.
-        level: Level of the disk.
-        now_ms: The time, in ms since 1970.
-        max_files: Number of files, at the most.
-        config: `fileReservedTime`, `cleanFileForciblyEnable`.
-    """
-    at_once = level >= DiskLevel.CLEAN_FORCIBLY and config.clean_file_forcibly_enable
-    expired: list[ExpiredFile] = []
-    for file in candidates:
-        has_expired = file.modified_ms + config.file_reserved_time * _HOUR_MS <= now_ms
-        if len(expired) == max_files or file.end_offset > keep_from or not (has_expired or at_once):
-            break
-        reason = DeleteReason.EXPIRED if has_expired else DeleteReason.DISK
-        expired.append(ExpiredFile(file.path, file.size, file.modified_ms, reason))
-    return expired
 
 
 class CleanService:
@@ -135,7 +40,7 @@ class CleanService:
         config: The store's configuration; may be changed later.
         files: The file layer, which tells how full the disk is.
         path: The store's directory.
-        reput_from_offset: Returns the commit log offset up to which the log is dispatched.
+        keep_from: Returns the commit log offset from which on all records stay: not dispatched or not flushed yet.
 
     Attributes:
         failure: The error of the thread's last run, after which it tries again; None while all is well.
@@ -143,19 +48,20 @@ class CleanService:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Parts | Loaded,
         config: MessageStoreConfig,
         files: FileLayer,
         path: str,
-        reput_from_offset: Callable[[], int],
+        keep_from: Callable[[], int],
     ) -> None:
         self._parts = parts
         self.config = config
         self._files = files
         self._path = path
-        self._reput_from_offset = reput_from_offset
+        self._keep_from = keep_from
         self._last_min_offset = -1
         self._running = Lock()
+        self._undeleted = Outage(path, "expired files were not deleted", "expired files are deleted again")
         self._stop = Event()
         self._thread: ServiceThread | None = None
         self.failure: ReputError | None = None
@@ -183,6 +89,7 @@ class CleanService:
                 return
             except ReputError as error:  # tried again; if the disk fills up, the error of each put names this failure
                 self.failure = error
+            self._undeleted.tell(self.failure)
 
     def _judge_disk(self) -> None:
         """Refuse puts on a full disk; accept them again when there is space."""
@@ -218,11 +125,10 @@ class CleanService:
         used = self._disk_used_percent()
         level = disk_level(used, self.config)
         due = manual or is_due(level, time.localtime().tm_hour, self.config)
-        log = self._parts.log
         max_files = self.config.delete_file_batch_max * (_MANUAL_RUNS if manual else 1)
         expired = plan_deletion(
             self._candidates() if due else (),
-            keep_from=min(self._reput_from_offset(), log.flushed_offset, log.confirm_offset),
+            keep_from=self._keep_from(),
             level=level,
             now_ms=int(time.time() * 1000),
             max_files=max_files,
@@ -254,17 +160,22 @@ class CleanService:
                 log.failure = error
                 raise
 
-    def _delete(self, planned: RetentionReport) -> RetentionReport:
-        log, deleted = self._parts.log, planned.commit_log_files
+    def make_space(self) -> list[ExpiredFile]:
+        """Delete expired log files before a start changes anything, if the disk is so full that puts are refused.
+
+        The start may need space. Files of queues and index follow in the first run. Errors as of `delete_expired`.
+        """
+        planned = self.plan(manual=False)
+        if disk_level(planned.disk_used_percent, self.config) < DiskLevel.WARNING:
+            return []
+        deleted = self._delete_log_files(planned.commit_log_files)
         if deleted:
-            # The queues must be on the disk first: without these log files only they hold the next queue offsets.
-            self._parts.queues.flush()
-        for number in range(len(deleted)):
-            if number and self._stop.wait(self.config.delete_commit_log_files_interval / 1000):
-                deleted = deleted[:number]
-                break
-            log.queue.delete_first_file()
-        queue_files, index_files = self._delete_derived(log.min_offset)
+            self._parts.queues.raise_min_offsets(self._parts.log.min_offset)
+        return deleted
+
+    def _delete(self, planned: RetentionReport) -> RetentionReport:
+        deleted = self._delete_log_files(planned.commit_log_files)
+        queue_files, index_files = self._delete_derived(self._parts.log.min_offset)
         sizes = *(file.size for file in deleted), *queue_files.values(), *index_files.values()
         return planned._replace(
             commit_log_files=deleted,
@@ -272,6 +183,16 @@ class CleanService:
             index_files=list(index_files),
             bytes_freed=sum(sizes),
         )
+
+    def _delete_log_files(self, deleted: list[ExpiredFile]) -> list[ExpiredFile]:
+        if deleted:
+            # The queues must be on the disk first: without these log files only they hold the next queue offsets.
+            self._parts.queues.flush()
+        for number in range(len(deleted)):
+            if number and self._stop.wait(self.config.delete_commit_log_files_interval / 1000):
+                return deleted[:number]
+            self._parts.log.queue.delete_first_file()
+        return deleted
 
     def _delete_derived(self, min_offset: int) -> tuple[dict[str, int], dict[str, int]]:
         """Delete queue and index files after log files: when the log has become shorter, and once after each start."""

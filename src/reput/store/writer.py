@@ -92,7 +92,9 @@ class Writer:
         bit_maps: BitMaps | None,
     ) -> Self:
         """Lock and recover a store, and start its threads; errors as of `MessageStore.open`."""
-        parts = open_for_writing(path, config, files, progress, bit_maps, external=dispatch == "external", small=small)
+        parts = open_for_writing(
+            path, config, files, progress, bit_maps, external=dispatch == "external", small=small, retention=retention
+        )
         try:
             may_size_log = not config.is_given("mapped_file_size_commit_log")
             writer = cls._of(path, parts.config, files, parts, on_arrival, dispatch, may_size_log=may_size_log)
@@ -141,7 +143,13 @@ class Writer:
             reput,
             AllocateMappedFileService(log, config),
             FlushConsumeQueueService(path, parts, flush.sync, config, reader.stats),
-            CleanService(parts, config, files, path, lambda: reput.reput_from_offset),
+            CleanService(
+                parts,
+                config,
+                files,
+                path,
+                lambda: min(reput.reput_from_offset, log.flushed_offset, log.confirm_offset),
+            ),
             putting,
             PutBatch(putting, log, flush, config, reput.wake_if_idle, parts.queues.types),
             PutRows(putting, log, flush, config, reput.wake_if_idle, reader.stats, parts.queues.types),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import reput
 from reput.errors import StoreFullError
-from tests.support.faulty_files import FaultyFiles, Judge, Operation, abandon, no_objection
+from tests.support.faulty_files import TAKES_SPACE, FaultyFiles, Judge, Operation, abandon, no_objection
 from tests.support.invariants import SMALL
 from tests.support.retained import age, check_retained, files_in
 
@@ -82,3 +84,40 @@ def operations_of_a_deletion(path: Path, *, is_behind: bool = False) -> list[Ope
     assert len(before - files_in(path)) == sum(counts)
     abandon(store, files)
     return operations
+
+
+class FullFiles(Files):
+    """On a disk that is full until a log file is deleted: nothing that takes space succeeds before."""
+
+    is_full = True
+
+    def start(self, judge: Judge) -> None:
+        def judge_space(operation: Operation) -> None:
+            if self.is_full and operation.kind in TAKES_SPACE:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            judge(operation)
+
+        super().start(judge_space)
+
+    def disk_used_percent(self, path: str) -> int:
+        return 100 if self.is_full else 20
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self.is_full = self.is_full and "/commitlog/" not in path
+
+
+def killed(path: Path, *, is_behind: bool) -> FullFiles:
+    """Kill a store as of `filled`; returns the layer for the next start, on a full disk."""
+    store, former = filled(path, is_behind=is_behind)
+    abandon(store, former)
+    files = FullFiles()
+    files.goes_on_after(former)
+    return files
+
+
+def start_on_a_full_disk(path: Path, files: FullFiles, judge: Judge = no_objection) -> reput.MessageStore:
+    """Start with retention, by the age of files alone."""
+    files.start(judge)
+    options = OPTIONS | {"clean_file_forcibly_enable": False}
+    return reput.MessageStore.open(path, files=files, retention=True, **options)

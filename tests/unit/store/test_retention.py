@@ -21,7 +21,7 @@ from reput.errors import ConfigError, StoreError, StoreFullError, StoreStateErro
 from reput.files.layer import Entry
 from reput.formats.message_ext import MessageExt
 from reput.store.log.commit_log import CommitLog
-from reput.store.retention import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
+from reput.store.retention_plan import Candidate, DeleteReason, DiskLevel, disk_level, is_due, plan_deletion
 from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL

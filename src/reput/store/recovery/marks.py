@@ -17,6 +17,7 @@ from time import monotonic
 import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
+from reput.errors import StoreFullError
 from reput.files import FileLayer
 from reput.formats.index_file import encode_header
 from reput.formats.own_json import decode_json
@@ -127,9 +128,15 @@ class RecoveryMarks:
         self._due = monotonic() + INTERVAL_S
 
     def write_if_due(self, columns: RecordColumns) -> None:
-        """Write a mark after scanned records if it is time; log, queues and index have these and all before them."""
+        """Write a mark after scanned records if it is time; log, queues and index have these and all before them.
+
+        A disk without space for it gets none: a mark only saves time.
+        """
         if columns.rows and monotonic() >= self._due and self._files.is_directory(os.path.dirname(self._path)):
-            self.write(position_after(columns))
+            try:
+                self.write(position_after(columns))
+            except StoreFullError:
+                self._due = monotonic() + INTERVAL_S
 
     def write(self, position: LogPosition) -> None:
         """Sync log, queues and index up to a position, then write the mark, durably."""

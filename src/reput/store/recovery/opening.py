@@ -28,7 +28,7 @@ from reput.store.dispatch import locks as dispatch_locks
 from reput.store.dispatch.redispatch import redispatch
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
-from reput.store.parts import WriterParts
+from reput.store.parts import Loaded, WriterParts
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.listing import (
     NO_TIMES,
@@ -39,10 +39,12 @@ from reput.store.recovery.listing import (
     list_directory,
 )
 from reput.store.recovery.marks import RecoveryMarks
-from reput.store.recovery.plan import Loaded, RecoveryPlan, plan_recovery
+from reput.store.recovery.plan import RecoveryPlan, plan_recovery
 from reput.store.recovery.read_only import open_for_reading
 from reput.store.recovery.sink_intent import write_sinks
 from reput.store.recovery_report import RecoveryReport
+from reput.store.retention import CleanService
+from reput.store.retention_plan import ExpiredFile
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -60,11 +62,13 @@ def open_for_writing(
     *,
     external: bool = False,
     small: bool = False,
+    retention: bool = False,
 ) -> WriterParts:
     """Lock, check and recover a store; raises what `MessageStore.open` raises. The store's threads are not started.
 
     Sizes that `config` was not given are those of the store's files, or those of `SMALL_FILES` with `small`, where the
-    store has no log yet. `external`: another process dispatches what is appended from now on.
+    store has no log yet. `external`: another process dispatches what is appended from now on. `retention`: expired log
+    files are deleted first, if the disk is too full.
     """
     folders = configured_folders(config) or commit_log_folders(path, config)
     if is_fresh(files, path):
@@ -83,7 +87,7 @@ def open_for_writing(
         lock = files.lock(f"{path}/{LOCK}")
         undo.callback(lock.release)
         with dispatch_locks.opening(path, files, external=external), watched(path, files):
-            parts = _recover(path, config, files, progress, lock, undo, bit_maps)
+            parts = _recover(path, config, files, progress, lock, undo, bit_maps, retention=retention)
             if external:
                 dispatch_locks.hand_over(path, files, parts, config)
         undo.pop_all()
@@ -137,6 +141,8 @@ def _recover(
     lock: RecordLock,
     undo: ExitStack,
     bit_maps: BitMaps | None,
+    *,
+    retention: bool,
 ) -> WriterParts:
     topics = TopicConfigManager(files, path)
     listing = list_directory(files, path, config)
@@ -150,12 +156,16 @@ def _recover(
     _warn_of_lost_end(path, listing, plan)
     # From here on the directory is changed.
     log, queues, index = loaded.log, loaded.queues, loaded.index
+    deleted: list[ExpiredFile] = []
+    if retention:
+        keep_from = min(plan.dispatch_from, plan.end.offset)
+        deleted = CleanService(loaded, config, files, path, lambda: keep_from).make_space()
     dispatch_locks.take_back(path, files)
     abort = AbortFile(files, path)
     abort.create()
     _make_folders(path, config, files, may_be_unsynced=listing.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
     _cut_log(path, files, listing, log, plan)
-    report = _bring_in_step(loaded, listing, plan, config, progress, marks)
+    report = _bring_in_step(loaded, listing, plan, config, progress, marks)._replace(deleted_files=tuple(deleted))
     if listing.was_killed:
         _log_recovery(path, report)
     if listing.was_killed or report.dispatched_records:

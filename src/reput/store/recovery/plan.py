@@ -8,7 +8,6 @@ which is put back (`reput.store.recovery.marks`); and after a failed sync the by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
@@ -20,6 +19,7 @@ from reput.progress import Progress
 from reput.store.dispatch.check import check_dispatch
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
+from reput.store.parts import Loaded
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.listing import EVERYTHING, DirectoryListing, find_end, last_used_file
 from reput.store.recovery.log_end import check_against_queues, queues_are_complete, start_file
@@ -27,15 +27,6 @@ from reput.store.recovery.marks import RecoveryMarks, fits
 from reput.store.recovery.sink_intent import UnfinishedBatch, find_unfinished_batch
 from reput.store.recovery.verification import Verification
 from reput.store.recovery_report import LogEnd
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """Log, queues and index of a directory that is being opened."""
-
-    log: CommitLog
-    queues: QueueTables
-    index: IndexService | None
 
 
 class RecoveryPlan(NamedTuple):
