@@ -6,7 +6,6 @@ is space again the same store goes on by itself.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import random
@@ -14,7 +13,6 @@ import resource
 import signal
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,11 +28,10 @@ from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
 from tests.support.faulty_files import TAKES_SPACE, FaultyFiles, Operation
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store
+from tests.support.small_tmpfs import fill, mount_tmpfs
 
 _ROUNDS = 3
 _PUTS = 30
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 _TMPFS_BYTES = 2 << 20
 _OPTIONS = SMALL | {"flush_interval_consume_queue": 10, "flush_interval_commit_log": 10}
 
@@ -86,7 +83,7 @@ class _Tmpfs(_Space):
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         super().__init__(folder, chance)
-        _mount_tmpfs(folder)
+        mount_tmpfs(folder, _TMPFS_BYTES)
         self._ballast = folder / "ballast"
         self._pages = chance.choice((0, 0, 1, 2, 3, 7))
 
@@ -94,31 +91,10 @@ class _Tmpfs(_Space):
         return FileLayer()
 
     def take(self) -> None:
-        with self._ballast.open("wb", buffering=0) as file:
-            with suppress(OSError):  # until it is full
-                while file.write(bytes(4096)):
-                    pass
-            os.truncate(self._ballast, max(0, file.tell() // 4096 - self._pages) * 4096)
+        fill(self._ballast, self._pages)
 
     def give(self) -> None:
         self._ballast.unlink(missing_ok=True)
-
-
-def _mount_tmpfs(folder: Path) -> None:
-    """Mount one in this process alone. Raises OSError where that is not allowed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def call(name: str, *arguments: object) -> None:
-        if getattr(libc, name)(*arguments):
-            raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
-
-    user, group = os.getuid(), os.getgid()
-    call("unshare", _CLONE_NEWNS | (_CLONE_NEWUSER if user else 0))
-    if user:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
-            Path(f"/proc/self/{name}").write_text(text)
-    call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
-    call("mount", b"none", os.fsencode(folder), b"tmpfs", 0, f"size={_TMPFS_BYTES}".encode())
 
 
 _KINDS: tuple[type[_Space], ...] = (_Space, _Limit, _Tmpfs)

@@ -1,0 +1,151 @@
+"""A disk that is full to its last byte: what was answered is served, and nothing dies of a signal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import reput
+from campaign.children import in_child
+from reput.errors import StoreFullError
+from tests.support.heard import heard
+from tests.support.invariants import SMALL, Acknowledged, check_acknowledged
+from tests.support.small_tmpfs import fill, mount_tmpfs
+
+_PAGE = 4096
+_DISK_BYTES = 2 << 20
+_FILE_PAGES = 16
+OPTIONS = SMALL | {
+    "mapped_file_size_commit_log": _FILE_PAGES * _PAGE,
+    "mapped_file_size_consume_queue": 20_000,
+    "max_hash_slot_num": 50_000,
+    "max_index_num": 4000,
+}
+
+
+def put(store: reput.MessageStore, count: int, acknowledged: list[Acknowledged]) -> None:
+    """Put messages to some queues, until the disk is full; in a copy some of them have holes."""
+    for number in range(len(acknowledged), len(acknowledged) + count):
+        key, body = f"key-{number}", bytes(3 * _PAGE) if number % 50 == 49 else bytes([number % 251]) * 300
+        result = store.put_message(reput.Message("orders", body, keys=[key]), number % 3)
+        place = result.queue_offset, result.commit_log_offset
+        acknowledged.append(Acknowledged("orders", number % 3, *place, key, body))
+
+
+@pytest.mark.parametrize("pages_left", [_FILE_PAGES, _FILE_PAGES + 2, 2 * _FILE_PAGES - 1, 2 * _FILE_PAGES])
+def test_what_was_answered_is_served_though_the_disk_is_full(tmp_path: Path, pages_left: int) -> None:
+    """However much space is left when the log needs its next file, the log does not take the last of it."""
+
+    def life() -> Counter[str]:
+        mount_tmpfs(tmp_path, _DISK_BYTES)
+        acknowledged: list[Acknowledged] = []
+        with reput.MessageStore.open(tmp_path / "store", **OPTIONS) as store:
+            put(store, 20, acknowledged)
+            store.wait_dispatched()
+            fill(tmp_path / "ballast", pages_left)
+            with suppress(StoreFullError):
+                put(store, 1000, acknowledged)
+            store.wait_dispatched(timeout=30)
+            check_acknowledged(store, acknowledged)
+        with reput.MessageStore.open(tmp_path / "store", read_only=True) as store:
+            check_acknowledged(store, acknowledged)
+        return Counter(messages=len(acknowledged))
+
+    assert 20 < in_child(life)["messages"] < 1020
+
+
+def copy_sparsely(source: Path, target: Path) -> None:
+    """Copy a store with holes for all zeros, as `cp --sparse=always` does."""
+    for file in source.rglob("*"):
+        if file.is_file():
+            copy, data = target / file.relative_to(source), file.read_bytes()
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with copy.open("wb") as written:
+                for begin in range(0, len(data), _PAGE):
+                    if data[begin : begin + _PAGE].strip(b"\0"):
+                        written.seek(begin)
+                        written.write(data[begin : begin + _PAGE])
+                written.truncate(len(data))
+
+
+def read_all(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> None:
+    check_acknowledged(store, acknowledged)
+    assert store.query_messages("orders", ["no such key"]) == {"no such key": []}
+    assert store.runtime_info().commit_log_max_offset == store.max_commit_log_offset
+    with store.tail("orders", consume_from="first", timeout=0) as tail:
+        assert sum(1 for _ in tail) == len(acknowledged)
+
+
+def live_on_a_sparse_copy(folder: Path, *, is_killed: bool) -> Counter[str]:
+    """Holes are everywhere, as in the files of RocketMQ's broker: in slots of the index, and in a log file ahead."""
+    mount_tmpfs(folder, _DISK_BYTES)
+    path, copy, acknowledged = folder / "store", folder / "copy", []
+    with reput.MessageStore.open(path, **OPTIONS) as store:
+        put(store, 150, acknowledged)
+        store.wait_dispatched()
+        if is_killed:
+            copy_sparsely(path, copy)
+    if not is_killed:
+        copy_sparsely(path, copy)
+    last = max(int(file.name) for file in (copy / "commitlog").iterdir())
+    with (copy / "commitlog" / f"{last + _FILE_PAGES * _PAGE:020}").open("wb") as ahead:
+        ahead.truncate(_FILE_PAGES * _PAGE)
+    fill(folder / "ballast")
+    with reput.MessageStore.open(copy, read_only=True) as store:
+        read_all(store, acknowledged)
+    counts: Counter[str] = Counter()
+    try:
+        store = reput.MessageStore.open(copy, retention=True, **OPTIONS | {"clean_file_forcibly_enable": False})
+    except StoreFullError:
+        counts["starts refused"] += 1
+    else:
+        store.close()
+    (folder / "ballast").unlink()
+    with heard("reput.store") as log, reput.MessageStore.open(copy) as store:
+        fill(folder / "ballast")
+        read_all(store, acknowledged)
+        fill(folder / "ballast", 3 * _FILE_PAGES)  # enough for the log and for entries of the index, not for its slots
+        before = list(acknowledged)
+        with suppress(StoreFullError):
+            put(store, 1000, acknowledged)
+        log.wait("queues and index lag behind the log")
+        check_acknowledged(store, before)
+        (folder / "ballast").unlink()
+        store.wait_dispatched()
+        read_all(store, acknowledged)
+    return counts
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+def test_files_with_holes_are_read_and_written_on_a_full_tmpfs_without_a_signal(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    in_child(partial(live_on_a_sparse_copy, tmp_path, is_killed=is_killed))
+
+
+def test_a_reader_beside_a_writer_on_tmpfs_sees_what_is_written_into_holes(tmp_path: Path) -> None:
+    """A map of a file that grows shows holes as they were; so the file is mapped again."""
+
+    def life() -> Counter[str]:
+        mount_tmpfs(tmp_path, 8 << 20)
+        acknowledged: list[Acknowledged] = []
+        with reput.MessageStore.open(tmp_path / "store", **OPTIONS) as store:
+            with store.tail("orders", consume_from="first", timeout=30) as own:
+                for _ in range(5):
+                    put(store, 200, acknowledged)
+                    store.wait_dispatched()
+                    got = [message.keys for message in own.poll(10_000, timeout=30)]
+                    assert got
+            for _ in range(3):
+                put(store, 100, acknowledged)
+                store.wait_dispatched()
+                check_acknowledged(store, acknowledged)
+                with reput.MessageStore.open(tmp_path / "store", read_only=True) as reader:
+                    check_acknowledged(reader, acknowledged)
+        return Counter()
+
+    in_child(life)
