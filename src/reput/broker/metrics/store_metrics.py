@@ -33,7 +33,7 @@ def store_metrics(families: MetricFamilies, state: BrokerState, info: RuntimeInf
     refusal = state.writer.put_refusal
     is_full = isinstance(refusal, StoreFullError)
     reasons = [(("full",), float(is_full)), (("failed",), float(refusal is not None and not is_full))]
-    yield families.gauge("reput_storage_puts_refused", "1 while every put is refused", ("reason",), reasons)
+    yield families.gauge("reput_storage_puts_refused", "1 while puts are refused", ("reason",), reasons)
     for name, what, value in (
         ("broker_permission", "What clients may do: 4 read, 2 write", state.config.broker_permission),
         ("topic_number", "Topics", len(state.topics.topic_config_table)),

@@ -31,10 +31,9 @@ class AppendGate(ABC):
         self._busy_s = busy_timeout_ms / 1000
         self._lock = Lock()
         self._failure: ReputError | None = None
-        self._disk_full: StoreFullError | None = None
+        self._refusal: ReputError | None = None
         self._no_room: StoreFullError | None = None
         self._lacking = 0
-        self._refusal: ReputError | None = None
         #: Called with the error that ends all puts.
         self.on_failure: Callable[[ReputError], None] | None = None
         #: Called where `AppendRoom.make_ready` is due, by the appends of a broker, and where `refusal` begins or ends.
@@ -60,18 +59,13 @@ class AppendGate(ABC):
 
     @property
     def refusal(self) -> ReputError | None:
-        """The error that every append gets now; None while appends are taken.
+        """Why appends are refused now; None while all are taken.
 
-        It is `failure`, a disk that retention found too full, or that the log got no space for an append. Then it ends
-        when the log gets that space: an append that may wait tries it, and `AppendRoom.make_ready` every second.
+        Every append gets `failure`, and the error of a disk that retention found too full. If the log got no space for
+        an append, those that fit into what it has are taken. That ends with the space: each append that needs it tries
+        to get it, and `AppendRoom.make_ready` every second.
         """
-        return self._refusal
-
-    def _pass_refusal(self, *, may_try: bool) -> None:
-        """Raise `refusal`, under the append lock; but who may wait for the disk tries to get the space that lacks."""
-        refusal = self._refusal
-        if refusal is not None and not (may_try and refusal is self._no_room):
-            raise refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+        return self._refusal or self._no_room
 
     def _wait(self) -> None:
         """Wait until the append lock is free. The caller then takes it by `with`.
@@ -115,26 +109,27 @@ class AppendGate(ABC):
 
     def refuse_while_full(self, error: StoreFullError | None) -> None:
         """Let no append begin because of the disk; None: let them begin again."""
-        with self._lock:
-            self._disk_full = error
-            self._set_refusal()
+        with self._lock, self._telling():
+            self._refusal = error
+            if self.failure is not None:  # asked last: a failure may come at any moment, and no append passes it
+                self._refusal = self.failure
 
     def _refuse_without_room(self, size: int, error: StoreFullError) -> None:
         """Under the append lock: the log got no space for `size` bytes."""
-        self._no_room = StoreFullError(str(error))  # not itself: its trace holds what was to be appended
-        self._lacking = max(size, self._lacking)
-        self._set_refusal()
+        with self._telling():
+            self._no_room = StoreFullError(str(error))  # not itself: its trace holds what was to be appended
+            self._lacking = max(size, self._lacking)
 
     def _accept_with_room(self, size: int) -> None:
         """Under the append lock: the log has space for `size` bytes."""
         if self._no_room is not None and size >= self._lacking:
-            self._no_room, self._lacking = None, 0
-            self._set_refusal()
+            with self._telling():
+                self._no_room, self._lacking = None, 0
 
-    def _set_refusal(self) -> None:
-        was_refusing = self._refusal is not None
-        self._refusal = self._disk_full or self._no_room
-        if self.failure is not None:  # asked last: a failure may come at any moment, and no append passes it
-            self._refusal = self.failure
-        if was_refusing != (self._refusal is not None):
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Call `on_due` where a refusal begins or ends meanwhile."""
+        before = self.refusal
+        yield
+        if (before is None) != (self.refusal is None):
             self.on_due()

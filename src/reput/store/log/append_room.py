@@ -141,17 +141,17 @@ class AppendRoom(AppendGate):
             WouldWaitError: In `NeverWaiting`, where the disk would have to be waited for.
         """
         self.check_size(size)
-        may_try = may_wait()
         while True:
             self._wait()
             with self._lock, NeverWaiting():
-                self._pass_refusal(may_try=may_try)
+                if self._refusal is not None:
+                    raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
                 try:
                     self._room(size)
                     return
                 except WouldWaitError as error:
                     would_wait = error
-            if not may_try:
+            if not may_wait():
                 raise would_wait
             self._prepare_room(size)
 

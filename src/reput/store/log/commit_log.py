@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import MessageIllegalError
-from reput.files import FileLayer, Mapping, may_wait
+from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
@@ -127,7 +127,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
             now = int((time.time() if clock_s is None else clock_s) * 1000)
             if now < self.last_store_timestamp:
@@ -185,7 +185,7 @@ class CommitLog(AppendRoom):
             self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file, mapping = self._last, self._last_map
             if file is None:
                 return None
@@ -231,7 +231,7 @@ class CommitLog(AppendRoom):
             self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
             mapping = self._last_map
             if mapping is None:
@@ -274,7 +274,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
             return self._append_some(rows, row, now)
 
@@ -293,7 +293,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             number = self.queue_offsets.number(key)
             first = self.queue_offsets.values[number]
             placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
@@ -313,7 +313,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             if key[0] not in batch_topics:
                 raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
             reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
@@ -374,7 +374,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                self._pass_refusal(may_try=may_wait())
+                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._room_for_copies(len(data))
             position = file.wrote_position
             self._write(file, position, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import re
 from pathlib import Path
@@ -26,7 +27,8 @@ from tests.support.broker import (
     serving_broker,
     with_topic,
 )
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faulty_files import FaultyFiles, fail_next, no_objection
+from tests.support.heard import heard
 from tests.support.held_disk import HeldDisk
 from tests.support.metrics import MEASURED, families, labelled, labels_of, let_happen, page
 from tests.support.sockets import run
@@ -216,6 +218,35 @@ def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_full_disk_is_told_by_answer_log_ready_and_metric_and_ends_without_a_send(tmp_path: Path) -> None:
+    files = FaultyFiles()
+
+    async def scenario() -> None:
+        keys = MEASURED | {"mapped_file_size_commit_log": 65_536, "flush_interval_consume_queue": 1}
+        with heard("reput.store") as log:
+            async with serving_broker(tmp_path / "store", files=files, **keys) as served:
+                address, client = served.controller.metrics, await served.client()
+                await with_topic(client, "orders")
+                assert (await client.send_message("orders", bytes(40_000))).code == 0
+                files.judge = fail_next("create", errno.ENOSPC, part="/commitlog/", times=1 << 30)
+                for _ in range(3):  # the next file may have been made ahead
+                    refused = await client.send_message("orders", bytes(40_000))
+                assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                status, reason = await page(address, "/ready")
+                assert status == 503
+                assert all("cannot create: 65536 bytes needed" in text for text in (reason, str(refused.remark)))
+                await asyncio.to_thread(log.wait, "ERROR puts are refused: ")
+                assert await labelled(served, "reput_storage_puts_refused", "reason") == {("full",): 1, ("failed",): 0}
+                files.judge = no_objection
+                await asyncio.to_thread(log.wait, "puts are accepted again")
+                assert (await page(address, "/ready"))[0] == 200
+                assert await labelled(served, "reput_storage_puts_refused", "reason") == {("full",): 0, ("failed",): 0}
+                assert (await client.send_message("orders", bytes(40_000))).code == 0
+        assert sum("puts are" in line for line in log.lines) == 2
+
+    run(scenario())
+
+
 def test_a_broker_whose_sync_has_failed_is_not_ready(tmp_path: Path) -> None:
     disk = HeldDisk()
 
@@ -230,6 +261,8 @@ def test_a_broker_whose_sync_has_failed_is_not_ready(tmp_path: Path) -> None:
             await appends.put(MessageExtBrokerInner("orders", 0, b"lost", {}, 0, 0, 0, b"\x7f\0\0\1\0\0\0\1"))
         assert await page(controller.metrics, "/ready") == (503, f"{failed.value}\n")
         assert (await page(controller.metrics, "/health"))[0] == 200
+        _, metrics = await page(controller.metrics, "/metrics")
+        assert re.search(r"^reput_storage_puts_refused\{.*failed.*\} 1.0$", metrics, re.MULTILINE)
         with pytest.raises(StoreError):
             await controller.stop()
 

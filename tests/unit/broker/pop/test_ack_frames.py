@@ -115,7 +115,7 @@ def test_acks_behind_the_end_of_a_file_wait_for_the_next_one_and_are_taken_once(
 
     def work(controller: BrokerController, peer: Peer) -> None:
         nonlocal waits
-        controller._state.store._log.on_low = lambda: None  # no file is made ahead
+        controller._state.store._log.on_due = lambda: None  # no file is made ahead
         take(controller, peer, frames(filled()))
         peer.written = b""
         requests = controller._services.sends._requests
@@ -170,7 +170,7 @@ def test_acks_for_which_no_room_can_be_made_are_answered_why(tmp_path: Path, mon
         raise full
 
     def work(controller: BrokerController, peer: Peer) -> None:
-        controller._state.store._log.on_low = lambda: None  # no file is made ahead
+        controller._state.store._log.on_due = lambda: None  # no file is made ahead
         take(controller, peer, frames(filled()))
         peer.written = b""
         room = controller._state.room

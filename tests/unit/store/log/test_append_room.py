@@ -38,11 +38,9 @@ class FullDisk(FaultyFiles):
         super().__init__(self._judge)
         self.room = room
         self.is_full = False
-        self.refused = 0
 
     def _judge(self, operation: Operation) -> None:
         if self.is_full and operation.kind in ("create", "allocate") and "/commitlog/" in operation.path:
-            self.refused += 1
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def disk_free(self, path: str) -> int:
@@ -61,48 +59,30 @@ def names(path: Path) -> list[int]:
     return sorted(map(int, os.listdir(path / "commitlog")))
 
 
-def test_a_loop_is_refused_without_a_try_until_there_is_space_again_by_itself(tmp_path: Path) -> None:
-    disk = FullDisk()
-    with (
-        heard("reput.store") as log,
-        MessageStore.open(tmp_path / "store", files=disk, dispatch="caller", **PATIENT) as store,
-    ):
-        writer = store.loop_writer()
-        writer.make_room(1000)
-        assert isinstance(put_row(store), PutRowResult)
-        disk.is_full = True
-        with pytest.raises(StoreFullError, match="no space left"):
-            writer.make_room(65_000)
-        log.wait("ERROR puts are refused: ")
-        tries = disk.refused
-        for _ in range(20):
-            refused = put_row(store)
-            assert isinstance(refused, StoreFullError)
-        assert disk.refused <= tries + 1, "the thread tries it once when it is told, and then by time"
-        assert store.runtime_info().put_refusal == str(writer.put_refusal) == str(refused)
-        disk.is_full = False
-        store._writer.allocate._wake.set()  # type: ignore[union-attr]
-        log.wait("puts are accepted again")
-        assert writer.put_refusal is None
-        assert store.runtime_info().put_refusal == ""
-        assert isinstance(put_row(store, 60_000), PutRowResult), "room was made, too"
-    assert sum("puts are" in line for line in log.lines) == 2
-    check_store(tmp_path / "store", OPTIONS)
-
-
-def test_the_thread_tries_again_by_time_though_nobody_puts(tmp_path: Path) -> None:
+def test_a_log_without_space_refuses_puts_until_it_gets_the_space_though_nobody_puts(tmp_path: Path) -> None:
     disk = FullDisk()
     with (
         heard("reput.store") as log,
         MessageStore.open(tmp_path / "store", files=disk, dispatch="caller", **IMPATIENT) as store,
     ):
+        writer = store.loop_writer()
+        writer.make_room(1000)
+        assert isinstance(put_row(store), PutRowResult)
         disk.is_full = True
-        with pytest.raises(StoreFullError):
-            store.loop_writer().make_room(1000)
+        for _ in range(20):
+            with pytest.raises(StoreFullError, match="no space left"):
+                writer.make_room(65_000)
+        assert isinstance(put_row(store), PutRowResult), "what fits is taken"
         log.wait("ERROR puts are refused: ")
+        assert "no space left" in str(writer.put_refusal)
+        assert store.runtime_info().put_refusal == str(writer.put_refusal)
         disk.is_full = False
         log.wait("puts are accepted again")
-        assert isinstance(put_row(store), PutRowResult)
+        assert writer.put_refusal is None
+        assert store.runtime_info().put_refusal == ""
+        assert isinstance(put_row(store, 60_000), PutRowResult), "there is room already"
+    assert sum("puts are" in line for line in log.lines) == 2
+    check_store(tmp_path / "store", OPTIONS)
 
 
 def test_a_put_that_may_wait_tries_by_itself(tmp_path: Path) -> None:
