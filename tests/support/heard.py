@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class Heard(logging.Handler):
@@ -20,6 +21,10 @@ class Heard(logging.Handler):
         with self._came:
             self.lines.append(f"{record.levelname} {record.getMessage()}")
             self._came.notify_all()
+
+    def about(self, path: Path) -> list[str]:
+        """The lines that name a file below a folder: stores of other tests may still have something to say."""
+        return [line for line in self.lines if str(path) in line]
 
     def wait(self, text: str) -> None:
         with self._came:
