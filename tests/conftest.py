@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from tests.support.compared import COMPARED
+from tests.support.marked import running
 from tests.support.patience import be_patient
 
 # A slow machine is no finding; the examples are the same in every run, so that a red run can be repeated.
@@ -44,6 +45,13 @@ MARKERS = {
 }
 #: How many tests with each of these markers `-m` has left out of this run.
 LEFT_OUT = dict.fromkeys(MARKERS, 0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let what a test starts ask for its markers."""
+    with running(item):
+        return (yield)
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:

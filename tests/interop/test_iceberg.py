@@ -25,6 +25,8 @@ from tests.support.lake import log_rows, put_topics, run
 from tests.support.rocketmq.clients import built, run_client, run_command
 from tests.support.sockets import free_ports
 
+pytestmark = pytest.mark.java
+
 ROUNDS, ROWS = 4, 60
 TABLE = "reput.messages_orders"
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.marked import need
+
 VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
 SOURCES = Path(__file__).parents[3] / "interop"
 #: What RocketMQ's own start scripts open to it, for mapped buffers.
@@ -45,6 +47,7 @@ def build(version: str) -> Path:
 
     It is named by the version and a hash of the sources.
     """
+    need("java")
     missing = [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
     if missing:
         raise ApacheError(

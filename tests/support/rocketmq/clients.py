@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.marked import need
 from tests.support.rocketmq.apache import JAVA_OPTIONS, maven
 
 _SOURCES = Path(__file__).parents[3] / "interop"
@@ -53,6 +54,8 @@ _RUN = {
     "iceberg": [*_JAVA, "reput.interop.IcebergTable"],
     "iceberg-spark": [*_SPARK, "reput.interop.IcebergSpark"],
 }
+#: Folders below interop/.
+PROGRAMS = tuple(_RUN)
 _MOST_S = 300
 
 
@@ -71,6 +74,7 @@ def run_command(program: str, home: Path) -> list[str]:
 
 def built(program: str) -> Path:
     """The folder where a program can run: made the first time, and kept."""
+    need("java")
     tool = _BUILD[program][0][0]
     assert shutil.which(tool), f"{tool} not found on PATH: tests of clients in other languages need Go, Node and Maven"
     sources = [path for path in sorted((_SOURCES / program).rglob("*")) if path.is_file()]
