@@ -64,7 +64,7 @@ lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/lint-imports
 
 # Each file of tests in one of two processes. Long files come first by their names, and not last by their few tests.
-PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 # Hundreds of processes start, and each assertion is rewritten: Python keeps the bytecode of both.
 unexport PYTHONDONTWRITEBYTECODE
 # The markers of pyproject.toml.
