@@ -7,10 +7,11 @@ import inspect
 import typer
 
 from reput.cli import admin_groups, admin_messages, admin_topics
-from reput.cli.command import Command, help_of
+from reput.cli.command import Command, CommandGroup, help_of
 
 admin = typer.Typer(
     name="admin",
+    cls=CommandGroup,
     help=inspect.cleandoc(
         """Look at brokers that run, and change their topics and offsets: reput's and Apache RocketMQ's, 4.9 and 5.x.
 

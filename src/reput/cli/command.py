@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import copy
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from reput.cli.logs import logs_on_stderr
 from reput.cli.output import no_progress
 from reput.cli.ways import check_ways
 
+#: Characters of a command's first sentence.
+_NO_LIMIT = 1000
 #: Begin of a paragraph whose lines stay as they are; the examples of a command are one.
 EXAMPLES_MARK = "\b\nExample"
 #: Names that options had, kept for one release, with those that they have.
@@ -82,3 +86,14 @@ class Command(TyperCommand):
         """Run the command; raises ConfigError for an option that has no meaning in the way it is called."""
         check_ways(ctx)
         return super().invoke(ctx)
+
+
+class CommandGroup(TyperGroup):
+    """Group of commands, whose help has the first sentence of each, whole."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands to the help in groups, each below its heading; the columns of all groups line up."""
+        width = max(map(len, self.commands))
+        for heading, group in groupby(self.commands.values(), attrgetter("rich_help_panel")):
+            with formatter.section(heading if isinstance(heading, str) else "Commands"):
+                formatter.write_dl([(f"{one.name:{width}}", one.get_short_help_str(_NO_LIMIT)) for one in group])

@@ -10,12 +10,9 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 import reput
 from reput.cli import (
@@ -52,7 +49,7 @@ from reput.cli import (
     warm,
 )
 from reput.cli import start as process
-from reput.cli.command import Command, help_of
+from reput.cli.command import Command, CommandGroup, help_of
 from reput.cli.defaults import read_defaults
 from reput.cli.output import write_error, write_text
 from reput.errors import ConfigError, ReputError
@@ -71,16 +68,8 @@ _WIDEST_HELP = 120
 _NO_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-class Application(TyperGroup):
+class Application(CommandGroup):
     """Turns what a command returns or raises into the exit status, and an error into one line on stderr."""
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands to the help in groups, each below its heading; the columns of all groups line up."""
-        width = max(map(len, self.commands))
-        for heading, group in groupby(self.commands.values(), attrgetter("rich_help_panel")):
-            with formatter.section(heading):
-                room = formatter.width - 6 - width
-                formatter.write_dl([(f"{command.name:{width}}", command.get_short_help_str(room)) for command in group])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command, and take its defaults from the user's file."""
