@@ -137,7 +137,7 @@ def reset(
 
 
 def _text(offset: int | None) -> str:
-    return "none" if offset is None else f"{offset:,}"
+    return "none" if offset is None else str(offset)
 
 
 def _again(one: QueueReset) -> int:

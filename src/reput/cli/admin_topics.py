@@ -10,6 +10,7 @@ import typer
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask, shown
 from reput.cli.options import Json, parse_list
 from reput.cli.output import iso_time, write_fields, write_json, write_table, write_text
+from reput.counts import counted
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -123,7 +124,7 @@ def create_topic(
     if as_json:
         write_json({"topic": topic, "queues": queues, "brokers": names})
     else:
-        write_text(f"topic {topic} has {queues} queues on {', '.join(names)}")
+        write_text(f"topic {topic} has {counted(queues, 'queue')} on {', '.join(names)}")
     return status
 
 
@@ -149,5 +150,5 @@ def delete_topic(
     else:
         consumed = f"consumed by {', '.join(found.groups)}" if found.groups else "consumed by no group"
         did = "is deleted" if yes else "would be deleted; nothing was changed: add --yes"
-        write_text(f"topic {topic} with {found.messages:,} messages, {consumed}, {did}")
+        write_text(f"topic {topic} with {counted(found.messages, 'message')}, {consumed}, {did}")
     return status

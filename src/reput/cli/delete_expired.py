@@ -10,6 +10,7 @@ import typer
 from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Settings, Store, store_config
 from reput.cli.output import iso_time, write_fields, write_json, write_table
+from reput.counts import counted
 
 
 def delete_expired(
@@ -48,15 +49,9 @@ def delete_expired(
         ]
         write_json({"dry_run": dry_run, **report._asdict(), "commit_log_files": files})
         return
-    if report.commit_log_files:
-        rows = [
-            (os.path.basename(file.path), file.size, iso_time(file.modified_ms), file.reason)
-            for file in report.commit_log_files
-        ]
-        write_table(("commit log file", "bytes", "last written", "reason"), rows)
     write_fields(
         {
-            "would be deleted" if dry_run else "deleted": f"{len(report.commit_log_files)} commit log files",
+            "would be deleted" if dry_run else "deleted": counted(len(report.commit_log_files), "commit log file"),
             **(
                 {}
                 if dry_run
@@ -69,3 +64,9 @@ def delete_expired(
             "disk used": f"{report.disk_used_percent} %",
         }
     )
+    if report.commit_log_files:
+        rows = [
+            (os.path.basename(file.path), file.size, iso_time(file.modified_ms), file.reason)
+            for file in report.commit_log_files
+        ]
+        write_table(("commit log file", "bytes", "last written", "reason"), rows)

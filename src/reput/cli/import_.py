@@ -25,6 +25,7 @@ from reput.cli.options import (
 )
 from reput.cli.output import progress_bar, write_error
 from reput.cli.start import begin_work
+from reput.counts import counted
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def import_(
         result = import_messages(opened, sink, runner=runner, progress=progress, on_batch=rate.add)
     end_job(_report(source, store, opened, result, rate), report, asdict(result) if as_json else None)
     if result.aside:
-        write_error(f"{result.aside} rows were put aside into {bad_rows_path}, each with the reason")
+        rows = counted(result.aside, "row was", "rows were")
+        write_error(f"{rows} put aside into {bad_rows_path}, each with the reason")
     return int(bool(result.aside))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
-from reput.cli.output import iso_time, write_error, write_fields, write_json, write_table, write_text
+from reput.cli.output import iso_time, number_text, write_error, write_fields, write_json, write_table, write_text
+from reput.counts import counted
 from reput.errors import CorruptMetadataError, CorruptStoreError
 
 if TYPE_CHECKING:
@@ -125,8 +126,6 @@ def _store_facts(path: str, config: MessageStoreConfig) -> dict[str, Any]:
 
 
 def _write(answer: dict[str, Any]) -> None:
-    from reput.jobs.report.table import format_value
-
     holder, checkpoint, queues = answer["locked_by_process"], answer["checkpoint"], answer["queues"]
     runtime = answer["runtime_info"]
     state = "closed cleanly"
@@ -140,18 +139,18 @@ def _write(answer: dict[str, Any]) -> None:
             "store": answer["path"],
             "state": state,
             "commit log files": answer["commit_log_files"],
-            "commit log file bytes": format_value(answer["commit_log_file_size"]),
+            "commit log file bytes": number_text(answer["commit_log_file_size"]),
             "commit log offsets": _span(answer["min_commit_log_offset"], answer["max_commit_log_offset"]),
             "stored": _span(iso_time(answer["earliest_timestamp"]), iso_time(answer["latest_timestamp"])),
             "index files": _index_text(answer["index_files"], runtime),
             "queues": len(queues),
-            "messages in queues": format_value(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
-            "bytes, holes counted": format_value(answer["apparent_bytes"]),
-            "bytes on the disk": format_value(answer["allocated_bytes"]),
+            "messages in queues": number_text(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
+            "bytes, holes counted": number_text(answer["apparent_bytes"]),
+            "bytes on the disk": number_text(answer["allocated_bytes"]),
             **(_runtime_fields(runtime) if runtime else {}),
             **({} if answer["dispatched_to"] is None else {"external dispatch": _dispatch_text(answer)}),
             **({"epochs": _epochs_text(answer["epochs"])} if answer["epochs"] else {}),
-            **({"retention": _RETENTION.format_map(retention)} if retention else {}),
+            **({"retention": _retention_text(retention)} if retention else {}),
             **(
                 {
                     f"flushed {name}": iso_time(checkpoint[f"{key}_msg_timestamp"] or None) or _NOT_FLUSHED[name]
@@ -168,39 +167,33 @@ def _write(answer: dict[str, Any]) -> None:
         columns = [name.replace("_", " ") for name in queues[0]]  # headings wrap at blanks
         write_table(columns, [list(queue.values()) for queue in queues[:_SHOWN_QUEUES]], one_line=("topic",))
     if len(queues) > _SHOWN_QUEUES:
-        write_text(f"and {len(queues) - _SHOWN_QUEUES} more queues: see --json")
+        write_text(f"and {counted(len(queues) - _SHOWN_QUEUES, 'more queue')}: see --json")
     groups = runtime["groups"] if runtime else []
     if groups:
         groups = sorted(groups, key=lambda group: group["fallBehindMessages"], reverse=True)
         rows = [list(group.values()) for group in groups[:_SHOWN_GROUPS]]
         write_table(["group", "topic", "lag in messages", "lag in ms"], rows, one_line=("group", "topic"))
     if len(groups) > _SHOWN_GROUPS:
-        write_text(f"and {len(groups) - _SHOWN_GROUPS} more groups: see --json")
+        write_text(f"and {counted(len(groups) - _SHOWN_GROUPS, 'more group')}: see --json")
 
 
 def _index_text(count: int, runtime: dict[str, Any] | None) -> str:
-    from reput.jobs.report.table import format_value
-
     files = runtime["indexFiles"] if runtime else []
-    return f"{count}, with {format_value(sum(file['used'] for file in files))} entries" if files else str(count)
+    return f"{count}, with {number_text(sum(file['used'] for file in files))} entries" if files else str(count)
 
 
 def _runtime_fields(runtime: dict[str, Any]) -> dict[str, Any]:
-    from reput.jobs.report.table import format_value
-
     return {
-        "disk": f"{runtime['commitLogDiskRatio']:.0%} used, {format_value(runtime['diskFreeBytes'])} bytes free",
-        "dispatch lag": f"{format_value(runtime['dispatchBehindBytes'])} bytes",
+        "disk": f"{runtime['commitLogDiskRatio']:.0%} used, {number_text(runtime['diskFreeBytes'])} bytes free",
+        "dispatch lag": f"{number_text(runtime['dispatchBehindBytes'])} bytes",
     }
 
 
 def _dispatch_text(answer: dict[str, Any]) -> str:
-    from reput.jobs.report.table import format_value
-
     process, end = answer["dispatched_by_process"], answer["dispatched_to"]
     lag = max((answer["max_commit_log_offset"] or 0) - end, 0)
     who = "nobody now; start `reput dispatch`" if process is None else f"process {process}"
-    return f"up to offset {end}, lag {format_value(lag)} bytes, by {who}"
+    return f"up to offset {end}, lag {number_text(lag)} bytes, by {who}"
 
 
 def _epochs_text(epochs: list[dict[str, int]]) -> str:
@@ -211,10 +204,15 @@ def _span(first: object, last: object) -> str:
     return " to ".join("unknown" if end in (None, "") else str(end) for end in (first, last))
 
 
-_RETENTION = (
-    "{expired_files} log files have expired ({file_reserved_time_h} h, or a full disk), {expired_bytes} bytes; deleted "
-    "at hour {delete_when} where a store is opened with retention; the disk is {disk_used_percent} % full"
-)
+def _retention_text(retention: dict[str, Any]) -> str:
+    files = counted(retention["expired_files"], "log file has", "log files have")
+    return (
+        f"{files} expired ({retention['file_reserved_time_h']} h, or a full disk), {retention['expired_bytes']} bytes; "
+        f"deleted at hour {retention['delete_when']} where a store is opened with retention; the disk is "
+        f"{retention['disk_used_percent']} % full"
+    )
+
+
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
 #: Texts where the checkpoint has no time. Its time of the index is that of the last full index file.
 _NOT_FLUSHED = {

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from reput.cli.output import number_text
+
 if TYPE_CHECKING:
     from reput.jobs.report.table import Table
 
@@ -16,7 +18,7 @@ ALL = "--max-findings 0 shows all"
 def limited(texts: Iterable[str], count: int, limit: int) -> list[str]:
     """The first `limit` of `count` texts, and one about the rest; all of them for a limit of 0."""
     shown = list(islice(texts, limit or None))
-    return [*shown, f"and {count - len(shown):,} more: {ALL}"] if len(shown) < count else shown
+    return [*shown, f"and {number_text(count - len(shown))} more: {ALL}"] if len(shown) < count else shown
 
 
 def limited_table(

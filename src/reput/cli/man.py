@@ -12,6 +12,7 @@ import reput
 from reput.cli.command import EXAMPLES_MARK
 from reput.cli.options import Json, check_path
 from reput.cli.output import write_json, write_text
+from reput.counts import counted
 
 _SECTION = 1
 
@@ -41,7 +42,8 @@ def man(
     if as_json:
         write_json({"folder": folder, "pages": list(pages)})
     else:
-        write_text(f"{len(pages)} manual pages in {folder}: man -l {os.path.join(folder, next(iter(pages)))}")
+        first = os.path.join(folder, next(iter(pages)))
+        write_text(f"{counted(len(pages), 'manual page')} in {folder}: man -l {first}")
 
 
 def _commands(command: Any, words: tuple[str, ...] = ("reput",)) -> Iterator[tuple[tuple[str, ...], Any]]:

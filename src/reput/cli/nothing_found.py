@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reput.cli.messages import some_names, unknown_topic
 from reput.cli.output import iso_time, write_error
+from reput.counts import counted
 
 if TYPE_CHECKING:
     from reput.log.directory import QueueFiles, StoreDirectory
@@ -61,10 +62,11 @@ def no_key(opened: MessageStore, topic: str, keys: Sequence[str]) -> str:
     files = opened.runtime_info().index_files
     if not files:
         return f"the store has no index to find keys by; `reput dump {opened.path} --topic {topic}` shows all keys"
+    indexed = counted(sum(file.used for file in files), "key")
     first, last = files[0].begin_timestamp, max(file.end_timestamp for file in files)
     return (
         f"no message of topic {topic!r} in that time has {'the key' if len(keys) == 1 else 'one of the keys'} "
-        f"{some_names(map(repr, keys))}; the index has {sum(file.used for file in files)} keys of messages stored from "
+        f"{some_names(map(repr, keys))}; the index has {indexed} of messages stored from "
         f"{iso_time(first)} to {iso_time(last)}; `reput dump {opened.path} --topic {topic}` shows the keys of each"
     )
 

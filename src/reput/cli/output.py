@@ -2,22 +2,27 @@
 
 Results go to stdout, everything else to stderr. With `--json`, dump, get and query print one line a message, and every
 other command prints one object; times are then milliseconds since 1970 UTC, as in the files.
+
+Text in a pipe is for programs, too: lines of any length without blanks at their ends, no empty line at the begin, and
+numbers as plain digits. On a terminal lines are as wide as it is, and digits are grouped by commas.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from select import select
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from reput.cli import interrupts
 from reput.events import Event
+from reput.jobs.report.table import format_value
 from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
 
 if TYPE_CHECKING:
@@ -32,8 +37,6 @@ logger = logging.getLogger("reput.cli")
 _ABSENT: tuple[Any, ...] = (None, "", [], {})
 _QUOTED = frozenset(' "\\')
 _UNBOUNDED_WIDTH = _UNBOUNDED_HEIGHT = 1 << 16
-#: Width of a screen without a terminal.
-_LINE_WIDTH = 120
 #: Least width of a terminal for a progress bar with its times; a narrower one shows the percentage alone.
 _BAR_WIDTH = 50
 #: Longest wait for a key. Ctrl-C that comes just before the system call does not end it, and is seen after it.
@@ -41,6 +44,10 @@ _KEY_WAIT_S = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: To the start of the terminal's line, which is cleared.
 _CLEAR = "\r\x1b[K"
+#: Blanks at the ends of lines.
+_LINE_ENDS = re.compile(r" +$", re.MULTILINE)
+#: The standard output to which something was printed; tests have one for each command.
+_printed_to: TextIO | None = None
 #: Contexts of `no_progress` that are open.
 _silent: list[None] = []
 #: While progress bars are on the terminal: what shows a line below them.
@@ -105,6 +112,8 @@ def damage_status(damage: Exception | None) -> int:
 
 def write_text(text: str) -> None:
     """Print a line as it is."""
+    global _printed_to
+    _printed_to = sys.stdout
     print(text)
 
 
@@ -146,14 +155,17 @@ def write_fields(fields: Mapping[str, Any]) -> None:
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_line: Sequence[str] = ()) -> None:
     """Print a table of a few rows. Cells of the columns in `one_line` are cut where they do not fit.
 
-    On a terminal that is too narrow for a table, each row is a block. Numbers are aligned right, and not grouped by
-    thousands: most are offsets, which users copy into the next command.
+    A blank line is between the table and what was printed before. On a terminal that is too narrow for a table, each
+    row is a block. Numbers are aligned right, and not grouped by thousands: most are offsets, which users copy into the
+    next command.
     """
+    is_first = _printed_to is not sys.stdout
     values = list(rows)
     numeric = [bool(values) and all(isinstance(row[number], int) for row in values) for number in range(len(columns))]
     cells = [[printable(str(value)) for value in row] for row in values]
     console = _console()
-    console.print()
+    if not is_first:
+        console.print()
     console.print(draw_table(columns, cells, numeric, one_line, console.width))
 
 
@@ -169,11 +181,35 @@ def _plain(name: str, value: Any) -> str:
     return str(value) if is_word else printable(json.dumps(value, ensure_ascii=False))
 
 
+def number_text(value: int | float | None) -> str:
+    """Text of a number: its digits are grouped on a terminal, plain in a pipe; empty for None."""
+    return format_value(value, grouped=is_terminal())
+
+
+class _PipeOutput:
+    """Standard output without a terminal, as rich wants a file: lines end without blanks, with which it fills them."""
+
+    def __init__(self) -> None:
+        self.encoding = sys.stdout.encoding
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        return sys.stdout.write(_LINE_ENDS.sub("", text))
+
+    def flush(self) -> None:
+        """Flush standard output."""
+        sys.stdout.flush()
+
+
 def _console() -> Console:
     """Console as wide as the terminal. Without a terminal lines are never cut, as a program reads them."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _UNBOUNDED_WIDTH)
+    global _printed_to
+    _printed_to = sys.stdout
+    if sys.stdout.isatty():
+        return Console()
+    return Console(file=cast("IO[str]", _PipeOutput()), width=_UNBOUNDED_WIDTH)
 
 
 def iso_time(timestamp_ms: int | None) -> str:
@@ -200,15 +236,11 @@ class Screen:
 
     @property
     def _console(self) -> Console:
-        from rich.console import Console
-
-        if self._live is not None:
-            return self._live.console
-        return Console(width=None if sys.stdout.isatty() else _LINE_WIDTH)
+        return _console() if self._live is None else self._live.console
 
     @property
     def width(self) -> int:
-        """Characters of a line of the terminal; 120 without a terminal."""
+        """Characters of a line of the terminal; no limit without a terminal."""
         return self._console.width
 
     @property

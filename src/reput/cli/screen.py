@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from reput.cli.output import iso_time
-from reput.jobs.report.table import format_value
+from reput.cli.output import iso_time, number_text
+from reput.counts import counted
 from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def draw(
 
 
 def _head(info: RuntimeInfo, rates: dict[str, float] | None, log_rate: float | None, width: int) -> RenderableType:
-    per_second = "..." if rates is None else f"{format_value(round(sum(rates.values())))} messages/s"
+    per_second = "..." if rates is None else f"{number_text(round(sum(rates.values())))} messages/s"
     grew = "" if log_rate is None else f", {_size(log_rate)}/s"
-    files = "1 file" if info.commit_log.files == 1 else f"{info.commit_log.files} files"
+    files = counted(info.commit_log.files, "file")
     log = f"{_size(info.commit_log_max_offset - info.commit_log_min_offset)} in {files}"
     last = info.latest_message_time_stamp
     fields = {
@@ -96,9 +96,9 @@ def _topics(info: RuntimeInfo, rates: dict[str, float] | None, rows: int, width:
     shown = ordered if len(ordered) <= rows else ordered[: rows - 1]
 
     def row(name: str, topics: Sequence[TopicInfo]) -> list[str]:
-        rate = "" if rates is None else format_value(round(sum(rate_of.get(topic.topic, 0) for topic in topics)))
+        rate = "" if rates is None else number_text(round(sum(rate_of.get(topic.topic, 0) for topic in topics)))
         queues, messages = sum(topic.queues for topic in topics), sum(topic.messages for topic in topics)
-        return [name, format_value(queues), format_value(messages), rate]
+        return [name, number_text(queues), number_text(messages), rate]
 
     cells = [row(printable(topic.topic), [topic]) for topic in shown]
     if len(shown) < len(ordered):
@@ -113,7 +113,7 @@ def _groups(info: RuntimeInfo, rows: int, width: int) -> RenderableType:
         [
             printable(group.group),
             printable(group.topic),
-            format_value(group.fall_behind_messages),
+            number_text(group.fall_behind_messages),
             "unknown" if group.fall_behind_ms is None else duration(group.fall_behind_ms),
         ]
         for group in ordered[:rows]

@@ -24,7 +24,7 @@ ENVIRONMENT = {
 #: Each command that asks a broker, and a word of what it shows.
 COMMANDS = (
     (["cluster"], "broker-a"),
-    (["create-topic", "orders", "--queues", "1"], "topic orders has 1 queues"),
+    (["create-topic", "orders", "--queues", "1"], "topic orders has 1 queue"),
     (["topics"], "orders"),
     (["topic", "orders"], "next offset"),
     (["send", "orders", "hello"], "SEND_OK"),

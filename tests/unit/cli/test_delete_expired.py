@@ -47,7 +47,7 @@ def test_a_dry_run_shows_what_would_go_and_why_and_changes_nothing(expired: Path
         "disk_used_percent": 20, "expired_files": 1, "expired_bytes": 65536, "delete_when": "04",
         "file_reserved_time_h": 72,
     }  # fmt: skip
-    assert "1 log files have expired" in run_reput("info", expired).out
+    assert "1 log file has expired" in run_reput("info", expired).out
     assert run_reput("delete-expired", expired, "--dry-run", "--set", "fileReservedTime=200").status == 0
     assert content_of(expired) == before
 

@@ -36,7 +36,7 @@ def test_bodies_that_are_no_text_are_told(store: Path, tmp_path: Path, run_reput
     answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8", "--report", page)
     assert (answer.status, answer.err) == (1, "")
     for text in (answer.out, page.read_text()):
-        assert "topic orders: 1 bodies could not be decoded: they are in rejects/, with the reason" in text
+        assert "topic orders: 1 body could not be decoded; rejects/ has each with the reason" in text
         assert "queue 0, queue offset 3, commit log offset" in text
     (file,) = (tmp_path / "lake/rejects").rglob("*.parquet")
     names = ["queue_id", "queue_offset", "commit_log_offset", "reason", "body"]
@@ -174,7 +174,7 @@ def test_following_tells_what_was_rejected_beside_the_line_of_the_run(
     answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8", "--follow")
     assert (answer.status, len(answer.out.splitlines())) == (1, 1)
     assert " rejected=1 " in answer.out
-    assert "topic orders: 1 bodies could not be decoded" in answer.err
+    assert "topic orders: 1 body could not be decoded" in answer.err
 
 
 def test_following_tables_tells_age_and_lag(

@@ -63,7 +63,7 @@ def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:
     assert "one.parquet, row 1: topic 'a/b'" in answer.err
     answer = run_reput(*arguments, "--bad-rows-path", tmp_path / "bad")
     assert answer.status == 1
-    assert "1 rows were put aside" in answer.err
+    assert "1 row was put aside" in answer.err
     assert parquet.read_table(tmp_path / "bad")["body"].to_pylist() == ["y"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import signal
 import subprocess
 import sys
@@ -85,14 +84,6 @@ def test_a_progress_bar_has_only_what_the_encoding_has() -> None:
     assert counting.returncode == 0
     assert b"100%" in shown
     assert shown.isascii()
-
-
-@pytest.mark.parametrize("command", ["info", "stats", "audit", "top --interval=0"])
-def test_numbers_hold_no_blank(run_reput: Run, command: str) -> None:
-    name, *options = command.split()
-    out = run_reput(name, GOLDEN / "clean/store", *options).out
-    assert re.search(r"\b\d{1,3},\d{3}\b", out) or name == "top"
-    assert {character for character in out if character.isspace()} == {" ", "\n"}
 
 
 def ended_with(arguments: list[str], expression: str) -> subprocess.CompletedProcess[str]:

@@ -34,7 +34,7 @@ def test_sizes_may_be_given(golden: Callable[[str], Path], tmp_path: Path, run_r
     sizes = ("--set", "mappedFileSizeConsumeQueue=400", "--set", "max_hash_slot_num=10", "--set", "maxIndexNum=3000")
     answer = run_reput("rebuild", golden("clean"), "--output", tmp_path / "out", *sizes)
     assert answer.status == 0, answer.err
-    assert ["messages", "1,000"] in [line.split(" ", 1) for line in _squeezed(answer.out)]
+    assert ["messages", "1000"] in [line.split(" ", 1) for line in _squeezed(answer.out)]
     assert {path.stat().st_size for path in (tmp_path / "out/consumequeue").rglob("0*") if path.is_file()} == {400}
     assert [path.stat().st_size for path in (tmp_path / "out/index").iterdir()] == [40 + 4 * 10 + 20 * 3000]
 

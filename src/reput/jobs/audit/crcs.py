@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reput.counts import counted
 from reput.formats.property_crc import PROPERTY_CRC32, PROPERTY_CRC_SIZE
 from reput.jobs.findings import Finding
 from reput.kernels.columns import RecordColumns, RecordStatus
@@ -63,8 +64,8 @@ def crc_findings(crcs: PropertyCrcs, log_files: Sequence[LogFile], *, is_require
     starts = np.array([file.start_offset for file in log_files], np.int64)
     for offset, end, count in crcs.without[between | is_required].tolist():
         file = log_files[int(np.searchsorted(starts, offset, "right")) - 1]
-        text = f"{count} records from commit log offset {offset} to {end} carry no {PROPERTY_CRC32}"
-        text += "" if is_required else ", and records before and after them do"
+        text = f"no {PROPERTY_CRC32} in {counted(count, 'record')} from commit log offset {offset} to {end}"
+        text += "" if is_required else ", while records before and after have one"
         yield Finding("property-crc-missing", file.path, text, offset - file.start_offset, offset, count=count)
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from reput.counts import counted
 from reput.files import DISK
 from reput.formats.checkpoint import POSITIONS
 from reput.formats.hosts import HOST_GROWTH
@@ -61,9 +62,12 @@ def late_begin_finding(
     first = listing.log_files[0]
     path = os.path.join(os.path.dirname(first.path), offset_to_file_name(first.start_offset - first.size))
     stored = datetime.fromtimestamp(newest_ms / 1000, UTC).isoformat(timespec="seconds")
+    before = (
+        f"{counted(units, 'unit')} of queues and {counted(entries, 'entry')} of the index are of messages before it"
+    )
     text = (
-        f"the log begins at {first.start_offset}; {units} units of queues and {entries} entries of the index are of "
-        f"messages before it; the newest was stored at {stored}, and fileReservedTime is {reserved_hours} hours"
+        f"the log begins at {first.start_offset}; {before}; the newest was stored at {stored}, and fileReservedTime is "
+        f"{reserved_hours} hours"
     )
     return Finding("log-begins-late", path, text, count=units)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from reput.counts import counted
 from reput.files import DISK, File
 from reput.formats.index_file import (
     ENTRY_SIZE,
@@ -89,7 +90,7 @@ class _Check:
         self._tell_chains()
         runs = [replace(run, first=run.first + 1) for run in finder.runs]
         if len(runs) > MAX_RUNS:
-            text = f"the commit log offsets of its {count - 1} entries fall back more than {MAX_RUNS} times"
+            text = f"the commit log offsets of its {counted(count - 1, 'entry')} fall back more than {MAX_RUNS} times"
             self._findings.append(Finding("index-entry-wrong", item.path, text, count=count - 1))
             runs = []
         return AuditedIndexFile(item.path, item.may_grow, header, tuple(runs), tuple(self._findings))

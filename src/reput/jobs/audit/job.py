@@ -17,6 +17,7 @@ from functools import partial
 import pyarrow as pa
 
 from reput.config.message_store import MessageStoreConfig
+from reput.counts import counted
 from reput.errors import StoreFormatError
 from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
@@ -367,8 +368,8 @@ class _Audit:
         """Findings of losses, with the units and entries that lead there: these are no findings of their own."""
         for number, finding in enumerate(self._losses.values()):
             units, entries = (sum(int(rests.counts[number]) for rests in part) for part in (of_queues, of_index))
-            text = f"{finding.text}; {units} units of queues and {entries} entries of the index lead there"
-            yield replace(finding, text=text if units or entries else finding.text)
+            lead = f"{counted(units, 'unit')} of queues and {counted(entries, 'entry')} of the index lead there"
+            yield replace(finding, text=f"{finding.text}; {lead}" if units or entries else finding.text)
 
 
 def _newest_ms(outcomes: Sequence[SplitAudit]) -> int:

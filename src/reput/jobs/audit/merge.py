@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from reput.counts import counted
 from reput.formats.index_file import entry_position
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import AuditedIndexFile
@@ -64,7 +65,7 @@ def merge_units(
         )
     if waiting:
         count = sum(number for _, number in waiting)
-        text = f"{count} units, of records from commit log offset {min(waiting)[0]} on"
+        text = f"{counted(count, 'unit')}, of records from commit log offset {min(waiting)[0]} on"
         merged.findings.append(
             Finding("not-dispatched", folder.path, text, commit_log_offset=min(waiting)[0], count=count)
         )
@@ -206,11 +207,11 @@ def _missing_findings(
             continue
         file = next(file for file in log_files if file.start_offset <= offset < file.end_offset)
         where = f"at commit log offset {offset}" if offset == to else f"from commit log offset {offset} to {to}"
-        text = f"{count} keys of the records {where} are not in {folder}"
+        text = f"not in {folder}: {counted(count, 'key')} of {'the record' if offset == to else 'records'} {where}"
         yield Finding("index-entry-missing", file.path, text, offset - file.start_offset, offset, count=count)
     if waiting:
         count, offset = sum(number for _, number in waiting), min(waiting)[0]
-        text = f"{count} entries, of records from commit log offset {offset} on"
+        text = f"{counted(count, 'entry')}, of records from commit log offset {offset} on"
         yield Finding("not-dispatched", folder, text, commit_log_offset=offset, count=count)
 
 

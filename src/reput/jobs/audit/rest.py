@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reput.counts import counted
 from reput.files import DISK, File
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
@@ -101,7 +102,7 @@ def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest, c
                             slot, total = totals.get(code, (int(slots[some][0]), 0))
                             totals[code] = slot, total + int(np.count_nonzero(some))
     for code, (slot, total) in totals.items():
-        yield queue.finding(code, slot, total, f"{total} units")
+        yield queue.finding(code, slot, total, counted(total, "unit"))
 
 
 def _wrong_ext_unit(queue: QueueRest, extensions: ListedQueues, slot: int, count: int) -> Finding:
@@ -113,18 +114,18 @@ def _wrong_ext_unit(queue: QueueRest, extensions: ListedQueues, slot: int, count
     path = extensions.file_path(queue.topic, queue.queue_id, offset - position)
     text = f"the unit in {queue.path(slot)} at {queue.position(slot)} leads here, where no ext unit of its record is"
     if count > 1:
-        text += f", nor is it for the {count - 1} units after it"
+        text += f", nor is it for the next {counted(count - 1, 'unit')}"
     return Finding("ext-unit-wrong", path, text, position, None, queue.topic, queue.queue_id, slot, count)
 
 
 def _different_units(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Iterator[Finding]:
     """Findings of slots whose unit is missing, or is not their record's."""
     if queue.is_batch:
-        text = f"no units for {count} messages of the queue, commit log offsets {offset} to {end}"
+        text = f"no units for {counted(count, 'message')} of the queue, commit log offsets {offset} to {end}"
         yield Finding("unit-missing", queue.path(0), text, None, offset, queue.topic, queue.queue_id, first, count)
         return
     if not queue.file_size:
-        text = f"the queue has no file: no units for {count} messages, commit log offsets {offset} to {end}"
+        text = f"the queue has no file: no units for {counted(count, 'message')}, commit log offsets {offset} to {end}"
         yield queue.finding("unit-missing", first, count, text, offset)
         return
     slot = first
@@ -275,7 +276,7 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
                         totals[code] = number, total + int(np.count_nonzero(some))
     for code, (number, total) in totals.items():
         position = entry_position(rest.slots, number)
-        findings.append(Finding(f"index-entry-{code}", rest.path, f"{total} entries", position, count=total))
+        findings.append(Finding(f"index-entry-{code}", rest.path, counted(total, "entry"), position, count=total))
     return Rests(tuple(findings), counts, expired_ms)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from reput.counts import counted
 from reput.errors import CorruptMetadataError
 from reput.files import DISK
 from reput.formats.fastjson import decode_fastjson
@@ -42,9 +43,8 @@ def topic_findings(root: str) -> Iterator[Finding]:
     if recorded is None:
         return
     if not data:
-        yield Finding(
-            _CODE, path, f"expected {len(recorded.topic_config_table)} topics, found no file, or nothing in it"
-        )
+        expected_topics = counted(len(recorded.topic_config_table), "topic")
+        yield Finding(_CODE, path, f"expected {expected_topics}, found no file, or nothing in it")
         return
     expected, found = as_json(recorded.topic_config_table), as_json(topics.topic_config_table)
     written = {str(name): members for name, members in plain.get("topicConfigTable", {}).items()}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from reput.counts import counted
 from reput.jobs.lake.files import LakeFile
 from reput.jobs.lake.rejects import Reject
 from reput.log.scan import Damage
@@ -64,8 +65,8 @@ class Export:
         findings += [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
         rejected = {one.topic: one.rejected for one in self.topics}
         findings += [
-            f"topic {first.topic}: {rejected[first.topic]} bodies could not be decoded: they are in rejects/, with the "
-            f"reason; the first is at {first}"
+            f"topic {first.topic}: {counted(rejected[first.topic], 'body')} could not be decoded; rejects/ has each "
+            f"with the reason; the first is at {first}"
             for first in self.first_rejects
         ]
         return findings

@@ -145,6 +145,6 @@ def check_fit(decoders: BodyDecoders, sample: Iterable[pa.RecordBatch]) -> None:
                 reasons += decoder.decode(bodies).reasons.to_pylist()
     if reasons and None not in reasons:
         raise ConfigError(
-            f"schema: it fits none of the first {len(reasons)} bodies; the reason for the first: {reasons[0]}. "
-            "Give another schema, or, for JSON, none to have one inferred"
+            f"schema: it fits none of the bodies that were tried, {len(reasons)}; the reason for the first: "
+            f"{reasons[0]}. Give another schema, or, for JSON, none to have one inferred"
         )

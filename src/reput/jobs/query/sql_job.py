@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from reput.counts import counted
 from reput.errors import ConfigError, CorruptRecordError, ReputError
 from reput.extras import require
 from reput.jobs.damages import find_damages
@@ -35,6 +36,8 @@ from reput.progress import Progress
 #: Table of all topics.
 MESSAGES = "messages"
 _BATCH_ROWS = 32_768
+#: DuckDB's text with the line of the statement, and a caret below it.
+_CARET = re.compile(r"(.*?)\s*\nLINE (\d+): (.*)\n( *)\^+\s*", re.DOTALL)
 #: Limit of topics that an error lists where a statement names an unknown table.
 _SHOWN_TOPICS = 10
 
@@ -191,8 +194,8 @@ class SqlRows:
 
 def undecoded_finding(topic: str, count: int | None = None) -> str:
     """Text about bodies of a topic that could not be decoded; without a count, where it is not known."""
-    bodies = "some" if count is None else count
-    return f"topic {topic}: {bodies} bodies do not fit the schema, so their fields are null; {BODY_ERROR} says why"
+    bodies = "some bodies do" if count is None else counted(count, "body does", "bodies do")
+    return f"topic {topic}: {bodies} not fit the schema, so fields are null; {BODY_ERROR} says why"
 
 
 def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
@@ -224,7 +227,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
-        raise ConfigError(f"sql: {error}") from None
+        raise ConfigError(f"sql: {_on_one_line(str(error))}") from None
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise ConfigError("sql: expected one statement that reads: select ... from topic")
     tables = {topic: TopicTable(source, topic) for topic in source.tables(sql)}
@@ -238,7 +241,15 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         _raise_failure(tables.values())
         reasons = [table.columns.reason for table in tables.values()]
         hints = [f"; {table.topic}: {reason}" for table, reason in zip(tables.values(), reasons, strict=True) if reason]
-        raise ConfigError(f"sql: {_reason(str(error), source)}{''.join(hints)}") from None
+        raise ConfigError(f"sql: {_on_one_line(_reason(str(error), source))}{''.join(hints)}") from None
+
+
+def _on_one_line(text: str) -> str:
+    """DuckDB's text on one line: what a caret points to in a line below is named instead."""
+    if (found := _CARET.fullmatch(text)) is None:
+        return " ".join(text.split())
+    reason, number, line, blanks = found.groups()
+    return f"{' '.join(reason.split())}; line {number}, at: {line[len(blanks) - len(f'LINE {number}: ') :].strip()}"
 
 
 def _reason(text: str, source: Source) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from reput.counts import counted
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.findings import FILE_CODES, LOG_CODES, Finding, FindingClass, is_of_log
@@ -152,7 +153,7 @@ def make_plan(
         steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes))
     ahead = [finding for finding in findings if finding.code == _OFFSETS]
     if ahead and not log.broken:
-        text = f"lower {len(ahead)} offsets of groups to the ends of their queues ({ahead[0].text})"
+        text = f"lower {counted(len(ahead), 'offset')} of groups to the ends of their queues ({ahead[0].text})"
         steps.append(Step(Action.LOWER_OFFSETS, ahead[0].path, text, (_OFFSETS,)))
     derived = {finding.code for finding in findings if _is_derived(finding, log.folders)}
     if index_sizes_given:
@@ -191,7 +192,7 @@ def config_steps(findings: Sequence[Finding]) -> list[Step]:
             steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
     changed = [finding for finding in findings if finding.code == _CHANGED]
     if changed:
-        text = f"put back {len(changed)} topics as reput recorded them ({changed[0].text})"
+        text = f"put back {counted(len(changed), 'topic')} as reput recorded them ({changed[0].text})"
         steps.append(Step(Action.RESTORE_TOPICS, changed[0].path, text, (_CHANGED,)))
     return steps
 

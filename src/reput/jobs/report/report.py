@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reput.files import DISK
@@ -51,17 +52,18 @@ class Report:
         return asdict(self)
 
     def print(self, console: Console | None = None) -> None:
-        """Print facts, tables and findings on the terminal (plots are for the HTML file)."""
+        """Print facts, tables and findings (plots are for the HTML file). Digits are grouped on a terminal alone."""
         from rich.console import Console
         from rich.text import Text
 
         console = console or Console()
+        text = partial(format_value, grouped=console.is_terminal)
         console.print(Text(printable(self.title), style="bold"))
-        facts = {name: Text(printable(format_value(value))) for name, value in self.facts.items()}
+        facts = {name: Text(printable(text(value))) for name, value in self.facts.items()}
         console.print(draw_fields(facts, console.width))
         for table in self.tables:
-            cells = [[printable(format_value(value)) for value in row] for row in table.rows]
-            part = "" if table.total is None else f", {len(table.rows)} of {format_value(table.total)}"
+            cells = [[printable(text(value)) for value in row] for row in table.rows]
+            part = "" if table.total is None else f", {len(table.rows)} of {text(table.total)}"
             console.print(Text(f"\n{table.name}{part}", style="italic"))
             headings = [name.replace("_", " ") for name in table.columns]  # headings wrap at blanks
             console.print(draw_table(headings, cells, numeric_columns(table), (), console.width))

@@ -31,16 +31,16 @@ class Table:
                 )
 
 
-def format_value(value: Value) -> str:
-    """Text of a value for people: 1,027,730, 3.14, 0.00123; yes and no; empty for None."""
+def format_value(value: Value, *, grouped: bool = True) -> str:
+    """Text of a value: 1,027,730, 3.14, 0.00123; yes and no; empty for None. `grouped`: with commas, for people."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return f"{value:,}" if grouped else str(value)
     if isinstance(value, float):
-        return format_value(round(value)) if abs(value) >= 1000 else f"{value:.3g}"
+        return format_value(round(value), grouped=grouped) if abs(value) >= 1000 else f"{value:.3g}"
     return value
 
 

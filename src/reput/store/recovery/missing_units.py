@@ -10,6 +10,7 @@ import os
 
 import numpy as np
 
+from reput.counts import counted
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
@@ -45,7 +46,7 @@ def find_missing_units(
             queue = queues.find(topic, queue_id)
             end_offset = queue.max_offset if queue is not None else 0
             if end_offset < max_offset:
-                lost = f"{max_offset - end_offset} units, up to queue offset {max_offset}"
+                lost = f"{counted(max_offset - end_offset, 'unit')}, up to queue offset {max_offset}"
                 return _lack(root, queues, topic, queue_id, lost)
         return None
     scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.QUEUES)

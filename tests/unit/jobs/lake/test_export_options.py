@@ -18,7 +18,7 @@ TIME_OF_DAY = """{"type": "record", "name": "r", "fields": [
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"decode": "json", "schema": "id boolean"}, "fits none of the first 10 bodies"),
+        ({"decode": "json", "schema": "id boolean"}, "fits none of the bodies that were tried, 10"),
         ({"decode": "json", "schema": "id"}, "expected a type"),
         ({"decode": "xml"}, "none of raw, utf8, json, avro, protobuf"),
         ({"decode": "json", "columns": ["keys"]}, "columns leave them out"),

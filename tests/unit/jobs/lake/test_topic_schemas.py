@@ -45,7 +45,7 @@ def test_each_topic_has_a_schema_of_its_own(tmp_path: Path, options: dict[str, A
         *(TOPICS[t][-1] for t in ("orders", "users")),
     ]
     assert (result.messages, result.rejected) == (100, 7)
-    assert sorted(result.findings)[0].startswith("topic notes: 5 bodies could not be decoded: they are in rejects/")
+    assert sorted(result.findings)[0].startswith("topic notes: 5 bodies could not be decoded; rejects/ has each")
     row = rows_of(output, "rejects")[-1]
     names = ["commit_log_offset", "queue_id", "queue_offset", "reason", "body", "topic"]
     assert [name for name in row if name in names] == names

@@ -96,9 +96,7 @@ def test_bodies_that_do_not_fit_are_null_and_told(store: Path) -> None:
     rows = found.reader.read_all().to_pylist()
     assert [row["n"] for row in rows] == [1, None, 3]
     assert "no JSON object" in rows[1]["body_error"]
-    assert found.findings == [
-        "topic mixed: 1 bodies do not fit the schema, so their fields are null; body_error says why"
-    ]
+    assert found.findings == ["topic mixed: 1 body does not fit the schema, so fields are null; body_error says why"]
     silent = query_sql(Source(path=store), "select count(*) from mixed")
     silent.reader.read_all()
     assert silent.findings == []
@@ -118,7 +116,9 @@ def test_times_and_topics_bound_what_is_read(store: Path) -> None:
         ("copy messages to '/tmp/never.csv'", "one statement that reads"),
         ("create table t as select 1", "one statement that reads"),
         ("", "one statement that reads"),
-        ("selec", "syntax error"),
+        ("selec", '^sql: Parser Error: syntax error at or near "selec"; line 1, at: selec$'),
+        ("select topic,\n  'x", "^sql: Parser Error: unterminated string literal; line 2, at: 'x$"),
+        ("select nothing from messages", '^sql: Binder Error: .*FROM clause! Candidate bindings: [^\\n]*$'),
         ("select * from nothing", "nothing does not exist"),
         ("select * from '/etc/passwd'", "does not exist"),
         ("select * from read_csv('/etc/passwd')", "disabled"),

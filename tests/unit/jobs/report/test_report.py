@@ -118,12 +118,13 @@ def test_json_is_one_dict_that_gives_the_report_back() -> None:
     ]
 
 
-def test_terminal_shows_facts_tables_and_findings() -> None:
-    console = Console(file=io.StringIO(), width=100)
+@pytest.mark.parametrize(("is_terminal", "number"), [(True, "1,027,730"), (False, "1027730")])
+def test_terminal_shows_facts_tables_and_findings(is_terminal: bool, number: str) -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=is_terminal, color_system=None)
     REPORT.print(console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"messages +1,027,730", text)
-    assert re.search(r"put <b> +1,027,730", text)
+    assert re.search(rf"messages +{number}", text)
+    assert re.search(rf"put <b> +{number}", text)
     assert "finding  queue 3 of weather, offset 17: body differs" in text
 
 
@@ -139,7 +140,7 @@ def test_a_narrow_terminal_cuts_no_fact() -> None:
 def test_a_wide_table_never_breaks_a_number(width: int) -> None:
     columns = ["topic", "queue_id", "messages", "bytes", "latency_p50_ms", "latency_p99_ms", "latency_max_ms"]
     row = ["order-events", 3, 1_027_730, 98_123_456_789, 12, 345, 678_901]
-    console = Console(file=io.StringIO(), width=width)
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     Report("title", {"bytes": 123_456_789_012, "log files": 17}, [Table("Groups", columns, [row])]).print(console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for value in (*row, 123_456_789_012):
