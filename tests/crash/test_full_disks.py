@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 import reput
 from campaign.children import in_child
 from reput.errors import StoreFullError
+from reput.formats.consume_queue import decode_unit
+from reput.formats.consume_queue_ext import is_ext_address
+from reput.spark.dispatch import dispatch
 from tests.support.heard import heard
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged
 from tests.support.small_tmpfs import fill, mount_tmpfs
@@ -127,25 +131,75 @@ def test_files_with_holes_are_read_and_written_on_a_full_tmpfs_without_a_signal(
     in_child(partial(live_on_a_sparse_copy, tmp_path, is_killed=is_killed))
 
 
-def test_a_reader_beside_a_writer_on_tmpfs_sees_what_is_written_into_holes(tmp_path: Path) -> None:
-    """A map of a file that grows shows holes as they were; so the file is mapped again."""
+def on_tmpfs(folder: Path, life: Callable[[Path], None]) -> None:
+    """Live on a tmpfs with room, in a process of its own."""
 
-    def life() -> Counter[str]:
-        mount_tmpfs(tmp_path, 8 << 20)
+    def live() -> Counter[str]:
+        mount_tmpfs(folder, 8 << 20)
+        life(folder / "store")
+        return Counter()
+
+    in_child(live)
+
+
+def test_queues_on_tmpfs_show_what_is_written_into_holes_later(tmp_path: Path) -> None:
+    """A map to read shows the holes of one moment; so a file that has grown is mapped again."""
+
+    def life(path: Path) -> None:
         acknowledged: list[Acknowledged] = []
-        with reput.MessageStore.open(tmp_path / "store", **OPTIONS) as store:
-            with store.tail("orders", consume_from="first", timeout=30) as own:
-                for _ in range(5):
-                    put(store, 200, acknowledged)
-                    store.wait_dispatched()
-                    got = [message.keys for message in own.poll(10_000, timeout=30)]
-                    assert got
-            for _ in range(3):
+        with reput.MessageStore.open(path, **OPTIONS) as store:
+            for _ in range(8):
                 put(store, 100, acknowledged)
                 store.wait_dispatched()
                 check_acknowledged(store, acknowledged)
-                with reput.MessageStore.open(tmp_path / "store", read_only=True) as reader:
+                with reput.MessageStore.open(path, read_only=True) as reader:
                     check_acknowledged(reader, acknowledged)
-        return Counter()
 
-    in_child(life)
+    on_tmpfs(tmp_path, life)
+
+
+def test_batch_queues_on_tmpfs_show_what_is_written_into_holes_later(tmp_path: Path) -> None:
+    def life(path: Path) -> None:
+        with reput.MessageStore.open(path, **OPTIONS | {"mapper_file_size_batch_consume_queue": 46_000}) as store:
+            store.update_topic(reput.TopicConfig("orders", attributes={"queue.type": "BatchCQ"}))
+            for number in range(300):
+                messages = [reput.Message("orders", b"%d" % number)] * 2
+                store.put_batch(reput.MessageExtBatch.of(messages, unique_key=f"U{number}"))
+                if number % 20 == 0:
+                    store.wait_dispatched()
+                    result = store.get_message("orders", 0, 2 * number)
+                    assert result.status is reput.GetMessageStatus.FOUND
+
+    on_tmpfs(tmp_path, life)
+
+
+def test_extensions_on_tmpfs_show_what_is_written_into_holes_later(tmp_path: Path) -> None:
+    def life(path: Path) -> None:
+        keys = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 40_000}
+        with reput.MessageStore.open(path, **OPTIONS | keys) as store:
+            for number in range(600):
+                store.put_message(reput.Message("orders", b"x", tags="red"))
+                if number % 50 == 0:
+                    store.wait_dispatched()
+                    (queue,) = store._queues.queues()
+                    units = queue.units_from(number)
+                    assert units is not None
+                    assert queue.ext is not None
+                    resolved = queue.ext.resolve(units[0], units[1]).tobytes()
+                    assert not is_ext_address(decode_unit(resolved).tags_code), "its ext unit is seen"
+
+    on_tmpfs(tmp_path, life)
+
+
+def test_an_index_on_tmpfs_that_another_process_writes_shows_its_keys(tmp_path: Path) -> None:
+    def life(path: Path) -> None:
+        reput.MessageStore.open(path, dispatch="external", **OPTIONS).close()
+        with reput.MessageStore.open(path, dispatch="external", **OPTIONS) as store:
+            for number in range(200):
+                store.put_message(reput.Message("orders", b"x", keys=[f"key-{number}"]))
+                if number % 40 == 0:
+                    dispatch(path, session=None, once=True)
+                    store.wait_dispatched()
+                    assert len(store.query_message("orders", f"key-{number}")) == 1
+
+    on_tmpfs(tmp_path, life)
