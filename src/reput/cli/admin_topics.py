@@ -148,6 +148,7 @@ def delete_topic(
     if as_json:
         write_json({"topic": topic, "deleted": yes, "messages": found.messages, "groups": found.groups})
     else:
+        assert found.messages is not None, "a topic of which not all is known is not deletable"
         consumed = f"consumed by {', '.join(found.groups)}" if found.groups else "consumed by no group"
         did = "is deleted" if yes else "would be deleted; nothing was changed: add --yes"
         write_text(f"topic {topic} with {counted(found.messages, 'message')}, {consumed}, {did}")

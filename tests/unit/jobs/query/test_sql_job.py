@@ -118,7 +118,7 @@ def test_times_and_topics_bound_what_is_read(store: Path) -> None:
         ("", "one statement that reads"),
         ("selec", '^sql: Parser Error: syntax error at or near "selec"; line 1, at: selec$'),
         ("select topic,\n  'x", "^sql: Parser Error: unterminated string literal; line 2, at: 'x$"),
-        ("select nothing from messages", '^sql: Binder Error: .*FROM clause! Candidate bindings: [^\\n]*$'),
+        ("select nothing from messages", "^sql: Binder Error: .*FROM clause! Candidate bindings: [^\\n]*$"),
         ("select * from nothing", "nothing does not exist"),
         ("select * from '/etc/passwd'", "does not exist"),
         ("select * from read_csv('/etc/passwd')", "disabled"),
