@@ -61,7 +61,7 @@ class HAStream:
             self._heard_at = now
         elif now - self._heard_at > SILENCE_S:
             what = "bytes" if self._waits_for_bytes else "sign of life"
-            raise RemotingError(f"{self.address}: no {what} of the master's log for {SILENCE_S:g} s")
+            raise RemotingError(f"{self.address}: no {what} from the master for {SILENCE_S:g} s")
         return frames
 
     def _read(self, timeout_s: float) -> list[tuple[int, memoryview]]:

@@ -145,7 +145,7 @@ def test_a_command_with_once_ends(
     [
         ("away", "Connection refused: expected the HA port of a broker there; start the broker with haListenPort"),
         ("hangs up", "the connection to the master's HA port ended: it was closed"),
-        ("heartbeats", "no bytes of the master's log for 0.1 s"),
+        ("heartbeats", "no bytes from the master for 0.1 s"),
     ],
 )
 def test_a_master_that_answers_and_does_not_send_its_log_is_given_up(

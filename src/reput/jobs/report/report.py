@@ -52,12 +52,12 @@ class Report:
         return asdict(self)
 
     def print(self, console: Console | None = None) -> None:
-        """Print facts, tables and findings (plots are for the HTML file). Digits are grouped on a terminal alone."""
+        """Print facts, tables and findings (plots are for the HTML file). Digits are grouped for people alone."""
         from rich.console import Console
         from rich.text import Text
 
         console = console or Console()
-        text = partial(format_value, grouped=console.is_terminal)
+        text = partial(format_value, grouped=console.is_terminal or console.is_jupyter)
         console.print(Text(printable(self.title), style="bold"))
         facts = {name: Text(printable(text(value))) for name, value in self.facts.items()}
         console.print(draw_fields(facts, console.width))
