@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,8 +43,6 @@ _KEY_WAIT_S = 0.5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: To the start of the terminal's line, which is cleared.
 _CLEAR = "\r\x1b[K"
-#: Blanks at the ends of lines.
-_LINE_ENDS = re.compile(r" +$", re.MULTILINE)
 #: The standard output to which something was printed; tests have one for each command.
 _printed_to: TextIO | None = None
 #: Contexts of `no_progress` that are open.
@@ -194,7 +191,7 @@ class _PipeOutput:
 
     def write(self, text: str) -> int:
         """Write whole lines."""
-        return sys.stdout.write(_LINE_ENDS.sub("", text))
+        return sys.stdout.write("\n".join(line.rstrip(" ") for line in text.split("\n")))
 
     def flush(self) -> None:
         """Flush standard output."""
