@@ -141,7 +141,7 @@ class Writer:
             reader,
             flush,
             reput,
-            AllocateMappedFileService(log, config),
+            AllocateMappedFileService(log, config, tells_refusal=dispatch == "caller"),
             FlushConsumeQueueService(path, parts, flush.sync, config, reader.stats),
             CleanService(
                 parts,

@@ -17,16 +17,20 @@ class AllocateMappedFileService:
     Appends of a broker call it (`CommitLog.on_due`). For all others a look every `flushIntervalConsumeQueue` is enough:
     where it comes too late, the put itself makes the file.
 
-    It tells the log that puts are refused (`CommitLog.refusal`), and when that is over: a log handler that waits keeps
-    no put waiting.
+    Args:
+        commit_log: The log.
+        config: The store's configuration.
+        tells_refusal: Whether it logs that puts are refused (`CommitLog.refusal`), and that this is over: those of a
+            broker, since whoever puts by himself gets the error.
     """
 
-    def __init__(self, commit_log: CommitLog, config: MessageStoreConfig) -> None:
+    def __init__(self, commit_log: CommitLog, config: MessageStoreConfig, *, tells_refusal: bool) -> None:
         self._commit_log = commit_log
         self._interval_s = config.flush_interval_consume_queue / 1000
         self._wake = Event()
         self._stopping = False
         self._thread = ServiceThread(self._run, "reput-allocate")
+        self._tells_refusal = tells_refusal
         self._refused = Outage(commit_log.queue.folders[0], "puts are refused", "puts are accepted again")
         commit_log.on_due = self._wake.set
 
@@ -45,7 +49,7 @@ class AllocateMappedFileService:
         while True:
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            if not isinstance(log.refusal, StoreStateError):  # else the store is closed
+            if self._tells_refusal and not isinstance(log.refusal, StoreStateError):  # else the store is closed
                 self._refused.tell(log.refusal)
             if self._stopping or log.failure is not None:
                 return

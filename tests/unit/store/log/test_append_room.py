@@ -85,9 +85,9 @@ def test_a_log_without_space_refuses_puts_until_it_gets_the_space_though_nobody_
     check_store(tmp_path / "store", OPTIONS)
 
 
-def test_a_put_that_may_wait_tries_by_itself(tmp_path: Path) -> None:
+def test_a_put_that_may_wait_tries_by_itself_and_only_its_caller_is_told(tmp_path: Path) -> None:
     disk = FullDisk()
-    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+    with heard("reput.store") as log, MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
         disk.is_full = True
         for _ in range(3):
             with pytest.raises(StoreFullError, match="no space left"):
@@ -96,6 +96,7 @@ def test_a_put_that_may_wait_tries_by_itself(tmp_path: Path) -> None:
         disk.is_full = False
         store.put_message(Message("t", b"x"))
         assert store.runtime_info().put_refusal == ""
+    assert log.about(tmp_path) == []
 
 
 def test_a_small_message_does_not_end_the_refusal_of_a_large_one(tmp_path: Path) -> None:
@@ -115,7 +116,10 @@ def test_a_small_message_does_not_end_the_refusal_of_a_large_one(tmp_path: Path)
 def test_a_write_without_space_is_a_refusal_though_there_was_room(tmp_path: Path) -> None:
     """As on a file system that copies on write."""
     disk = FaultyFiles()
-    with heard("reput.store") as log, MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+    with (
+        heard("reput.store") as log,
+        MessageStore.open(tmp_path / "store", files=disk, dispatch="caller", **PATIENT) as store,
+    ):
         store.put_message(Message("t", b"x"))
         disk.judge = fail_next("write", errno.ENOSPC, part="/commitlog/")
         with pytest.raises(StoreFullError):
