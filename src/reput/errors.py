@@ -171,7 +171,12 @@ class RemotingTimeoutError(RemotingError):
 
 
 class RemotingDecodeError(RemotingError):
-    """Raised when bytes from the network are no frame of RocketMQ's protocol; the connection is then closed."""
+    """Raised when bytes from the network are no frame of RocketMQ's protocol; the connection is then closed.
+
+    `answer` is what a peer of another protocol is sent before, nothing where nobody would see it; None for any other.
+    """
+
+    answer: bytes | None = None
 
 
 class RemotingCommandError(RemotingError):

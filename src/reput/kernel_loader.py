@@ -15,8 +15,8 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from select import select
-from typing import TYPE_CHECKING, Any
+from selectors import EVENT_READ, DefaultSelector
+from typing import TYPE_CHECKING
 
 from reput.errors import StoreError, StoreLockedError
 from reput.files import DISK
@@ -153,23 +153,25 @@ def _compile_in(compilers: Sequence[subprocess.Popen[str]], kernels: Sequence[Ke
     compilation.planned = kernels
     compilation.begin(kernels[0])
     waiting, idle, compiled = deque(kernels), list(compilers), 0
-    at_work: dict[Any, tuple[subprocess.Popen[str], Kernel]] = {}  # by the stream of its answer
-    while True:
-        while waiting and idle:
-            compiler, kernel = idle.pop(), waiting.popleft()
-            print(kernel.__module__, kernel.__name__, file=compiler.stdin, flush=True)
-            at_work[compiler.stdout] = compiler, kernel
-        if not at_work:
-            break
-        for answers in select(at_work, [], [])[0]:
-            compiler, kernel = at_work.pop(answers)
-            if not answers.readline():
-                continue  # it has died
-            idle.append(compiler)
-            compilation.end(kernel)
-            compiled += 1
-            if compiled < len(kernels):
-                compilation.begin(kernels[compiled])
+    with DefaultSelector() as at_work:
+        while True:
+            while waiting and idle:
+                compiler, kernel = idle.pop(), waiting.popleft()
+                print(kernel.__module__, kernel.__name__, file=compiler.stdin, flush=True)
+                assert compiler.stdout is not None, "a pipe"
+                at_work.register(compiler.stdout, EVENT_READ, (compiler, kernel))
+            if not at_work.get_map():
+                break
+            for answers, _ in at_work.select():
+                compiler, kernel = answers.data
+                at_work.unregister(answers.fileobj)
+                if not compiler.stdout.readline():
+                    continue  # it has died
+                idle.append(compiler)
+                compilation.end(kernel)
+                compiled += 1
+                if compiled < len(kernels):
+                    compilation.begin(kernels[compiled])
     compilation.planned = ()
     compilation.log_end(time.perf_counter() - begin)
 

@@ -61,8 +61,10 @@ class ConsumedTopic:
     async def is_over(self, consumer: PullConsumer) -> bool:
         """Whether a consumer has polled its queues up to their ends, or nothing has come for too long."""
         positions = {queue: consumer.position(queue) for queue in consumer.assignment}
-        if positions != self._positions:
-            self._positions, self._moved_at = positions, time.monotonic()
+        waited_for = {queue: self._positions.get(queue) for queue in self._behind()}
+        if positions.keys() != self._positions.keys() or any(positions[one] != at for one, at in waited_for.items()):
+            self._moved_at = time.monotonic()
+        self._positions = positions
         behind = self._behind()
         if behind and behind.isdisjoint(self._ends):
             self._client.ask_again()

@@ -22,6 +22,8 @@ _T = TypeVar("_T")
 #: At the interpreter's end, another thread counts as waiting for its consumer after this time without a call.
 _QUIET_S = 0.25
 _POLL_S = 0.001
+#: A disk that answers no more, as of a network, holds no program up for longer.
+_MOST_WAIT_S = 30.0
 
 
 class OpenBatches(Iterator[_T]):
@@ -66,10 +68,18 @@ class _Every:
         self.ends = False
 
     def end(self) -> None:
-        """Refuse further calls, and wait for those that run."""
+        """Refuse further calls, and wait for those that run, 30 s at most."""
         self.ends = True
-        while any(batches.may_be_called(monotonic()) for batches in list(self.open)):
+        until = monotonic() + _MOST_WAIT_S
+        while monotonic() < until and any(batches.may_be_called(monotonic()) for batches in self._copy()):
             sleep(_POLL_S)
+
+    def _copy(self) -> list[OpenBatches[Any]]:
+        while True:
+            try:
+                return list(self.open)
+            except RuntimeError:  # another thread has made one meanwhile
+                continue
 
 
 _every = _Every()

@@ -102,7 +102,9 @@ def frame_size(head: bytes | bytearray | memoryview) -> int:
     length, word = FRAME_HEAD.unpack_from(head)
     if not LENGTH_SIZE <= length <= MAX_FRAME_SIZE - LENGTH_SIZE:
         if other := other_protocol(head):
-            raise RemotingDecodeError(other.reason)
+            error = RemotingDecodeError(other.reason)
+            error.answer = other.answer
+            raise error
         raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")
     if word & _HEADER_SIZE_MASK > length - LENGTH_SIZE:
         raise RemotingDecodeError(f"a header of {word & _HEADER_SIZE_MASK} bytes in a frame of {length}")

@@ -60,10 +60,6 @@ class FrameBuffer:
         """Whether one of these texts comes `position` bytes after the first byte that was not taken."""
         return self._data.startswith(texts, self._begin + position, self._end)
 
-    def first(self, size: int) -> bytes:
-        """The first bytes that were not taken, `size` at most."""
-        return bytes(self._data[self._begin : min(self._begin + size, self._end)])
-
     def taken(self, size: int) -> None:
         """Note that so many bytes, whole frames, were taken from the `window`."""
         self._begin += size

@@ -14,9 +14,8 @@ from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutErro
 from reput.events import Event
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
-from reput.remoting.command import LENGTH_SIZE, ONE_WAY_FLAG, RemotingCommand, encode_command
+from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
-from reput.remoting.other_protocol import other_protocol
 from reput.transport.tls import MAY_WANT_TLS, to_do, why
 
 logger = logging.getLogger("reput.transport")
@@ -130,13 +129,12 @@ class Connection(asyncio.BufferedProtocol):
     def _refuse(self, error: RemotingDecodeError) -> None:
         """Close it at bytes that are no frame, and tell a peer of another protocol what may show in its error."""
         self._failure = str(error)
-        other = other_protocol(self.frames.first(LENGTH_SIZE))
-        if other is None:
+        if error.answer is None:
             logger.warning(Event("connection closed: no frame", client=self.remote, error=error))
         else:
             logger.warning(Event("connection closed: another protocol", client=self.remote, reason=error))
-        if other is not None and other.answer:
-            self.write(other.answer)
+        if error.answer:
+            self.write(error.answer)
             self.close()
         else:
             self.abort()

@@ -22,6 +22,7 @@ from tests.support.asking import ask
 from tests.support.broker import make_topic
 from tests.support.commands import Answer, run_reput
 from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, unreachable, until_copied
+from tests.support.sockets import run
 from tests.support.wire import send_numbers
 
 SLAVE = "the master of broker-a is away"
@@ -235,3 +236,26 @@ def test_messages_of_the_brokers_that_answer_are_printed_and_the_queues_of_other
             nobody = "nobody tells where it ends"
             assert f"not read to their ends: broker-b:0 ({nobody}), broker-b:1 ({nobody})" in answer.err
             assert consume(namesrv, "--count", 3).status == 0
+
+
+class At:
+    """A consumer at these offsets."""
+
+    def __init__(self, positions: dict[QueueKey, int]) -> None:
+        self.assignment, self.position = frozenset(positions), positions.get
+
+
+def test_a_queue_that_is_past_its_end_keeps_nobody_waiting_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumed_topic, "_PATIENCE_S", 0.0)
+    busy, lost = QueueKey("orders", "a", 0), QueueKey("orders", "b", 0)
+    consumed = ConsumedTopic(AdminClient("127.0.0.1:1"), "orders")
+    consumed._ends = dict.fromkeys((busy, lost), 10)
+
+    async def looks() -> list[bool]:
+        found = []
+        for at in range(10, 13):  # a producer goes on sending to the one, the broker of the other is away
+            positions = {busy: at, lost: 5}
+            found.append(await consumed.is_over(At(positions)))  # type: ignore[arg-type]
+        return found
+
+    assert run(looks())[1:] == [True, True]

@@ -82,9 +82,16 @@ def lock_of(cache: Path) -> Path:
     return cache / whole_cache().name / "lock"
 
 
-def test_what_the_cache_lacks_is_compiled_by_children(tmp_path: Path) -> None:
+#: As in a service with many connections: later descriptors are larger than select takes.
+MANY_DESCRIPTORS = (
+    "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000)); [os.dup(0) for _ in range(1100)]"
+)
+
+
+@pytest.mark.parametrize("before", ["pass", MANY_DESCRIPTORS])
+def test_what_the_cache_lacks_is_compiled_by_children(tmp_path: Path, before: str) -> None:
     cache = cache_without(tmp_path / "cache", *MISSING)
-    names, children, (line,) = compiled(loading(cache, with_processors(64)), cache)
+    names, children, (line,) = compiled(loading(cache, f"{before}; {with_processors(64)}"), cache)
     assert (names, children) == ([], len(MISSING))
     begin = "reput: compiling kernels, once for this version: 1 of 2, about "
     assert line.startswith(begin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from contextlib import suppress
 
 import pytest
@@ -107,6 +108,28 @@ def test_a_client_of_http_gets_an_answer_that_it_reads_and_the_log_names_it(
     assert run(ask()) == other.answer
     [line] = [one.msg for one in caplog.records if isinstance(one.msg, Event)]
     assert (line.message, line.fields["reason"]) == ("connection closed: another protocol", other.reason)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_whole_frame_with_a_header_that_is_none_closes_the_connection_with_one_line(
+    is_held: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    header = b"GET no JSON"
+    frame = struct.pack(">iI", 4 + len(header), len(header)) + header
+
+    def take(connection: Connection, command: RemotingCommand) -> None:
+        if is_held:
+            connection.hold()
+            asyncio.get_running_loop().call_soon(connection.go_on)
+
+    async def ask() -> None:
+        async with serving({ECHO: take}) as here:
+            peer = await here.peer()
+            peer.writer.write(encode_command(RemotingCommand(ECHO, 1)) + frame)
+            await here.closed_connections.get()
+
+    run(ask())
+    assert [one.msg.message for one in caplog.records] == ["connection closed: no frame"]
 
 
 def test_a_server_of_another_protocol_is_named_in_the_error_of_a_call() -> None:

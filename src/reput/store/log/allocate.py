@@ -49,8 +49,9 @@ class AllocateMappedFileService:
         while True:
             self._wake.wait(self._interval_s)
             self._wake.clear()
-            if self._tells_refusal and not isinstance(log.refusal, StoreStateError):  # else the store is closed
-                self._refused.tell(log.refusal)
+            refusal = log.refusal
+            if self._tells_refusal and not isinstance(refusal, StoreStateError):  # else the store is closed
+                self._refused.tell(refusal)
             if self._stopping or log.failure is not None:
                 return
             try:

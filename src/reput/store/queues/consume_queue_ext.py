@@ -205,16 +205,20 @@ class ConsumeQueueExt:
         """
         resolved = np.empty(count * UNIT_SIZE, np.uint8)
         ctypes.memmove(resolved.ctypes.data, units, resolved.size)
-        done, file, file_offset, size = 0, 0, -1, 0
-        while (done := resolve_tags_codes(resolved.ctypes.data, done, count, file, file_offset, size)) < count:
+        mapping: Mapping | None = None  # held here: one with holes is kept nowhere else
+        done, file_offset = 0, -1
+        while True:
+            file, size = (mapping.address, mapping.size) if mapping is not None else (0, 0)
+            done = resolve_tags_codes(resolved.ctypes.data, done, count, file, file_offset, size)
+            if done == count:
+                return resolved
             offset = decode_address(decode_unit(resolved.data, done * UNIT_SIZE).tags_code)
             start = offset - offset % self.file_size
-            mapping = self._map(start) if start != file_offset else None
-            if mapping is not None:
-                file, file_offset, size = mapping.address, start, mapping.size
-            else:
+            found = self._map(start) if start != file_offset else None
+            if found is None:
                 done += 1
-        return resolved
+            else:
+                mapping, file_offset = found, start
 
     def _map(self, start: int) -> Mapping | None:
         mapping = self._mappings.get(start)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import reput
 from reput.errors import ConfigError
-from reput.formats.consume_queue_ext import encode_address
+from reput.files import DISK
+from reput.formats.consume_queue import UNIT_SIZE, decode_unit, encode_unit
+from reput.formats.consume_queue_ext import encode_address, encode_ext_unit
+from reput.formats.paths import offset_to_file_name
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from tests.support.faulty_files import FaultyFiles
 from tests.support.fixtures import OpenStore
@@ -131,3 +135,16 @@ def test_what_a_recovery_wipes_out_is_synced_by_the_next_flush(open_store: OpenS
         synced = [operation.path for operation in files.operations if operation.kind == "sync"]
         assert synced == [str(folder / f"{0:020d}")] * wiped
         files.operations.clear()
+
+
+@pytest.mark.parametrize("lost", [500, 5000])
+def test_a_map_is_held_while_a_lost_unit_stands_between_units_of_its_file(tmp_path: Path, lost: int) -> None:
+    """A file with a hole is mapped anew by each read on tmpfs, where `make test` has its folders."""
+    with DISK.open(str(tmp_path / offset_to_file_name(0)), writable=True, create=True, size=1 << 20) as file:
+        file.write(0, encode_ext_unit(77, 1))
+    ext = ConsumeQueueExt(DISK, str(tmp_path), 1 << 20, [0], on_new_name=lambda name: None, on_map=lambda: None)
+    addresses = [encode_address(at) for at in (0, lost << 10, 0)]
+    units = np.frombuffer(b"".join(encode_unit(0, 100, address) for address in addresses), np.uint8).copy()
+    resolved = ext.resolve(units.ctypes.data, 3)
+    tags_codes = [decode_unit(resolved.data, at * UNIT_SIZE).tags_code for at in range(3)]
+    assert tags_codes == [77, addresses[1], 77]
