@@ -15,10 +15,12 @@ from campaign.children import in_child
 from reput.errors import StoreFullError
 from reput.formats.consume_queue import decode_unit
 from reput.formats.consume_queue_ext import is_ext_address
+from reput.kernel_loader import load_kernels
 from reput.spark.dispatch import dispatch
+from reput.store.queues.consume_queue import ConsumeQueue
 from tests.support.heard import heard
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged
-from tests.support.small_tmpfs import fill, mount_tmpfs
+from tests.support.small_tmpfs import fill, mount_overlay, mount_tmpfs
 
 _PAGE = 4096
 _DISK_BYTES = 2 << 20
@@ -29,6 +31,12 @@ OPTIONS = SMALL | {
     "max_hash_slot_num": 50_000,
     "max_index_num": 4000,
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels() -> None:
+    """Compiled before a process begins whose time is bounded."""
+    load_kernels()
 
 
 def put(store: reput.MessageStore, count: int, acknowledged: list[Acknowledged]) -> None:
@@ -84,9 +92,13 @@ def read_all(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> Non
         assert sum(1 for _ in tail) == len(acknowledged)
 
 
-def live_on_a_sparse_copy(folder: Path, *, is_killed: bool) -> Counter[str]:
+def live_on_a_sparse_copy(disk: Path, *, is_killed: bool, is_overlay: bool) -> Counter[str]:
     """Holes are everywhere, as in the files of RocketMQ's broker: in slots of the index, and in a log file ahead."""
-    mount_tmpfs(folder, _DISK_BYTES)
+    mount_tmpfs(disk, _DISK_BYTES)
+    folder = disk / "folder"
+    folder.mkdir()
+    if is_overlay:
+        mount_overlay(folder, disk)
     path, copy, acknowledged = folder / "store", folder / "copy", []
     with reput.MessageStore.open(path, **OPTIONS) as store:
         put(store, 150, acknowledged)
@@ -124,11 +136,13 @@ def live_on_a_sparse_copy(folder: Path, *, is_killed: bool) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+@pytest.mark.parametrize(
+    ("is_killed", "is_overlay"), [(False, False), (True, False), (False, True)], ids=["closed", "killed", "overlay"]
+)
 def test_files_with_holes_are_read_and_written_on_a_full_tmpfs_without_a_signal(
-    tmp_path: Path, is_killed: bool
+    tmp_path: Path, is_killed: bool, is_overlay: bool
 ) -> None:
-    in_child(partial(live_on_a_sparse_copy, tmp_path, is_killed=is_killed))
+    in_child(partial(live_on_a_sparse_copy, tmp_path, is_killed=is_killed, is_overlay=is_overlay))
 
 
 def on_tmpfs(folder: Path, life: Callable[[Path], None]) -> None:
@@ -184,6 +198,7 @@ def test_extensions_on_tmpfs_show_what_is_written_into_holes_later(tmp_path: Pat
                     (queue,) = store._queues.queues()
                     units = queue.units_from(number)
                     assert units is not None
+                    assert isinstance(queue, ConsumeQueue)
                     assert queue.ext is not None
                     resolved = queue.ext.resolve(units[0], units[1]).tobytes()
                     assert not is_ext_address(decode_unit(resolved).tags_code), "its ext unit is seen"

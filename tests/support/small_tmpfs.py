@@ -28,6 +28,16 @@ def mount_tmpfs(folder: Path, size: int) -> None:
     call("mount", b"none", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode())
 
 
+def mount_overlay(folder: Path, upper: Path) -> None:
+    """Mount an overlay file system, as containers have it, whose new files go to `upper`; after `mount_tmpfs`."""
+    parts = {name: upper / name for name in ("lowerdir", "upperdir", "workdir")}
+    for part in parts.values():
+        part.mkdir()
+    options = ",".join(f"{name}={part}" for name, part in parts.items()).encode()
+    if ctypes.CDLL(None, use_errno=True).mount(b"none", os.fsencode(folder), b"overlay", 0, options):
+        raise OSError(ctypes.get_errno(), f"mount: {os.strerror(ctypes.get_errno())}")
+
+
 def fill(ballast: Path, pages_left: int = 0) -> None:
     """Make a file that takes all of its file system but some pages."""
     with ballast.open("wb", buffering=0) as file:

@@ -35,7 +35,9 @@ _c.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _MAP_FIXED = 0x10
 _FALLOC_KEEP_SIZE, _FALLOC_PUNCH_HOLE = 1, 2
-_STATFS_SIZE, _TMPFS_MAGIC = 256, 0x01021994
+_STATFS_SIZE = 256
+#: File systems on which a read of a hole through a map may take a page: tmpfs, and overlayfs, whose files may be there.
+_TMPFS_MAGIC, _OVERLAYFS_MAGIC = 0x01021994, 0x794C7630
 
 
 def _map(at: int | None, size: int, protection: int, flags: int, descriptor: int) -> int:
@@ -223,7 +225,7 @@ class File:
 
     def allocate_holes(self, end: int) -> None:
         """Reserve disk space for the holes before `end` where a writable map needs it to be read: on tmpfs."""
-        for begin, hole_end in self._holes(0, end) if self._is_on_tmpfs() else ():
+        for begin, hole_end in self._holes(0, end) if self._may_be_on_tmpfs() else ():
             self.allocate(begin, hole_end - begin)
 
     def grow(self, size: int) -> None:
@@ -282,10 +284,12 @@ class File:
                 yield position, hole_end
             position = self._seek(hole_end, os.SEEK_HOLE) if hole_end < end else end
 
-    def _is_on_tmpfs(self) -> bool:
+    def _may_be_on_tmpfs(self) -> bool:
         status = ctypes.create_string_buffer(_STATFS_SIZE)
-        is_known = _c.fstatfs(self._descriptor, status) == 0
-        return is_known and int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) == _TMPFS_MAGIC
+        if _c.fstatfs(self._descriptor, status):
+            return False
+        magic = int.from_bytes(status.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+        return magic in (_TMPFS_MAGIC, _OVERLAYFS_MAGIC)
 
     def _seek(self, position: int, whence: int) -> int:
         """Position of the next data or hole; -1 after the last one."""
@@ -317,7 +321,7 @@ class File:
         size = self.size
         if size == 0:
             raise StoreError(f"{self.path}: cannot map an empty file")
-        holes = list(self._holes(0, size)) if not writable and self._is_on_tmpfs() else []
+        holes = list(self._holes(0, size)) if not writable and self._may_be_on_tmpfs() else []
         try:
             mapping = Mapping(self._descriptor, size, writable=writable, holes=holes)
         except OSError as error:
