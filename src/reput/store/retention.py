@@ -8,8 +8,10 @@ start corrects. The bytes of a removed file stay as long as somebody reads them.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from threading import Event, Lock
 
 from reput.config.message_store import MessageStoreConfig
@@ -19,6 +21,7 @@ from reput.store.outage import Outage
 from reput.store.parts import Loaded, Parts
 from reput.store.retention_plan import (
     Candidate,
+    DeleteReason,
     DiskLevel,
     ExpiredFile,
     RetentionReport,
@@ -27,6 +30,8 @@ from reput.store.retention_plan import (
     plan_deletion,
 )
 from reput.store.service_thread import ServiceThread
+
+logger = logging.getLogger("reput.store")
 
 #: A manual call deletes as many files as this many runs (`MAX_MANUAL_DELETE_FILE_TIMES`).
 _MANUAL_RUNS = 20
@@ -168,13 +173,13 @@ class CleanService:
         planned = self.plan(manual=False)
         if disk_level(planned.disk_used_percent, self.config) < DiskLevel.WARNING:
             return []
-        deleted = self._delete_log_files(planned.commit_log_files)
+        deleted = self._delete_log_files(planned)
         if deleted:
             self._parts.queues.raise_min_offsets(self._parts.log.min_offset)
         return deleted
 
     def _delete(self, planned: RetentionReport) -> RetentionReport:
-        deleted = self._delete_log_files(planned.commit_log_files)
+        deleted = self._delete_log_files(planned)
         queue_files, index_files = self._delete_derived(self._parts.log.min_offset)
         sizes = *(file.size for file in deleted), *queue_files.values(), *index_files.values()
         return planned._replace(
@@ -184,15 +189,38 @@ class CleanService:
             bytes_freed=sum(sizes),
         )
 
-    def _delete_log_files(self, deleted: list[ExpiredFile]) -> list[ExpiredFile]:
-        if deleted:
+    def _delete_log_files(self, planned: RetentionReport) -> list[ExpiredFile]:
+        expired = planned.commit_log_files
+        if expired:
             # The queues must be on the disk first: without these log files only they hold the next queue offsets.
             self._parts.queues.flush()
-        for number in range(len(deleted)):
-            if number and self._stop.wait(self.config.delete_commit_log_files_interval / 1000):
-                return deleted[:number]
-            self._parts.log.queue.delete_first_file()
+        deleted: list[ExpiredFile] = []
+        try:
+            for file in expired:
+                if deleted and self._stop.wait(self.config.delete_commit_log_files_interval / 1000):
+                    break
+                self._parts.log.queue.delete_first_file()
+                deleted.append(file)
+        finally:
+            self._tell(deleted, planned.disk_used_percent)
         return deleted
+
+    def _tell(self, deleted: list[ExpiredFile], used_percent: int) -> None:
+        """Log what is gone: a warning where a full disk took messages that `fileReservedTime` would have kept."""
+        hours, begin = self.config.file_reserved_time, self._parts.log.min_offset
+        young = [file.modified_ms for file in deleted if file.reason is DeleteReason.DISK]
+        if young:
+            last = datetime.fromtimestamp(max(young) / 1000, UTC).isoformat(timespec="seconds")
+            logger.warning(
+                "%s: the disk is %d %% full, so %d log files were deleted before fileReservedTime=%d hours: the "
+                "messages before log offset %d are gone, the last of them stored until %s; free space, or give the store more",
+                self._path, used_percent, len(young), hours, begin, last,
+            )  # fmt: skip
+        elif deleted:
+            logger.info(
+                "%s: %d log files older than fileReservedTime=%d hours were deleted; the log begins at offset %d",
+                self._path, len(deleted), hours, begin,
+            )  # fmt: skip
 
     def _delete_derived(self, min_offset: int) -> tuple[dict[str, int], dict[str, int]]:
         """Delete queue and index files after log files: when the log has become shorter, and once after each start."""

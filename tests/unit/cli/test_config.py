@@ -62,7 +62,7 @@ def test_a_text_shows_the_keys_that_have_it_in_their_name(run_reput: Run, text: 
     assert expected
     shown = run_reput("config", text, "--json").object()["keys"]
     assert [key["key"] for key in shown] == expected
-    assert [line.split()[0] for line in run_reput("config", text).out.splitlines()[3:]] == expected
+    assert [line.split()[0] for line in run_reput("config", text).out.splitlines()[2:]] == expected
 
 
 @pytest.mark.parametrize(

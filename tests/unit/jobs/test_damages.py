@@ -48,4 +48,6 @@ def test_the_command_tells_once_what_it_passed_over_and_ends_with_1(tmp_path: Pa
     answer = run_reput(*call, "--damaged", "skip")
     assert (answer.status, answer.err.count(f"damaged at offset {offset}")) == (1, 1)
     assert answer.object()["n"] == 999
-    assert "go with --sql" in run_reput("query", store, "--topics", "topic-1", "--damaged", "skip").err
+    assert (
+        "--damaged counts only with --sql" in run_reput("query", store, "--topics", "topic-1", "--damaged", "skip").err
+    )

@@ -294,7 +294,9 @@ def test_a_full_disk_refuses_puts_until_it_has_space_again(open_store: OpenStore
     assert store.min_commit_log_offset == 0, "nothing has expired"
 
 
-def test_a_disk_that_is_too_full_takes_young_files_too(open_store: OpenStore, path: Path) -> None:
+def test_a_disk_that_is_too_full_takes_young_files_too_and_the_log_says_so(
+    open_store: OpenStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = open_store(files=Disk(86), delete_file_batch_max=1, **FAST)
     fill(store)
     planned = store.delete_expired(dry_run=True)
@@ -302,6 +304,13 @@ def test_a_disk_that_is_too_full_takes_young_files_too(open_store: OpenStore, pa
     store.delete_expired()
     assert len(list((path / "commitlog").iterdir())) <= 2  # the last one, and one made ahead
     check_retained(store, path)
+    (line,) = [record for record in caplog.records if "were deleted" in record.getMessage()]
+    assert line.levelname == "WARNING"
+    gone = f"the messages before log offset {store.min_commit_log_offset} are gone, the last of them stored until 20"
+    assert (
+        f"{path}: the disk is 86 % full, so {len(planned.commit_log_files)} log files were deleted" in line.getMessage()
+    )
+    assert gone in line.getMessage()
 
 
 def test_a_file_that_cannot_be_deleted_is_told_and_tried_again(open_store: OpenStore, path: Path) -> None:
