@@ -28,14 +28,18 @@ _CHANGES = frozenset(
     )
 )  # fmt: skip
 _BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
+#: What RocketMQ leaves out: the slave is not busy, and never will be read.
+_UNREAD = "it is a slave that gives no messages: slaveReadEnable=false"
 _FROM_MASTER = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 
 
 def slave_refusal(config: BrokerConfig, command: RemotingCommand) -> RemotingCommand | None:
     """The answer to a request that a slave does not take, with RocketMQ's codes and remarks; None for one it takes."""
     code = command.code
-    if code in _PUTS or (code in _PULLS and not config.slave_read_enable):
+    if code in _PUTS:
         return command.response(ResponseCode.SYSTEM_BUSY, _BUSY)
+    if code in _PULLS and not config.slave_read_enable:
+        return command.response(ResponseCode.SYSTEM_BUSY, f"{_BUSY}; {_UNREAD}")
     if code in _ENDS:
         return command.response(ResponseCode.SLAVE_NOT_AVAILABLE, "the broker is a slave")
     if code in _CHANGES:
