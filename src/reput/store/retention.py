@@ -213,8 +213,8 @@ class CleanService:
             last = datetime.fromtimestamp(max(young) / 1000, UTC).isoformat(timespec="seconds")
             logger.warning(
                 "%s: the disk is %d %% full, so %d log files were deleted before fileReservedTime=%d hours: the "
-                "messages before log offset %d are gone, the last of them stored until %s; free space, or give the store "
-                "more",
+                "messages before log offset %d are gone, the last of them stored until %s; free space, or give the "
+                "store more",
                 self._path, used_percent, len(young), hours, begin, last,
             )  # fmt: skip
         elif deleted:
