@@ -22,7 +22,7 @@ from reput.log.open_batches import OpenBatches
 from tests.support.left_early import READERS
 
 #: Of a program that ends: on a busy machine its imports take long.
-_PATIENCE_S = 120
+_PATIENCE_S = 400
 
 
 @pytest.fixture(scope="module")
