@@ -60,7 +60,6 @@ OTHER = {
     "js": "tests/interop runs clients in Node",
     "dockerfile": "no containers here",
     "crontab": "a line of cron's; test_deploy.py runs such commands",
-    "yaml": "no workflows of GitHub here",
     "json": "an offset of Spark's, which tests/spark look at",
 }
 #: Examples that do not run here, by their first words, and why.
@@ -94,6 +93,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "a pull failed": "lines of stderr, which tests/unit/client/test_peer_log.py compares",
         "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C",
     },
+    "client/testing.md": {"- run: ": "no workflows of GitHub here"},
     "commands.md": {"[audit]": "test_the_defaults_of_the_page_are_taken has it"},
     "containers.md": {
         "podman ": "no containers here; test_deploy.py starts the image's command",
