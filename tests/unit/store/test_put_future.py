@@ -44,20 +44,21 @@ def test_a_task_that_is_cancelled_stops_waiting_and_the_message_stays(tmp_path: 
     with reput.MessageStore.open(
         tmp_path / "store", flush_disk_type="SYNC_FLUSH", files=FaultyFiles(disk.judge)
     ) as store:
+        store.put_message(message(0))  # the first one makes the log's file, and waits for its sync
 
         async def put() -> None:
             with disk.held():
-                future = store.async_put_message(message(0))
+                future = store.async_put_message(message(1))
                 waiting = asyncio.ensure_future(future)
                 await asyncio.sleep(0)
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-            assert (await future).queue_offset == 0
+            assert (await future).queue_offset == 1
 
         asyncio.run(put())
         store.wait_dispatched()
-        assert store.max_offset("t", 0) == 1
+        assert store.max_offset("t", 0) == 2
 
 
 def test_a_failed_sync_is_raised_where_it_is_awaited(tmp_path: Path) -> None:
