@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -29,27 +29,27 @@ OTHERS = {
 VALUE = "\0"
 
 
-def literals() -> Iterator[str]:
+@cache
+def literals() -> list[str]:
     """The texts in the sources that may be printed, each value of an f-string or of a format as VALUE."""
+    found: set[str] = set()
     for path in (ROOT / "src/reput").rglob("*.py"):
         tree = ast.parse(path.read_bytes())
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 parts = (one.value if isinstance(one, ast.Constant) else VALUE for one in node.values)
-                yield "".join(map(str, parts))
+                found.add("".join(map(str, parts)))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-                yield re.sub(r"%(\.\d+f|[a-z])", VALUE, node.value)
-
-
-LITERALS = sorted(set(literals()))
+                found.add(re.sub(r"%(\.\d+f|[a-z])", VALUE, node.value))
+    return sorted(found)
 
 
 def is_printed(text: str) -> bool:
     """Whether a text of the sources has all parts of this one, in their order; `...` stands for a value, or more."""
     parts = [re.escape(part) for part in text.split("...")]
     pattern = re.compile(".*".join(parts).strip(), re.DOTALL)
-    return any(map(pattern.search, LITERALS))
+    return any(map(pattern.search, literals()))
 
 
 @pytest.mark.parametrize("text", TEXTS)
