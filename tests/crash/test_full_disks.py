@@ -125,9 +125,15 @@ def live_on_a_sparse_copy(disk: Path, *, is_killed: bool, is_overlay: bool) -> C
         fill(folder / "ballast")
         read_all(store, acknowledged)
         fill(folder / "ballast", 3 * _FILE_PAGES)  # enough for the log and for entries of the index, not for its slots
-        before = list(acknowledged)
         with suppress(StoreFullError):
             put(store, 1000, acknowledged)
+        store.wait_dispatched()
+        (folder / "ballast").unlink()
+        before = list(acknowledged)
+        assert store._writer is not None
+        with store._writer.reput.between_passes:
+            put(store, 20, acknowledged)
+            fill(folder / "ballast", 3 * _FILE_PAGES)  # another process takes the space that the log left
         log.wait("queues and index lag behind the log")
         check_acknowledged(store, before)
         (folder / "ballast").unlink()

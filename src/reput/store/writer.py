@@ -19,6 +19,7 @@ from reput.store.config_files import check_topic
 from reput.store.dispatch.by_caller import DispatchByCaller
 from reput.store.dispatch.follower import DispatchFollower
 from reput.store.dispatch.reput import Dispatcher, ReputMessageService
+from reput.store.dispatch.space import DispatchSpace
 from reput.store.group_offsets import GroupOffsets
 from reput.store.housekeeping import FlushConsumeQueueService
 from reput.store.log.allocate import AllocateMappedFileService
@@ -135,6 +136,9 @@ class Writer:
             index: list[Dispatcher] = [parts.index] if parts.index is not None else []
             reput = ReputMessageService(log, [parts.queues, *index, reader.stats], config, on_arrival)
         reput.reput_from_offset = log.max_offset
+        space = DispatchSpace(path, files, parts, lambda: reput.reput_from_offset)
+        log.queue.check_space = space.check
+        space.warn()
         putting = PutMessage(log, flush, config, reput.wake_if_idle, reader.stats)
         return cls(
             parts,

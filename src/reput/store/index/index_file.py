@@ -30,7 +30,7 @@ from reput.kernels.index_file import (
 )
 
 #: Space for entries is reserved in steps of this many bytes.
-_RESERVE_STEP = 1 << 20
+RESERVE_STEP = 1 << 20
 
 
 class Block:
@@ -162,6 +162,11 @@ class IndexFile:
         """Number of the next entry."""
         return int(self.header[INDEX_COUNT])
 
+    @property
+    def hole_bytes(self) -> int:
+        """Bytes that the next put reserves for what is there: files of RocketMQ, and sparse copies, have holes."""
+        return 0 if self._reserved else max(0, entry_position(self.slots, self.count) - self._file.allocated_bytes)
+
     def continue_from(self, previous: IndexFile) -> None:
         """Set the header to begin where the file before ends (`IndexService.getAndCreateLastIndexFile`)."""
         self.header[:4] = previous.end_timestamp, previous.end_timestamp, previous.end_offset, previous.end_offset
@@ -176,7 +181,7 @@ class IndexFile:
         count = min(keys.hashes.size - begin, self.capacity - before)
         end = self._entries + (before + count) * ENTRY_SIZE
         if end > self._reserved:  # at first from the begin on: RocketMQ's files, and copies, have holes
-            step_end = max(self._reserved, entry_position(self.slots, before)) + _RESERVE_STEP
+            step_end = max(self._reserved, entry_position(self.slots, before)) + RESERVE_STEP
             target = min(self._file.size, max(end, step_end))
             self._file.allocate(self._reserved, target - self._reserved)
             self._reserved = target

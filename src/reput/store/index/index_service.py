@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from reput.errors import CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import FileLayer
-from reput.formats.index_file import HEADER_SIZE, IndexHeader, decode_header, file_size
+from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, decode_header, entry_position, file_size
 from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
@@ -20,7 +20,7 @@ from reput.log.directory import IndexFilePath
 from reput.log.dispatch_marks import DispatchMark, IndexMark
 from reput.log.index_geometry import build_index_again
 from reput.store.index.check import IndexCheck, VerifiedIndexFile
-from reput.store.index.index_file import IndexFile
+from reput.store.index.index_file import RESERVE_STEP, IndexFile
 from reput.store.index.restore import slots_of
 
 
@@ -293,6 +293,17 @@ class IndexService:
         with self._changing:
             self.index_files = [*self.index_files, file]
         return file
+
+    def space_beside(self, entry_bytes: int) -> int:
+        """Bytes of the disk that so many bytes of entries take beside their own, at the most.
+
+        Slots of the files that they begin, holes of the last file, and the rest of a step.
+        """
+        size, last = self._capacity * ENTRY_SIZE, self.index_files[-1] if self.index_files else None
+        left = size - last.count * ENTRY_SIZE if last is not None else 0
+        begun = max(0, -(-(entry_bytes - left) // size))
+        holes = last.hole_bytes if last is not None else 0
+        return begun * entry_position(self._slots, 0) + holes + min(RESERVE_STEP, size)
 
     def _new_path(self) -> str:
         """Path with a name by the time of creation, as RocketMQ's; after the last name even if the clock jumps back."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from reput.errors import StoreFullError
 from reput.files import File, FileLayer, Mapping, about_to_wait
 from reput.log.directory import open_listed
 
-#: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small. A step is not
-#: taken where fewer bytes than another one would stay free: queues and index of its messages need space, too.
+#: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small.
 RESERVE_STEP = 32 << 20
 
 
@@ -24,12 +22,22 @@ class MappedFile:
     The map is writable once bytes are to be appended (`begin_appending`).
     The file is synced through its descriptor, as `mmap.flush` keeps the interpreter lock.
 
+    Args:
+        files: The file layer.
+        path, start_offset, size: The file.
+        writable: Whether it may be written.
+        on_map: Called after the file was mapped.
+        check_space: Called before disk space is taken, with a path on its disk, how many bytes are taken, and for how
+            many bytes of records; raises StoreFullError where they are not to be taken.
+        read_ahead: Let the system read ahead in the map.
+
     Attributes:
         wrote_position: Position after the last written byte.
         flushed_position: Position up to which bytes are known to be on the disk.
     """
 
     __slots__ = (
+        "_check_space",
         "_file",
         "_files",
         "_is_appended",
@@ -56,10 +64,12 @@ class MappedFile:
         *,
         writable: bool,
         on_map: Callable[[MappedFile], None],
+        check_space: Callable[[str, int, int], None],
         read_ahead: bool = True,
     ) -> None:
         self._files = files
         self._on_map = on_map
+        self._check_space = check_space
         self._writable = writable
         self._read_ahead = read_ahead
         self._is_appended = False
@@ -134,7 +144,8 @@ class MappedFile:
         Its length and its name are durable afterwards.
         """
         folder = self.path.rpartition("/")[0]
-        self._check_space(folder, min(self.size, RESERVE_STEP))
+        step = min(self.size, RESERVE_STEP)
+        self._check_space(folder, step, step)
         self._is_appended = True
         self._file = self._files.open(self.path, writable=True, create=True, size=self.size)
         self.wrote_position = self.flushed_position = 0
@@ -152,18 +163,11 @@ class MappedFile:
             begin = self.reserved_position
             if end > begin:
                 target = min(self.size, max(end, begin + RESERVE_STEP))
-                self._check_space(self.path, target - max(begin, self.file.allocated_bytes))
+                lacking = target - max(begin, self.file.allocated_bytes)
+                if lacking > 0:
+                    self._check_space(self.path, lacking, target - begin)
                 self.file.allocate(begin, target - begin)
                 self.reserved_position = max(self.reserved_position, target)
-
-    def _check_space(self, path: str, needed: int) -> None:
-        """Raise StoreFullError where the disk of `path` has no space for so many bytes, and for queues and index."""
-        kept = min(self.size, RESERVE_STEP)
-        if needed > 0 and (free := self._files.disk_free(path)) < needed + kept:
-            raise StoreFullError(
-                f"{self.path}: cannot allocate: {needed} bytes needed, and {kept} that stay free for queues and index, "
-                f"{free} free: no space left on the disk; free some and try again"
-            )
 
     def write(self, position: int, data: memoryview) -> None:
         """Write many bytes by a system call. Bytes of a write that failed are zeroed again: they were not stored."""

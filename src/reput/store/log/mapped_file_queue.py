@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -39,6 +39,10 @@ class LogMaps(NamedTuple):
     mappings: dict[int, Mapping]
     fields: npt.NDArray[np.int64]
     fields_address: int
+
+
+def _take_all(_path: str, _bytes: int, _end: int) -> None:
+    """Nothing else needs the disk."""
 
 
 class MappedFileQueue:
@@ -79,6 +83,9 @@ class MappedFileQueue:
         self.first_offset = 0
         #: Replaced by a new list, never changed in place: readers take it without a lock, and keep to it.
         self.mapped_files: list[MappedFile] = []
+        #: Called before a file takes disk space, with a path on its disk, how many bytes it takes, and the commit log
+        #: offset up to which records then have room; raises StoreFullError. A store that dispatches sets it.
+        self.check_space: Callable[[str, int, int], None] = _take_all
 
     def load(self, listed: list[LogFile]) -> None:
         """Take over listed files. They count as full until the log's end is found.
@@ -98,8 +105,19 @@ class MappedFileQueue:
     def _file(self, path: str, start_offset: int, *, writable: bool) -> MappedFile:
         return MappedFile(
             self._files, path, start_offset, self.file_size,
-            writable=writable, on_map=self._count_map, read_ahead=self._read_ahead,
+            writable=writable, on_map=self._count_map, check_space=self._check_space, read_ahead=self._read_ahead,
         )  # fmt: skip
+
+    def _check_space(self, path: str, taken: int, record_bytes: int) -> None:
+        """Before a file takes space of the disk for so many more bytes of records: see `check_space`."""
+        self.check_space(path, taken, self.room_end + record_bytes)
+
+    @property
+    def room_end(self) -> int:
+        """Offset after the records for which disk space is reserved, if they come without a gap."""
+        ahead = self.made_ahead
+        files = (*self.mapped_files[-1:], *([ahead] if ahead is not None else []))
+        return self.max_offset + sum(max(0, file.reserved_position - file.wrote_position) for file in files)
 
     @property
     def min_offset(self) -> int:
