@@ -74,7 +74,11 @@ class DispatchSpace:
         """Say so in the log where the next step of the log would be refused now."""
         queue = self._log.queue
         step = min(queue.file_size, RESERVE_STEP)
-        try:
-            self.check(queue.folders[0], step, queue.room_end + step)
-        except StoreFullError as error:
-            logger.warning("puts will be refused once the log needs space: %s", error)
+        lacks = []
+        for folder in queue.folders:
+            try:
+                self.check(folder, step, queue.room_end + step)
+            except StoreFullError as error:
+                lacks.append(error)
+        if len(lacks) == len(queue.folders):
+            logger.warning("puts will be refused once the log needs space: %s", lacks[0])
