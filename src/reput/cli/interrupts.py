@@ -70,7 +70,8 @@ def until_stopped(stop: Callable[[], None] | None = None, *, unless: bool = Fals
     """Let the first SIGINT or SIGTERM end the block, and the command go on after it as one that is done.
 
     Args:
-        stop: Called by the first signal, and ends the block soon; None: the signal raises KeyboardInterrupt in it.
+        stop: Called by the first signal, and ends the block soon; what the block raises then is an error. None: the
+            signal raises KeyboardInterrupt in it.
         unless: The block ends by itself. It is a job then: SIGTERM kills it, and a SIGINT that has ended it is raised.
     """
     global _is_interrupted, _runs_until_stopped
@@ -83,7 +84,7 @@ def until_stopped(stop: Callable[[], None] | None = None, *, unless: bool = Fals
             signal.signal(signal.SIGTERM, _interrupt)
         yield
     except BaseException as error:  # whatever a library has made of KeyboardInterrupt; an error of ours is told
-        if unless or not _is_interrupted or isinstance(error, ReputError):
+        if unless or stop is not None or not _is_interrupted or isinstance(error, ReputError):
             raise
     else:
         if unless and stop is not None and _is_interrupted:

@@ -15,6 +15,7 @@ import pytest
 from typer.main import get_command
 
 from reput import Broker, Message, MessageStore
+from reput.cli import interrupts
 from reput.cli.main import app
 from reput.formats.metadata import TopicConfig
 from tests.support.broker import SMALL
@@ -109,6 +110,29 @@ def test_a_command_that_runs_until_it_is_stopped_ends_with_status_0(
     assert process.returncode == 0, printed
     assert "interrupted" not in printed
     assert "Traceback" not in printed
+
+
+def test_an_error_that_comes_after_a_signal_which_raises_nothing_is_told() -> None:
+    """What follows the block needs what the block has made."""
+    calls: list[str] = []
+
+    def run() -> None:
+        with interrupts.until_stopped(lambda: calls.append("stop")):
+            interrupts._interrupt(signal.SIGTERM, None)
+            raise ValueError("a fault")
+
+    with pytest.raises(ValueError, match="a fault"):
+        run()
+    assert calls == ["stop"]
+    assert not interrupts.is_interrupted()
+
+
+def test_what_a_library_has_made_of_a_keyboard_interrupt_ends_the_block() -> None:
+    with interrupts.until_stopped():
+        try:
+            interrupts._interrupt(signal.SIGTERM, None)
+        except KeyboardInterrupt as error:
+            raise ValueError("a library's") from error
 
 
 @pytest.mark.parametrize(("command", "module", "function"), ENDS_BY_ITSELF, ids=[row[0] for row in ENDS_BY_ITSELF])
