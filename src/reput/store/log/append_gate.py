@@ -115,7 +115,7 @@ class AppendGate(ABC):
                 self._refusal = self.failure
 
     def _refuse_without_room(self, size: int, error: StoreFullError) -> None:
-        """Under the append lock: the log got no space for `size` bytes."""
+        """Under the append lock: the log got no space for so many bytes, a blank record after them included."""
         with self._telling():
             self._no_room = StoreFullError(str(error))  # not itself: its trace holds what was to be appended
             self._lacking = max(size, self._lacking)

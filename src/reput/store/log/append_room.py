@@ -55,25 +55,25 @@ class AppendRoom(AppendGate):
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
             WouldWaitError: In `NeverWaiting`, where `make_room` has not been called; nothing has changed.
         """
-        return self._found(self._room_for, size)
+        return self._found(self._room_for, size, BLANK_SIZE)
 
     def _room_for_copies(self, size: int) -> MappedFile:
         """The last file, or the next one where that is full to its last byte, with room for copies of `size` bytes.
 
         Errors as of `_room`.
         """
-        return self._found(self._copies_room_for, size)
+        return self._found(self._copies_room_for, size, 0)
 
-    def _found(self, find: Callable[[int], MappedFile], size: int) -> MappedFile:
+    def _found(self, find: Callable[[int], MappedFile], size: int, blank: int) -> MappedFile:
         try:
             file = find(size)
         except WouldWaitError as error:
             error.room = max(size, 1)
             raise
         except StoreFullError as error:
-            self._refuse_without_room(size, error)
+            self._refuse_without_room(size + blank, error)
             raise
-        self._accept_with_room(size)
+        self._accept_with_room(size + blank)
         return file
 
     def _room_for(self, size: int) -> MappedFile:
@@ -153,19 +153,23 @@ class AppendRoom(AppendGate):
                     would_wait = error
             if not may_wait():
                 raise would_wait
-            self._prepare_room(size)
+            self._prepare_room(size + BLANK_SIZE)
 
     def _prepare_room(self, size: int) -> None:
-        """Do what `_room` would wait for the disk for, without the append lock."""
+        """Do what `_found` would wait for the disk for, without the append lock.
+
+        Args:
+            size: Bytes of the records and of the blank record after them; copies need none after them.
+        """
         file = self._last
         try:
             if file is not None:
                 position = file.wrote_position
-                is_last = position + size + BLANK_SIZE <= file.size
-                file.reserve(min(file.size, position + BLANK_SIZE + (size if is_last else 0)))
+                is_last = position + size <= file.size
+                file.reserve(min(file.size, position + (size if is_last else BLANK_SIZE)))
                 if is_last:
                     return
-            self.queue.make_ahead().reserve(size + BLANK_SIZE)
+            self.queue.make_ahead().reserve(size)
         except StoreFullError as error:
             with self._lock:
                 self._refuse_without_room(size, error)

@@ -12,6 +12,9 @@ import pytest
 from reput import Message, MessageStore
 from reput.errors import ReputError, StoreFullError
 from reput.files import NeverWaiting
+from reput.formats.record import encode_blank
+from reput.formats.record_layout import BLANK_SIZE
+from reput.store.log import append_room, mapped_file
 from reput.store.put_rows import PutRow, PutRowResult
 from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
 from tests.support.heard import heard
@@ -111,6 +114,31 @@ def test_a_small_message_does_not_end_the_refusal_of_a_large_one(tmp_path: Path)
         disk.is_full = False
         store.put_message(Message("t", bytes(40_000)))
         assert store.runtime_info().put_refusal == ""
+
+
+def test_copies_up_to_the_last_byte_of_a_file_are_refused_until_this_file_gets_the_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room in the next file is none for them."""
+    for module in (mapped_file, append_room):
+        monkeypatch.setattr(module, "RESERVE_STEP", SIZE // 4)
+    disk = FaultyFiles()
+    with MessageStore.open(tmp_path / "store", files=disk, **PATIENT) as store:
+        store.put_message(Message("t", bytes(5000)))
+        log = store._log
+        end = log.max_offset
+        copies = memoryview(encode_blank(SIZE - end) + bytes(SIZE - end - BLANK_SIZE))
+        disk.judge = fail_next("allocate", errno.ENOSPC, part=f"/commitlog/{0:020}", times=1 << 30)
+        for _ in range(2):
+            with pytest.raises(StoreFullError):
+                log.append_copies(copies, 0)
+            with pytest.raises(StoreFullError):
+                log.make_ready()
+            assert log.refusal is not None
+        disk.judge = no_objection
+        log.make_ready()
+        assert log.refusal is None
+        assert log.append_copies(copies, 0) == SIZE
 
 
 def test_a_write_without_space_is_a_refusal_though_there_was_room(tmp_path: Path) -> None:
