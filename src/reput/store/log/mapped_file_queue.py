@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError, StoreFullError, StoreStateError, StoreSyncError
+from reput.errors import StoreError, StoreFormatError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer, Mapping, about_to_wait
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.index_file import LogFields
@@ -77,6 +78,7 @@ class MappedFileQueue:
         self._changing = Lock()
         self._making = Lock()
         self._ahead: MappedFile | None = None  # the file made ahead last; `made_ahead` says whether it still is
+        self._left = ""  # a file that could not be made, and not be removed
         self._is_closed = False
         self.file_size = file_size
         #: Start of the first file, where there is none yet: a master's log may begin later than at 0.
@@ -209,13 +211,16 @@ class MappedFileQueue:
             return self.made_ahead or self._make_ahead()
 
     def _make_ahead(self) -> MappedFile:
-        *others, last = self._paths_of(self._end)
+        self._remove_left()
+        paths = self._paths_of(self._end)
+        *others, last = [self._left] if self._left in paths else paths
         for path in others:
             try:
                 self._ahead = self._make(path)
                 return self._ahead
             except StoreFullError:
-                continue
+                if self._left:  # two folders must not have the same name, not even after a power cut
+                    raise
         self._ahead = self._make(last)
         return self._ahead
 
@@ -230,10 +235,21 @@ class MappedFileQueue:
             raise
         except BaseException:  # a full disk: nobody would have the bytes that it has got
             file.close()
-            if self._files.exists(path):  # two folders must not have the same name, not even after a power cut
-                self._files.unlink(path)
+            self._left = path
+            self._remove_left()
             raise
+        self._left = ""
         return file
+
+    def _remove_left(self) -> None:
+        """Remove the file that could not be made. One that cannot be removed stays, and the next try makes it."""
+        if self._left:
+            with suppress(StoreError):
+                if self._files.exists(self._left):
+                    self._files.unlink(self._left)
+                else:
+                    self._files.sync_directory(self._left.rpartition("/")[0])
+                self._left = ""
 
     def path_of(self, offset: int) -> str:
         """Path of the file that holds an offset, or would hold it."""
@@ -323,6 +339,7 @@ class MappedFileQueue:
         """
         with self._making:
             self._is_closed = True
+            self._remove_left()
         for file in self.mapped_files:
             file.close()
         ahead, self._ahead = self.made_ahead, None

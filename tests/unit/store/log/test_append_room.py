@@ -234,3 +234,29 @@ def test_a_file_that_cannot_be_made_leaves_nothing(kind: str, tmp_path: Path) ->
         disk.judge = no_objection
         store.put_message(Message("t", bytes(40_000)))
     assert names(tmp_path / "store") == [0, SIZE]
+
+
+@pytest.mark.parametrize("folders", [1, 2])
+def test_a_file_that_can_neither_be_made_nor_removed_is_made_once_there_is_space(folders: int, tmp_path: Path) -> None:
+    """The next try takes the file that was left, as two folders must not have the same name."""
+    disk, parts = FaultyFiles(), [tmp_path / f"log{number}" for number in range(folders)]
+    with MessageStore.open(
+        tmp_path / "store", files=disk, **PATIENT, store_path_commit_log=",".join(map(str, parts))
+    ) as store:
+        store.put_message(Message("t", bytes(40_000)))
+
+        def judge(operation: Operation) -> None:
+            if operation.kind in ("allocate", "unlink") and f"{SIZE:020}" in operation.path:
+                raise OSError(errno.ENOSPC if operation.kind == "allocate" else errno.EIO, "a fault")
+
+        disk.judge = judge
+        for _ in range(2):
+            with pytest.raises(StoreFullError):
+                store._log.make_ready()
+            with pytest.raises(StoreFullError):
+                store.put_message(Message("t", bytes(40_000)))
+        assert store._log.failure is None
+        assert sum(path.name == f"{SIZE:020}" for folder in parts for path in folder.iterdir()) == 1
+        disk.judge = no_objection
+        store.put_message(Message("t", bytes(40_000)))
+        assert sum(path.name == f"{SIZE:020}" for folder in parts for path in folder.iterdir()) == 1
