@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 
+from reput.errors import StoreError
 from reput.files import File, FileLayer
 from reput.formats.index_file import (
     ENTRY_SIZE,
@@ -88,7 +90,8 @@ class IndexFile:
                 self._file.allocate(0, self._entries)
             except BaseException:
                 self._file.close()
-                files.unlink(path)
+                with suppress(StoreError):  # where it cannot be removed either, the next try makes this file
+                    files.unlink(path)
                 raise
             self._reserved = self._entries
         try:

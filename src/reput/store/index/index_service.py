@@ -47,6 +47,7 @@ class IndexService:
         # The last record with entries, and how many of its keys have an entry: all keys before are in the index.
         self._last_offset = -1
         self._last_keys = 0
+        self._making = ""  # the path of a file that is being made, or could not be made
         self._changing = Lock()
         self._flush_lock = Lock()
         #: Replaced by a new list, never changed in place: readers take it without a lock.
@@ -286,7 +287,9 @@ class IndexService:
             return self.index_files[-1]
         previous = self.index_files[-1] if self.index_files else None
         self._files.make_directories(self._path)
-        file = IndexFile(self._files, self._new_path(), self._slots, self._capacity, writable=True, create=True)
+        path = self._making = self._making or self._new_path()
+        file = IndexFile(self._files, path, self._slots, self._capacity, writable=True, create=True)
+        self._making = ""
         if previous is not None:
             file.continue_from(previous)
             self._unsynced.append(previous)
