@@ -101,8 +101,13 @@ class LoopWriter:
 
     @property
     def put_refusal(self) -> ReputError | None:
-        """The error that every put gets now, as of a full disk or a failed sync; None while puts are taken."""
+        """Why puts are refused now, as by a full disk or a failed sync; None while all are taken."""
         return self._writable().parts.log.refusal
+
+    @property
+    def small_put_refusal(self) -> ReputError | None:
+        """`put_refusal`, unless a full disk refuses larger messages alone, and those of up to 4 KB have room."""
+        return self._writable().parts.log.refusal_of_small
 
     # -- dispatch
 

@@ -72,7 +72,7 @@ class BrokerMetrics:
     async def ready(self) -> Page:
         """200 where messages are taken, by a slave copied, and given; 503 and the reason where they are not."""
         writer, slave = self._state.writer, self._state.slave
-        failure = writer.put_refusal or writer.dispatch_failure or (slave and slave.copies_nothing)
+        failure = writer.small_put_refusal or writer.dispatch_failure or (slave and slave.copies_nothing)
         if failure is None:
             does = "takes" if slave is None else "copies"
             mode = self._state.store.config.flush_disk_type

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reput.errors import MessageIllegalError, StoreFullError, StoreSyncError, WouldWaitError
+from reput.config.message_store import OS_PAGE_SIZE
+from reput.errors import MessageIllegalError, ReputError, StoreFullError, StoreSyncError, WouldWaitError
 from reput.files import Mapping, NeverWaiting, may_wait
 from reput.formats.java import INT64_MAX
 from reput.formats.record import encode_blank
@@ -45,6 +46,15 @@ class AppendRoom(AppendGate):
                 f"the record takes {size} bytes; a commit log file of {self.queue.file_size} bytes "
                 f"(mappedFileSizeCommitLog) holds records up to {self.max_record_size}"
             )
+
+    @property
+    def refusal_of_small(self) -> ReputError | None:
+        """`refusal`, unless it is for lack of space and records of a page (4 KB) still have room."""
+        files = (self._last, self.queue.made_ahead)
+        rooms = [file.reserved_position - file.wrote_position for file in files if file is not None]
+        # Room for all that was refused is none: a file system that copies on write lacked space there.
+        has_room = any(OS_PAGE_SIZE + BLANK_SIZE <= room < self._lacking for room in rooms)
+        return self._refusal if has_room else self.refusal
 
     # -- under the append lock
 

@@ -232,6 +232,9 @@ def test_a_full_disk_is_told_by_answer_log_ready_and_metric_and_ends_without_a_s
                 for _ in range(3):  # the next file may have been made ahead
                     refused = await client.send_message("orders", bytes(40_000))
                 assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                assert (await page(address, "/ready"))[0] == 200, "small messages have room"
+                while (refused := await client.send_message("orders", bytes(3000))).code == 0:
+                    pass
                 status, reason = await page(address, "/ready")
                 assert status == 503
                 assert all("cannot create: 65536 bytes needed" in text for text in (reason, str(refused.remark)))

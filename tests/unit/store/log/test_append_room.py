@@ -109,8 +109,11 @@ def test_a_small_message_does_not_end_the_refusal_of_a_large_one(tmp_path: Path)
         disk.is_full = True
         with pytest.raises(StoreFullError):
             store.put_messages([Message("t", bytes(40_000))] * 2)
+        assert store._log.refusal_of_small is None
         store.put_message(Message("t", b"there is room for it"))
         assert "no space left" in str(store.runtime_info().put_refusal)
+        store.put_message(Message("t", bytes(22_000)))
+        assert store._log.refusal_of_small is store._log.refusal is not None, "4 KB have no room either"
         disk.is_full = False
         store.put_message(Message("t", bytes(40_000)))
         assert store.runtime_info().put_refusal == ""
