@@ -96,7 +96,7 @@ def test_all_that_was_put_is_in_queues_and_index_when_the_log_refuses_for_lack_o
         with MessageStore.open(path, **OPTIONS, **sizes, message_index_enable=index is not None) as store:
             with no_dispatch(store) if lags else nullcontext():
                 count = put_until_refused(store)
-            assert count > 50
+            assert store.max_commit_log_offset > disk // 32, "the log takes what it may"
             check_dispatched(store, count)
             ballast.unlink()
             store.put_message(Message("t", bytes(100), keys=[f"key-{count}"]), 0)
