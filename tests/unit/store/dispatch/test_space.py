@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from campaign.children import in_child
 from reput import Message, MessageStore
 from reput.errors import StoreFullError
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernel_loader import load_kernels
 from tests.support.heard import heard
 from tests.support.small_tmpfs import mount_tmpfs
@@ -139,3 +140,25 @@ def test_a_log_on_a_disk_of_its_own_leaves_space_on_the_disk_of_the_queues(tmp_p
             check_dispatched(store, count)
 
     on_tmpfs(tmp_path, 32 * MB, life)
+
+
+@pytest.mark.parametrize("ballast_kb", [0, 40, 80, 120])
+def test_queues_that_all_come_to_a_new_page_at_once_have_the_space(tmp_path: Path, ballast_kb: int) -> None:
+    queues, body = 50, bytes(100)
+    sizes = {"mapped_file_size_commit_log": 32 * KB, "mapped_file_size_consume_queue": 16 * UNIT_SIZE}
+
+    def life(path: Path) -> None:
+        (path.parent / "ballast").write_bytes(bytes(ballast_kb * KB))
+        with MessageStore.open(path, **OPTIONS | sizes, message_index_enable=False) as store:
+            number = 0
+            with suppress(StoreFullError):
+                while True:
+                    store.put_message(Message("t", body), number % queues)
+                    number += 1
+                    if number % queues == 0:
+                        store.wait_dispatched()
+            store.wait_dispatched(timeout=3)
+            assert sum(store.max_offset("t", queue_id) for queue_id in range(queues)) == number
+            (path.parent / "ballast").unlink()
+
+    on_tmpfs(tmp_path, 2 * MB, life)
