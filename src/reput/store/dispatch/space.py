@@ -8,7 +8,6 @@ from collections.abc import Callable
 from reput.config.message_store import OS_PAGE_SIZE
 from reput.errors import StoreFullError
 from reput.files import FileLayer
-from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import RESERVE_STEP
 from reput.store.parts import Parts
 
@@ -23,7 +22,7 @@ class DispatchSpace:
     that they may begin. A message with one key has 20 bytes of unit and 40 of entries, and 150 of log at the least.
 
     Two cases may take more, and then messages wait until there is space: short keys by the hundred in one message, and
-    thousands of new queues at once.
+    thousands of new queues at once. So they do if another process takes the last bytes.
 
     Args:
         path: The store's directory, with queues and index; the log may be on other disks.
@@ -35,7 +34,7 @@ class DispatchSpace:
     def __init__(self, path: str, files: FileLayer, parts: Parts, dispatched: Callable[[], int]) -> None:
         self._path = path
         self._files = files
-        self._log: CommitLog = parts.log
+        self._log = parts.log
         self._index = parts.index
         self._dispatched = dispatched
 
