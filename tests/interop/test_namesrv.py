@@ -30,8 +30,8 @@ def test_apaches_broker_registers_here_and_its_client_finds_it(
     async def scenario(apache: Apache) -> None:
         async with asked_name_server(tmp_path) as asked:
 
-            async def route(topic: str) -> Any:
-                answer = await asked.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
+            async def route(topic: str, **fields: str) -> Any:
+                answer = await asked.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic, **fields)
                 return json.loads(answer.body) if answer.code == 0 else answer.code
 
             address = await asyncio.to_thread(
@@ -53,6 +53,8 @@ def test_apaches_broker_registers_here_and_its_client_finds_it(
                 await asyncio.to_thread(apache.run, "stop-broker")
             while await route("orders") != 17:
                 pass
+            told = await route("orders", withLostBrokers="true")
+            assert (told["brokerDatas"][0]["brokerAddrs"] if is_killed else told) == ({} if is_killed else 17)
 
     with Apache(version) as apache:
         run(scenario(apache))
@@ -77,6 +79,8 @@ def _requests() -> list[tuple[int, dict[str, str], bytes]]:
     asked = [
         *[(105, {"topic": topic}, b"") for topic in ("orders", "payments", "new", "b2", "unknown")],
         (105, {"topic": "orders", "__ZONE_NAME": "z1", "__ZONE_MODE": "true"}, b""),
+        (105, {"topic": "orders", "withLostBrokers": "true"}, b""),  # reput's own field, which Apache's passes over
+        *[(code, {"withLostBrokers": "true"}, b"") for code in (106, 206, 304)],
         *[(code, {}, b"") for code in (106, 206, 304, 311, 312, 313)],
         (224, {"cluster": CLUSTER}, b""),
         (224, {"cluster": "unknown"}, b""),

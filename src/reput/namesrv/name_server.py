@@ -142,5 +142,5 @@ class NameServer:
 
     def closed(self, connection: Connection) -> None:
         """Called by a connection."""
-        for change in self._routes.channel_closed(connection):
+        for change in self._routes.channel_closed(connection, self._now_ms()):
             self._notify(change)

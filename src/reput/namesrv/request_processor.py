@@ -29,6 +29,7 @@ from reput.remoting.namesrv_headers import (
     GetKVListByNamespaceRequestHeader,
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
+    LostBrokersRequestHeader,
     PutKVConfigRequestHeader,
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
@@ -127,12 +128,13 @@ class RequestProcessor:
     # -- routes
 
     def _get_route_info(self, _: Connection, command: RemotingCommand) -> Answer:
-        topic = decode_header(GetRouteInfoRequestHeader, command.ext_fields).topic
+        header = decode_header(GetRouteInfoRequestHeader, command.ext_fields)
+        topic = header.topic
         config = self._configuration.config
         waited_ms = self._clock.now_ms() - self._clock.started_ms
         if config.need_wait_for_service and waited_ms < config.wait_seconds_for_service * 1000:
             return command.response(ResponseCode.SYSTEM_ERROR, "name server not ready")
-        route = self._routes.pickup_topic_route_data(topic)
+        route = self._routes.pickup_topic_route_data(topic, with_lost=bool(header.with_lost_brokers))
         if route is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, _NO_ROUTE.format(topic))
         if config.order_message_enable:
@@ -194,7 +196,7 @@ class RequestProcessor:
         return command.response(body=encode_body(GetBrokerMemberGroupResponseBody(group)))
 
     def _get_broker_cluster_info(self, _: Connection, command: RemotingCommand) -> Answer:
-        return command.response(body=encode_body(self._routes.cluster_info()))
+        return command.response(body=encode_body(self._routes.cluster_info(with_lost=_with_lost(command))))
 
     def _wipe_write_perm(self, _: Connection, command: RemotingCommand) -> Answer:
         name = decode_header(WipeWritePermOfBrokerRequestHeader, command.ext_fields).broker_name
@@ -219,10 +221,12 @@ class RequestProcessor:
 
     def _get_all_topic_list(self, _: Connection, command: RemotingCommand) -> Answer:
         is_enabled = self._configuration.config.enable_all_topic_list
-        return _topic_list(command, self._routes.all_topic_list, is_enabled=is_enabled)
+        with_lost = _with_lost(command)
+        return _topic_list(command, lambda: self._routes.all_topic_list(with_lost=with_lost), is_enabled=is_enabled)
 
     def _get_system_topic_list(self, _: Connection, command: RemotingCommand) -> Answer:
-        return _topic_list(command, self._routes.system_topic_list, is_enabled=True)
+        with_lost = _with_lost(command)
+        return _topic_list(command, lambda: self._routes.system_topic_list(with_lost=with_lost), is_enabled=True)
 
     def _get_topics_by_cluster(self, _: Connection, command: RemotingCommand) -> Answer:
         cluster = decode_header(GetTopicsByClusterRequestHeader, command.ext_fields).cluster
@@ -277,6 +281,10 @@ class RequestProcessor:
 
 def _answer(command: RemotingCommand, header: Any, body: bytes = b"") -> RemotingCommand:
     return command.response(ext_fields=encode_header(header), body=body)
+
+
+def _with_lost(command: RemotingCommand) -> bool:
+    return bool(decode_header(LostBrokersRequestHeader, command.ext_fields).with_lost_brokers)
 
 
 def _topic_list(command: RemotingCommand, topics: Callable[[], TopicList], *, is_enabled: bool) -> RemotingCommand:

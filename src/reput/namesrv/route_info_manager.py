@@ -14,6 +14,7 @@ from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingCommandError
 from reput.events import Event
 from reput.formats.metadata import DataVersion, TopicConfig
+from reput.namesrv.lost_brokers import LostBrokers
 from reput.remoting.codes import PermName, ResponseCode
 from reput.remoting.namesrv_headers import (
     NotifyMinBrokerIdChangeRequestHeader,
@@ -112,6 +113,7 @@ class RouteInfoManager:
         self._live: dict[_Address, _Live] = {}
         self._filter_servers: dict[_Address, tuple[str, ...]] = {}
         self._mappings: dict[str, dict[str, Any]] = {}  # of static topics, by topic and broker name
+        self._lost = LostBrokers()
 
     # -- brokers come
 
@@ -160,6 +162,8 @@ class RouteInfoManager:
                 return RegisterBrokerResult()
 
         broker.addresses[broker_id] = address
+        if broker_id == MASTER_ID:
+            self._lost.forget(name)
         is_prime_slave = (
             header.enable_acting_master is not None and broker_id != MASTER_ID and broker_id == min(broker.addresses)
         )
@@ -228,7 +232,15 @@ class RouteInfoManager:
     # -- brokers go
 
     def unregister_broker(self, header: UnRegisterBrokerRequestHeader) -> list[MinBrokerIdChange]:
-        """Forget a broker; with the last one of a name its topics. Returns what others are to be told."""
+        """Forget a broker that goes on purpose; with the last one of a name its topics.
+
+        Returns what others are to be told.
+        """
+        if header.broker_id == MASTER_ID:
+            self._lost.forget(header.broker_name)
+        return self._remove(header)
+
+    def _remove(self, header: UnRegisterBrokerRequestHeader) -> list[MinBrokerIdChange]:
         process = _Address(header.cluster_name, header.broker_addr)
         self._filter_servers.pop(process, None)
         if self._live.pop(process, None) is not None:
@@ -259,27 +271,32 @@ class RouteInfoManager:
             if (rest := {one: mapping for one, mapping in by_name.items() if one != name})
         }
 
-    def channel_closed(self, channel: Any) -> list[MinBrokerIdChange]:
+    def channel_closed(self, channel: Any, now_ms: int) -> list[MinBrokerIdChange]:
         """Forget the brokers that have registered through a connection which has ended."""
-        return self._drop([process for process, live in self._live.items() if live.channel is channel])
+        return self._drop([process for process, live in self._live.items() if live.channel is channel], now_ms)
 
     def scan_not_active_broker(self, now_ms: int) -> Expired:
         """Forget the brokers that were silent for longer than their time."""
+        self._lost.expire(now_ms)
         silent = {
             process: live for process, live in self._live.items() if live.last_update_ms + live.timeout_ms < now_ms
         }
         for process, live in silent.items():
             logger.warning(Event("broker is silent", address=process.address, timeout_ms=live.timeout_ms))
-        return Expired([live.channel for live in silent.values()], self._drop(silent))
+        return Expired([live.channel for live in silent.values()], self._drop(silent, now_ms))
 
-    def _drop(self, processes: Iterable[_Address]) -> list[MinBrokerIdChange]:
+    def _drop(self, processes: Iterable[_Address], now_ms: int) -> list[MinBrokerIdChange]:
+        """Forget brokers that went without a word; a master, and the last one of a name, are noted as lost."""
         changes = []
         for process in processes:
             for broker in list(self._brokers.values()):
                 ids = [one for one, at in broker.addresses.items() if at == process.address]
                 if ids and broker.cluster == process.cluster:
+                    if MASTER_ID in ids or len(broker.addresses) == 1:
+                        queues = {topic: of[broker.name] for topic, of in self._topics.items() if broker.name in of}
+                        self._lost.note(broker.name, broker.cluster, queues, now_ms)
                     header = UnRegisterBrokerRequestHeader(broker.name, process.address, process.cluster, ids[0])
-                    changes += self.unregister_broker(header)
+                    changes += self._remove(header)
             self._live.pop(process, None)  # of an address that has another broker now
             self._filter_servers.pop(process, None)
         return changes
@@ -299,6 +316,7 @@ class RouteInfoManager:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, or its queues in one cluster; the next changed registration of a broker brings it back."""
+        self._lost.forget_topic(topic, cluster or None)
         if not cluster:
             self._topics.pop(topic, None)
         elif topic in self._topics:
@@ -313,7 +331,12 @@ class RouteInfoManager:
                 self._topics.pop(topic, None)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """Let nobody write to a broker; returns its number of topics. Lasts until the broker's topics change."""
+        """Let nobody write to a broker; returns its number of topics. Lasts until the broker's topics change.
+
+        One that is lost is forgotten: an operator says so that it does not come back.
+        """
+        if broker_name not in self._brokers:
+            self._lost.forget(broker_name)
         return self._change_perm(broker_name, lambda perm: perm & ~PermName.WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
@@ -330,20 +353,29 @@ class RouteInfoManager:
 
     # -- answers
 
-    def pickup_topic_route_data(self, topic: str) -> TopicRouteData | None:
-        """Where the queues of a topic are; None where no broker has it."""
+    def pickup_topic_route_data(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
+        """Where the queues of a topic are; None where no broker has it.
+
+        `with_lost`: with the queues of brokers that are lost, whose addresses are those of their slaves, or none.
+        """
         queues = self._topics.get(topic, {})
-        brokers = [self._brokers[name] for name in sorted(queues) if name in self._brokers]
-        if not brokers:
+        if with_lost:
+            queues = {**self._lost.queues(topic), **queues}
+        lost = self._lost.brokers() if with_lost else {}
+        datas = tuple(
+            self._brokers[name].data() if name in self._brokers else lost[name]
+            for name in sorted(queues)
+            if name in self._brokers or name in lost
+        )
+        if not datas:
             return None
         filter_servers = {}
         if self._filter_servers:
-            for broker in brokers:
-                for address in broker.addresses.values():
-                    servers = self._filter_servers.get(_Address(broker.cluster, address))
+            for data in datas:
+                for address in data.broker_addrs.values():
+                    servers = self._filter_servers.get(_Address(data.cluster, address))
                     if servers is not None:
                         filter_servers[address] = servers
-        datas = tuple(broker.data() for broker in brokers)
         if self.config.support_acting_master and not topic.startswith(_SYNC_BROKER_MEMBER_PREFIX):
             datas = tuple(_with_acting_master(data, queues[data.broker_name]) for data in datas)
         queue_datas = tuple(queues[name] for name in sorted(queues))
@@ -351,10 +383,16 @@ class RouteInfoManager:
             queue_datas, datas, filter_servers, topic_queue_mapping_by_broker=self._mappings.get(topic)
         )
 
-    def cluster_info(self) -> ClusterInfo:
-        """All brokers and clusters."""
-        brokers = {name: broker.data() for name, broker in sorted(self._brokers.items())}
-        return ClusterInfo(brokers, {name: tuple(sorted(one)) for name, one in sorted(self._clusters.items())})
+    def cluster_info(self, *, with_lost: bool = False) -> ClusterInfo:
+        """All brokers and clusters; `with_lost`: with brokers that are lost, without addresses."""
+        brokers = self._lost.brokers() if with_lost else {}
+        brokers |= {name: broker.data() for name, broker in self._brokers.items()}
+        clusters = {cluster: set(names) for cluster, names in self._clusters.items()}
+        for name in brokers.keys() - self._brokers.keys():
+            clusters.setdefault(brokers[name].cluster, set()).add(name)
+        return ClusterInfo(
+            dict(sorted(brokers.items())), {name: tuple(sorted(one)) for name, one in sorted(clusters.items())}
+        )
 
     def broker_member_group(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
         """The addresses of a broker name; none for an unknown one."""
@@ -362,15 +400,17 @@ class RouteInfoManager:
         addresses = {} if broker is None else dict(sorted(broker.addresses.items()))
         return BrokerMemberGroup(cluster, broker_name, addresses)
 
-    def all_topic_list(self) -> TopicList:
-        """All topics."""
-        return TopicList(tuple(self._topics))
+    def all_topic_list(self, *, with_lost: bool = False) -> TopicList:
+        """All topics; `with_lost`: with those of brokers that are lost."""
+        return TopicList(tuple(dict.fromkeys((*self._topics, *(self._lost.topics() if with_lost else ())))))
 
-    def system_topic_list(self) -> TopicList:
+    def system_topic_list(self, *, with_lost: bool = False) -> TopicList:
         """The names of clusters and brokers, which are topics, too; with the address of one broker."""
         names = dict.fromkeys(
             name for cluster, brokers in self._clusters.items() for name in (cluster, *sorted(brokers))
         )
+        for name, data in self._lost.brokers().items() if with_lost else ():
+            names |= {data.cluster: None, name: None}
         first = next(iter(self._brokers.values()), None)
         return TopicList(tuple(names), None if first is None else first.addresses[min(first.addresses)])
 

@@ -9,10 +9,25 @@ from reput.remoting.header import Int32, Int64
 
 @dataclass(frozen=True, slots=True)
 class GetRouteInfoRequestHeader:
-    """The brokers and queues of a topic (GET_ROUTEINFO_BY_TOPIC)."""
+    """The brokers and queues of a topic (GET_ROUTEINFO_BY_TOPIC).
+
+    `with_lost_brokers` is reput's own: with the queues of brokers that went without a word. RocketMQ's clients do not
+    send it, and its name server passes over it.
+    """
 
     topic: str
     accept_standard_json_only: bool | None = None
+    with_lost_brokers: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LostBrokersRequestHeader:
+    """All clusters, or topics (GET_BROKER_CLUSTER_INFO, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, *_SYSTEM_TOPIC_LIST_*).
+
+    These have no fields in RocketMQ; `with_lost_brokers` as of a route.
+    """
+
+    with_lost_brokers: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

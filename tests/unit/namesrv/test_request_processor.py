@@ -22,6 +22,7 @@ from reput.remoting.route_bodies import (
     decode_register_body,
     encode_register_body,
 )
+from reput.transport.client import RemotingClient
 from tests.support.namesrv import CLUSTER, Asked, asked_name_server, broker_header, leaving, run, topics_body
 
 BAD_MAPPING = b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"t":1}}}'
@@ -224,6 +225,43 @@ def test_clusters_members_and_lists(tmp_path: Path) -> None:
             for code in (206, 224, 311, 312, 313):
                 refused = await asked.ask(code, cluster=CLUSTER)
                 assert (refused.code, refused.remark) == (1, "disable")
+
+    run(scenario())
+
+
+def test_lost_brokers_are_told_to_those_alone_who_ask_for_them(tmp_path: Path) -> None:
+    """RocketMQ's clients and mqadmin do not: they are answered as though the broker had never been there."""
+    requests: list[tuple[int, dict[str, str]]] = [
+        (105, {"topic": "orders"}), (105, {"topic": "of-b"}), (106, {}), (206, {}), (304, {}),
+        (224, {"cluster": CLUSTER}), (224, {"cluster": "of-b"}), (205, {"brokerName": "broker-c"}),
+        (901, {"clusterName": CLUSTER, "brokerName": "broker-b"}),
+    ]  # fmt: skip
+
+    async def answers(asked: Asked, **more: str) -> list[tuple[Any, ...]]:
+        found = [await asked.ask(code, **fields, **more) for code, fields in requests]
+        return [(one.code, one.remark, one.ext_fields, one.body) for one in found]
+
+    async def scenario() -> None:
+        async with asked_name_server(tmp_path) as asked:
+            await register(asked)
+            before = await answers(asked)
+            assert await answers(asked, withLostBrokers="true") == before
+            other = RemotingClient()
+            body, header = encode_register_body(topics_body("orders", "of-b")), broker_header("broker-b")
+            command = RemotingCommand(RequestCode.REGISTER_BROKER, ext_fields=encode_header(header), body=body)
+            await other.call(asked.address, command)
+            assert await answers(asked) != before
+            other.close()
+            while await answers(asked) != before:
+                pass
+            assert await answers(asked, withLostBrokers="false") == before
+            told = [json.loads(body or b"null") for *_, body in await answers(asked, withLostBrokers="true")]
+            lost = {"brokerAddrs": {}, "brokerName": "broker-b", "cluster": CLUSTER}
+            assert [route["brokerDatas"][-1] for route in told[:2]] == [lost, lost]
+            assert [len(route["queueDatas"]) for route in told[:2]] == [2, 1]
+            assert told[2]["brokerAddrTable"]["broker-b"] == lost
+            assert told[3]["topicList"] == ["orders", "payments", "of-b"]
+            assert told[4]["topicList"] == [CLUSTER, "broker-a", "broker-b"]
 
     run(scenario())
 

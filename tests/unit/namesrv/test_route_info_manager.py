@@ -8,6 +8,7 @@ import pytest
 from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingCommandError
 from reput.formats.metadata import DataVersion
+from reput.namesrv.lost_brokers import KEPT_MS
 from reput.namesrv.route_info_manager import RegisterBrokerResult, RouteInfoManager
 from reput.remoting.route_bodies import BrokerData, QueueData, RegisterBrokerBody
 from tests.support.namesrv import CLUSTER, broker_header, leaving, topics_body
@@ -220,7 +221,7 @@ def test_a_closed_connection_takes_its_brokers_along(routes: Routes) -> None:
     routes.register(channel=first)
     routes.register(broker_header("broker-b"), channel=first)
     routes.register(broker_header("broker-c"), channel=second)
-    routes.channel_closed(first)
+    routes.channel_closed(first, 0)
     assert routes.addresses().keys() == {"broker-c"}
 
 
@@ -228,7 +229,7 @@ def test_the_old_connection_of_a_broker_that_came_back_takes_nothing_along(route
     first, second = object(), object()
     routes.register(channel=first)
     routes.register(channel=second)
-    routes.channel_closed(first)
+    routes.channel_closed(first, 0)
     assert routes.addresses()
 
 
@@ -238,6 +239,118 @@ def test_an_expired_address_that_was_replaced_takes_no_broker_along(routes: Rout
     assert routes.scan_not_active_broker(150_000).channels == ["old"]
     assert routes.addresses() == {"broker-a": {0: "new:1"}}
     assert routes.scan_not_active_broker(150_000).channels == []
+
+
+# -- brokers that are lost
+
+
+def lost(routes: Routes, topic: str = "orders") -> dict[str, Mapping[int, str]]:
+    """The addresses of the brokers that a route has besides."""
+    route = routes.pickup_topic_route_data(topic, with_lost=True)
+    found = () if route is None else route.broker_datas
+    assert {one.broker_name for one in found} == {one.broker_name for one in (route.queue_datas if route else ())}
+    return {one.broker_name: one.broker_addrs for one in found if one.broker_name not in routes.addresses(topic)}
+
+
+def two_brokers(routes: Routes) -> None:
+    """broker-a, and a master and a slave of broker-b; the channel of each is its name and id."""
+    routes.register(channel="a")
+    routes.register(broker_header("broker-b"), channel="b0")
+    routes.register(broker_header("broker-b", 1), channel="b1")
+
+
+def test_a_broker_that_is_killed_is_told_to_those_who_ask_for_lost_ones(routes: Routes) -> None:
+    two_brokers(routes)
+    before = routes.pickup_topic_route_data("orders")
+    for channel in ("b0", "b1"):
+        assert lost(routes) == {}
+        routes.channel_closed(channel, 0)
+    assert lost(routes) == {"broker-b": {}}
+    assert before is not None
+    route = routes.pickup_topic_route_data("orders", with_lost=True)
+    assert route is not None
+    assert route.queue_datas == before.queue_datas
+    assert routes.cluster_info(with_lost=True).cluster_addr_table == {CLUSTER: ("broker-a", "broker-b")}
+    assert routes.cluster_info().cluster_addr_table == {CLUSTER: ("broker-a",)}
+
+
+def test_a_silent_broker_is_lost(routes: Routes) -> None:
+    two_brokers(routes)
+    routes.scan_not_active_broker(120_001)
+    assert lost(routes) == {"broker-a": {}, "broker-b": {}}
+    assert routes.pickup_topic_route_data("orders") is None
+    assert set(routes.all_topic_list(with_lost=True).topic_list) == {"orders", "payments"}
+    routes.scan_not_active_broker(120_001 + KEPT_MS + 1)
+    assert lost(routes) == {}
+
+
+def test_a_master_that_goes_on_purpose_is_not_lost(routes: Routes) -> None:
+    two_brokers(routes)
+    routes.unregister_broker(leaving("broker-b"))
+    routes.unregister_broker(leaving("broker-b", 1))
+    assert lost(routes) == {}
+    routes.channel_closed("a", 0)
+    routes.unregister_broker(leaving())
+    assert lost(routes) == {}
+
+
+@pytest.mark.parametrize("goes", ["on purpose", "without a word"])
+def test_a_master_is_lost_however_its_slave_goes(routes: Routes, goes: str) -> None:
+    two_brokers(routes)
+    routes.channel_closed("b0", 0)
+    assert routes.addresses().keys() == {"broker-a", "broker-b"}
+    if goes == "on purpose":
+        routes.unregister_broker(leaving("broker-b", 1))
+    else:
+        routes.channel_closed("b1", 0)
+    assert lost(routes) == {"broker-b": {}}
+
+
+def test_a_slave_that_is_back_alone_is_where_the_topics_of_its_lost_master_are(routes: Routes) -> None:
+    two_brokers(routes)
+    for channel in ("b0", "b1"):
+        routes.channel_closed(channel, 0)
+    routes.register(broker_header("broker-b", 1), channel="b1")
+    assert routes.addresses().keys() == {"broker-a"}
+    assert lost(routes) == {"broker-b": {1: "broker-b-1:10911"}}
+    routes.register(broker_header("broker-b"), channel="b0")
+    assert routes.addresses().keys() == {"broker-a", "broker-b"}
+    routes.unregister_broker(leaving("broker-b"))
+    routes.unregister_broker(leaving("broker-b", 1))
+    assert lost(routes) == {}
+
+
+def test_an_acting_master_that_leaves_does_not_end_the_loss_of_the_master() -> None:
+    routes = Routes(support_acting_master=True)
+    acting = broker_header("broker-a", 1, enable_acting_master=True)
+    routes.register(broker_header(enable_acting_master=True), channel="a0")
+    routes.register(acting, channel="a1")
+    routes.channel_closed("a0", 0)
+    routes.register(acting, channel="a1")
+    assert routes.addresses() == {"broker-a": {0: "broker-a-1:10911"}}
+    routes.unregister_broker(leaving("broker-a", 1))
+    assert lost(routes) == {"broker-a": {}}
+
+
+def test_an_operator_says_that_a_lost_broker_does_not_come_back(routes: Routes) -> None:
+    two_brokers(routes)
+    routes.channel_closed("b0", 0)
+    assert routes.wipe_write_perm("broker-b") == 2
+    routes.channel_closed("b1", 0)
+    assert lost(routes) == {"broker-b": {}}
+    assert routes.wipe_write_perm("broker-b") == 0
+    assert lost(routes) == {}
+    assert routes.cluster_info(with_lost=True) == routes.cluster_info()
+
+
+def test_a_topic_that_is_deleted_is_not_lost(routes: Routes) -> None:
+    two_brokers(routes)
+    for channel in ("b0", "b1"):
+        routes.channel_closed(channel, 0)
+    routes.delete_topic("orders", "another")
+    assert lost(routes) == {"broker-b": {}}
+    routes.delete_topic("orders")
+    assert (lost(routes), lost(routes, "payments")) == ({}, {"broker-b": {}})
 
 
 # -- perms, topics
