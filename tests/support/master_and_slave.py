@@ -101,6 +101,13 @@ def unreachable(namesrv: str, name: str, *topics: str, broker_id: int = 0, queue
         connection.close()
 
 
+def lose(namesrv: str, name: str, *topics: str) -> None:
+    """Let a name server lose a broker of these topics: its process was killed, and its machine does not come back."""
+    with unreachable(namesrv, name, *topics):
+        pass
+    until(lambda: name not in json.loads(ask(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO).body)["brokerAddrTable"])
+
+
 def until_copied(master: Broker, slave: Broker) -> None:
     """Return once a slave has all that its master has: log, topics, groups, offsets of groups."""
 

@@ -9,9 +9,9 @@ from typing import Any, Self, TypeVar
 
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, checked
-from reput.client.name_servers import NameServers, name_server_addresses
+from reput.client.name_servers import WITH_LOST, NameServers, name_server_addresses, no_broker
 from reput.client.session_credentials import SessionCredentials
-from reput.client.topic_route import MASTER_ID, master_away, subscribe_queues
+from reput.client.topic_route import MASTER_ID, master_away, nobody_there, subscribe_queues
 from reput.errors import MQBrokerError, MQClientError, RemotingCommandError, RemotingError
 from reput.remoting.body import decode_body, decode_json
 from reput.remoting.codes import RequestCode
@@ -81,29 +81,35 @@ class AdminClient:
         return address, checked(address, answer)
 
     async def cluster(self) -> ClusterInfo:
-        """All clusters and their brokers."""
-        address, answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return _decoded(address, answer, lambda body: decode_body(ClusterInfo, body))
+        """All clusters and their brokers; those that a name server has lost are without an address.
+
+        Raises MQClientError where no broker is registered.
+        """
+        address, answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, WITH_LOST)
+        found = _decoded(address, answer, lambda body: decode_body(ClusterInfo, body))
+        if not found.broker_addr_table:
+            raise MQClientError(no_broker(self._addresses))
+        return found
 
     async def topic_names(self) -> list[str]:
-        """The names of all topics, sorted."""
-        address, answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        """The names of all topics, sorted; those of lost brokers, too."""
+        address, answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, WITH_LOST)
         return sorted(_decoded(address, answer, lambda body: decode_body(TopicList, body)).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where the queues of a topic are.
+        """Where the queues of a topic are, those of lost brokers, too.
 
-        Raises MQClientError, with the nearest name, where name servers know no such topic.
+        Raises MQClientError, with the nearest name, where name servers know no such topic, or no broker.
         """
-        route = await self.name_servers.route(topic)
+        route = await self.name_servers.route(topic, with_lost=True)
         if route is None:
             raise MQClientError(await self.no_topic(topic))
         return route
 
     async def no_topic(self, topic: str) -> str:
         """Text about a topic that name servers do not know: they learn it from a master, which may be away."""
-        text = unknown("topic", topic, await self.topic_names())
         brokers = (await self.cluster()).broker_addr_table.values()
+        text = unknown("topic", topic, await self.topic_names())
         away = sorted(one.broker_name for one in brokers if MASTER_ID not in one.broker_addrs)
         if away:
             text += (
@@ -120,16 +126,8 @@ class AdminClient:
     # -- brokers
 
     async def brokers(self) -> Brokers:
-        """All brokers.
-
-        Raises MQClientError where no broker is registered.
-        """
-        found = {name: one.broker_addrs for name, one in (await self.cluster()).broker_addr_table.items()}
-        if not found:
-            raise MQClientError(
-                f"the name server {';'.join(self._addresses)} knows no broker: start one, and let it register there"
-            )
-        return found
+        """All brokers; errors as of `cluster`."""
+        return {name: one.broker_addrs for name, one in (await self.cluster()).broker_addr_table.items()}
 
     async def ask_each(self, brokers: Brokers, look: Callable[[str, str], Awaitable[_R]]) -> dict[str, _R]:
         """What the brokers answer, by broker name, without those that are `silent`.
@@ -157,7 +155,7 @@ class AdminClient:
                     self.slaves[name] = self._of_slave(name, address, brokers[name].get(MASTER_ID))
                 return
             reasons = [self._failures[address] for _, address in sorted(brokers[name].items())]
-            self.silent[name] = "; ".join(reasons) or "no name server knows where it is"
+            self.silent[name] = "; ".join(reasons) or nobody_there([name])
 
         await gather(ask, brokers)
         if brokers and not answers:
@@ -216,7 +214,7 @@ class AdminClient:
 
 
 def brokers_of(topic: str, route: TopicRouteData) -> Brokers:
-    """The brokers of a topic; without an address those that an order topic names, and nobody knows."""
+    """The brokers of a topic; without an address those that are lost, or that an order topic names and nobody knows."""
     named: Brokers = {queue.broker_name: {} for queue in subscribe_queues(topic, route)}
     return {**named, **{one.broker_name: one.broker_addrs for one in route.broker_datas}}
 
@@ -226,9 +224,11 @@ def masters(brokers: Brokers) -> dict[str, str]:
 
     Raises MQClientError where one of them is away: nothing is to be changed at the others alone.
     """
-    away = [name for name, addresses in brokers.items() if MASTER_ID not in addresses]
-    if away:
-        raise MQClientError(f"nothing was changed: {master_away(away)}")
+    lost = [name for name, addresses in brokers.items() if not addresses]
+    away = [name for name, addresses in brokers.items() if addresses and MASTER_ID not in addresses]
+    if lost or away:
+        reasons = [text(names) for text, names in ((nobody_there, lost), (master_away, away)) if names]
+        raise MQClientError(f"nothing was changed: {'; '.join(reasons)}")
     return {name: addresses[MASTER_ID] for name, addresses in brokers.items()}
 
 

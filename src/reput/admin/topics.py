@@ -7,29 +7,32 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, number
-from reput.client.topic_route import MASTER_ID
+from reput.client.topic_route import MASTER_ID, nobody_there, nothing_to_publish, publish_queues
 from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
 from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
+#: In place of the ids and addresses of a broker name that has none.
+_NOBODY: list[tuple[int | None, str | None]] = [(None, None)]
 _PERMS = {0: "none", 1: "template", 2: "w", 4: "r", 6: "rw", 7: "rw, template"}
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker that is registered; None for what it does not tell.
+    """One broker that is registered, or was and is lost; None for what nobody tells.
 
     Attributes:
+        broker_id, address: None for a broker name of which nobody is there.
         in_tps, out_tps: Messages a second, of the last ten seconds.
         disk_ratio: How full the log's disk is, 0 to 1.
     """
 
     cluster: str
     broker: str
-    broker_id: int
-    address: str
+    broker_id: int | None
+    address: str | None
     version: str | None
     in_tps: float | None
     out_tps: float | None
@@ -78,16 +81,22 @@ class TopicState:
 
 
 async def brokers(client: AdminClient) -> list[Broker]:
-    """All brokers of all clusters; `client.silent` names those that do not answer, by broker name and id."""
+    """All brokers of all clusters; `client.silent` names those that do not answer, by broker name and id.
+
+    Raises MQClientError where no broker is registered.
+    """
     info = await client.cluster()
     asked = [
         (one.cluster, one.broker_name, broker_id, address)
         for one in sorted(info.broker_addr_table.values(), key=lambda one: (one.cluster, one.broker_name))
-        for broker_id, address in sorted(one.broker_addrs.items())
+        for broker_id, address in sorted(one.broker_addrs.items()) or _NOBODY
     ]
 
-    async def look(one: tuple[str, str, int, str]) -> Broker:
+    async def look(one: tuple[str, str, int | None, str | None]) -> Broker:
         _, name, broker_id, address = one
+        if address is None:
+            client.silent[name] = nobody_there([name])
+            return Broker(*one, None, None, None, None)
         try:
             table = (await client.ask_json(address, RequestCode.GET_BROKER_RUNTIME_INFO)).get("table", {})
         except MQBrokerError:
@@ -169,15 +178,9 @@ def is_system_topic(name: str) -> bool:
     return name in SYSTEM_TOPICS or name.startswith((SYSTEM_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX))
 
 
-async def topic_queues(client: AdminClient, topic: str) -> list[TopicQueue]:
-    """The queues of a topic, as those tell who serve them (`AdminClient.ask_each`).
+async def topic_queues(client: AdminClient, topic: str, brokers: Brokers) -> list[TopicQueue]:
+    """The queues of a topic, as those of its brokers tell who serve them (`AdminClient.ask_each`)."""
 
-    Raises MQClientError where there is no such topic.
-    """
-    return await _queues_of(client, topic, brokers_of(topic, await client.route(topic)))
-
-
-async def _queues_of(client: AdminClient, topic: str, brokers: Brokers) -> list[TopicQueue]:
     async def look(_: str, address: str) -> list[TopicQueue]:
         answer = await client.ask(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         return [
@@ -193,7 +196,10 @@ async def _queues_of(client: AdminClient, topic: str, brokers: Brokers) -> list[
 
 
 async def topic_state(client: AdminClient, topic: str) -> TopicState:
-    """What there is of a topic; errors as of `topic_queues`."""
+    """What there is of a topic.
+
+    Raises MQClientError where there is no such topic.
+    """
     return await _state_of(client, topic, brokers_of(topic, await client.route(topic)))
 
 
@@ -202,15 +208,21 @@ async def _state_of(client: AdminClient, topic: str, brokers: Brokers) -> TopicS
         answer = await client.ask_json(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
         return [str(one) for one in answer.get("groupList", [])]
 
-    queues = await _queues_of(client, topic, brokers)
+    queues = await topic_queues(client, topic, brokers)
     groups = {group for found in (await client.ask_each(brokers, look)).values() for group in found}
     return TopicState(queues, client.whole(sum(one.messages for one in queues)), client.whole(sorted(groups)))
 
 
 async def check_topic(client: AdminClient, topic: str) -> None:
-    """Raises MQClientError where there is no such topic: a send would make one whose name is mistyped."""
-    if await client.name_servers.route(topic) is None:
+    """Raises MQClientError where there is no such topic, or all of its brokers are lost.
+
+    A send would make a topic, whose name may be mistyped.
+    """
+    route = await client.name_servers.route(topic, with_lost=True)
+    if route is None:
         raise MQClientError(f"{await client.no_topic(topic)}; `reput admin create-topic {topic}` makes it")
+    if not publish_queues(topic, route):
+        raise MQClientError(nothing_to_publish(topic, route))
 
 
 async def create_topic(client: AdminClient, topic: str, queues: int, brokers: list[str] | None) -> list[str]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from reput.admin.admin_client import brokers_of
 from reput.admin.topics import topic_queues
 from reput.cli.messages import some_names
 from reput.cli.output import write_error
-from reput.client.topic_route import nothing_to_subscribe
+from reput.client.topic_route import nothing_to_subscribe, subscribe_queues
 from reput.errors import MQClientError, ReputError
 from reput.remoting.queue_tables import QueueKey
 
@@ -38,14 +39,22 @@ class ConsumedTopic:
         self.topic = topic
         self._client = client
         self._ends: dict[QueueKey, int] = {}
+        self._lost: tuple[QueueKey, ...] = ()
         self._left_out: tuple[QueueKey, ...] = ()
         self._positions: dict[QueueKey, int | None] = {}
         self._moved_at = time.monotonic()
 
     async def ask_ends(self) -> None:
-        """Ask where the queues end that have no end yet; errors as of `topic_queues`."""
-        for one in await topic_queues(self._client, self.topic):
+        """Ask where the queues end that have no end yet.
+
+        Raises MQClientError where there is no such topic, RemotingError where nobody answers for any of its brokers.
+        """
+        route = await self._client.route(self.topic)
+        brokers = brokers_of(self.topic, route)
+        for one in await topic_queues(self._client, self.topic, brokers):
             self._ends.setdefault(QueueKey(self.topic, one.broker, one.queue_id), one.max_offset)
+        queues = subscribe_queues(self.topic, route)
+        self._lost = tuple(one for one in queues if not brokers[one.broker_name])
 
     def with_end(self, queues: Iterable[QueueKey]) -> list[QueueKey]:
         """The queues whose ends are known; the others are left out of what is read.
@@ -87,7 +96,7 @@ class ConsumedTopic:
         if not self._positions and not self._left_out:
             write_error(f"no queue of topic {self.topic!r} in {_PATIENCE_S:g} s: other members of the group have them")
             return 2
-        left = sorted({*self._left_out, *self._behind()})
+        left = sorted({*self._lost, *self._left_out, *self._behind()})  # no member of a group gets those that are lost
         if left:
             found = some_names(f"{one.broker_name}:{one.queue_id} ({self._place(one)})" for one in left)
             write_error(f"queues of topic {self.topic!r} that are not read to their ends: {found}")

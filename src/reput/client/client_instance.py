@@ -9,6 +9,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reput.client.mq_client_api import MQClientAPI
@@ -45,6 +46,7 @@ class ClientInstance:
         tls: How to talk TLS; None for the plain protocol.
         credentials: Sign each request; None for none.
         with_slaves: Heartbeats go to slaves, too: they are where consumers pull.
+        with_lost: Routes have the queues of lost brokers, too (`NameServers.route`).
 
     Attributes:
         client_id: "host@process#number".
@@ -59,6 +61,7 @@ class ClientInstance:
         handlers: Mapping[int, Handler],
         heartbeat: Callable[[str], bytes],
         with_slaves: bool = False,
+        with_lost: bool = False,
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
     ) -> None:
@@ -68,7 +71,7 @@ class ClientInstance:
         self.remoting = RemotingClient(Requests(handlers), tls=tls)
         self.api = MQClientAPI(self.remoting, credentials)
         self.name_servers = NameServers(addresses, self.api)
-        self.routes = TopicRoutes(self.name_servers.route, self._route_changed)
+        self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
         self._ids = UniqueIds(_RANDOM.randbytes(8))
         self._heartbeat = heartbeat

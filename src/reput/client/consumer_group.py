@@ -81,8 +81,8 @@ class ConsumerGroup:
         )
         self.handlers: dict[int, Handler] = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
         self.client = ClientInstance(
-            namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True, tls=tls,
-            credentials=credentials,
+            namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True,
+            with_lost=not self.subscriptions, tls=tls, credentials=credentials,
         )  # fmt: skip
         self.client.on_route_change = self.rebalance_soon
         self.api = ConsumerAPI(self.client.api)

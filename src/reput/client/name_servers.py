@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
 
 _CALL_S = 3.0
+#: Field of a request for a route, or for the cluster, of who must know which brokers are away (`withLostBrokers`).
+WITH_LOST = {"withLostBrokers": "true"}
 
 
 def name_server_addresses(text: str) -> tuple[str, ...]:
@@ -31,6 +34,11 @@ def name_server_addresses(text: str) -> tuple[str, ...]:
     if not addresses:
         raise ConfigError("no name server: give its address as HOST:PORT, several of them separated by `;`")
     return addresses
+
+
+def no_broker(addresses: Sequence[str]) -> str:
+    """Text about a cluster without a broker; `addresses` of its name servers."""
+    return f"the name server {';'.join(addresses)} knows no broker: start one, and let it register there"
 
 
 @dataclass(slots=True)
@@ -67,15 +75,19 @@ class NameServers:
         found.peer = ";".join(self.addresses)
         raise found
 
-    async def route(self, topic: str) -> TopicRouteData | None:
+    async def route(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
         """Where the queues of a topic are; None for a topic that the name server does not know.
+
+        `with_lost`: for who must have all of the topic. A name server of reput's adds the queues of brokers that it has
+        lost, without an address or with a slave's; RocketMQ's forgets them. Members of a group share the queues of a
+        route without them, as Java's do.
 
         Raises MQClientError where no name server answers, MQBrokerError where one refuses.
         """
         from reput.remoting.body import decode_body  # here: an import of the client need not wait 50 ms for bodies
         from reput.remoting.route_bodies import TopicRouteData
 
-        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"} | (WITH_LOST if with_lost else {})
         address, answer = await self.call(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields))
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None

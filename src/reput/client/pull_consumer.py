@@ -162,7 +162,11 @@ class PullConsumer:
         return set(map(self._namespace.bare_queue, self._queues))
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
-        """All queues of a topic, to assign some; raises MQClientError where no name server answers."""
+        """All queues of a topic, to assign some; raises MQClientError where no name server answers.
+
+        A consumer without topics is told those of a lost broker, too, if the name server is reput's: nothing comes of
+        them until it is back.
+        """
         queues = await self._open_group().client.routes.subscribe_queues(self._namespace.wrap(topic))
         return tuple(map(self._namespace.bare_queue, queues))
 

@@ -73,6 +73,15 @@ def master_away(broker_names: Iterable[str]) -> str:
     )
 
 
+def nobody_there(broker_names: Iterable[str]) -> str:
+    """Text about brokers that a topic, or the cluster, has, and of which no master and no slave is registered."""
+    names = ", ".join(sorted(broker_names))
+    return (
+        f"no name server knows where {names} is: start it; if it is gone for ever, `mqadmin wipeWritePerm` lets name "
+        "servers forget it"
+    )
+
+
 def default_publish_queues(topic: str, route: TopicRouteData) -> tuple[QueueKey, ...]:
     """The queues that a topic will have which the first send makes, by the route of `DEFAULT_TOPIC`."""
     return tuple(queue for queue in publish_queues(topic, route) if queue.queue_id < DEFAULT_TOPIC_QUEUES)

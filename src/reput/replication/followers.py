@@ -9,7 +9,8 @@ from threading import Event as Flag
 from threading import Thread
 
 from reput.client.mq_client_api import checked
-from reput.client.topic_route import serving
+from reput.client.name_servers import WITH_LOST, no_broker
+from reput.client.topic_route import nobody_there, serving
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.formats.paths import topic_folder_name
@@ -33,8 +34,8 @@ OpenStore = Callable[[str, str], MessageStore]
 MakeFollower = Callable[[MessageStore, str, Callable[[FollowState], None]], Follower]
 
 
-def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) -> dict[str, str]:
-    """The address of who serves each broker name (`topic_route.serving`).
+def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) -> dict[str, str | None]:
+    """The address of who serves each broker name (`topic_route.serving`); None for a lost one.
 
     `tls`: how to talk TLS to name servers; None for the plain protocol.
 
@@ -45,7 +46,8 @@ def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) 
         try:
             connection = BlockingConnection(address, tls)
             try:
-                [opaque] = connection.send(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO), timeout_s=_ANSWER_S)
+                command = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, ext_fields=dict(WITH_LOST))
+                [opaque] = connection.send(command, timeout_s=_ANSWER_S)
                 answer = checked(address, connection.answer(opaque, _ANSWER_S))
             finally:
                 connection.close()
@@ -53,8 +55,7 @@ def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) 
             failure = error
             continue
         brokers = decode_body(ClusterInfo, answer.body).broker_addr_table
-        served = {name: serving(one.broker_addrs) for name, one in brokers.items()}
-        return {name: address for name, address in served.items() if address is not None}
+        return {name: serving(one.broker_addrs) for name, one in brokers.items()}
     raise failure
 
 
@@ -88,16 +89,20 @@ class Followers:
         self._folder, self._name_servers = folder, tuple(name_servers)
         self._open_store, self._make, self._on_state, self._tls = open_store, make, on_state, tls
         self._threads: dict[str, tuple[str, Flag, Thread]] = {}
+        self._told_lost: set[str] = set()
         self.states: dict[str, FollowState] = {}
         self.failures: dict[str, Exception] = {}
 
     def run(self, stop: Flag, *, once: bool = False) -> None:
         """Follow until `stop` is set; with `once` until each has all that its broker had at the last look.
 
-        Raises RemotingError where no name server answers at the start.
+        Raises RemotingError where no name server answers at the start; with `once` also where it knows no broker.
         """
         try:
-            self._begin(broker_addresses(self._name_servers, self._tls), once)
+            brokers = broker_addresses(self._name_servers, self._tls)
+            if once and not brokers:
+                raise RemotingError(no_broker(self._name_servers))
+            self._begin(brokers, once)
             while not once and not stop.wait(_LOOK_S):
                 try:
                     self._begin(broker_addresses(self._name_servers, self._tls), once)
@@ -111,10 +116,14 @@ class Followers:
             for _, _, thread in self._threads.values():
                 thread.join()
 
-    def _begin(self, brokers: dict[str, str], once: bool) -> None:
-        """Follow brokers that are not followed yet, or whose master is another one now."""
+    def _begin(self, brokers: dict[str, str | None], once: bool) -> None:
+        """Follow brokers that are not followed yet, or whose master is another one now; one that is lost is told."""
         for name, address in brokers.items():
             before = self._threads.get(name)
+            if address is None:
+                if before is None:
+                    self._lost(name, once)
+                continue
             if before is not None:
                 known, flag, thread = before
                 state = self.states.get(name)
@@ -146,6 +155,15 @@ class Followers:
         except Exception as error:  # a bug, which is not to look like an end without errors
             logger.exception(Event("a broker is not followed any more", broker=name))
             self.failures[name] = error
+
+    def _lost(self, name: str, once: bool) -> None:
+        """Say that nobody of a broker name is there: with `once` that is a failure, else it may come back."""
+        error = RemotingError(nobody_there([name]))
+        if once:
+            self._failed(name, error)
+        elif name not in self._told_lost:
+            logger.warning(Event("a broker is not followed yet", broker=name, error=error))
+            self._told_lost.add(name)
 
     def _failed(self, name: str, error: ReputError) -> None:
         if name not in self.failures:

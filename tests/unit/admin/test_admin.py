@@ -80,7 +80,7 @@ def test_topics_without_those_of_the_system(namesrv: str) -> None:
 
 
 def test_queues_of_a_topic(namesrv: str) -> None:
-    rows = ask(namesrv, lambda client: topics.topic_queues(client, "orders"))
+    rows = ask(namesrv, lambda client: topics.topic_state(client, "orders")).queues
     assert [(one.broker, one.queue_id, one.messages) for one in rows] == [
         ("broker-a", 0, 3), ("broker-a", 1, 0), ("broker-b", 0, 0), ("broker-b", 1, 0),
     ]  # fmt: skip
@@ -90,7 +90,7 @@ def test_queues_of_a_topic(namesrv: str) -> None:
 def test_an_unknown_name_is_told_with_the_nearest_one(namesrv: str) -> None:
     consume(namesrv, "shop", 3)
     for text, work in (
-        ("no topic 'ordres'; did you mean 'orders'?", lambda client: topics.topic_queues(client, "ordres")),
+        ("no topic 'ordres'; did you mean 'orders'?", lambda client: topics.topic_state(client, "ordres")),
         ("no topic 'ordres'; did you mean 'orders'?", lambda client: topics.delete_topic(client, "ordres")),
         ("no group 'shpo'; did you mean 'shop'?", lambda client: groups.lag(client, "shpo")),
         ("no group 'shpo'; did you mean 'shop'?", lambda client: groups.connections(client, "shpo")),
@@ -167,7 +167,7 @@ def test_messages_are_looked_at_and_not_consumed(namesrv: str) -> None:
 
 def test_a_topic_is_made_on_one_broker_and_deleted_everywhere(namesrv: str) -> None:
     assert ask(namesrv, lambda client: topics.create_topic(client, "made", 3, ["broker-b"])) == ["broker-b"]
-    rows = ask(namesrv, lambda client: topics.topic_queues(client, "made"))
+    rows = ask(namesrv, lambda client: topics.topic_state(client, "made")).queues
     assert [(one.broker, one.queue_id) for one in rows] == [("broker-b", 0), ("broker-b", 1), ("broker-b", 2)]
     assert ask(namesrv, lambda client: topics.delete_topic(client, "made")) == ["broker-b"]
     assert "made" not in ask(namesrv, AdminClient.topic_names)

@@ -11,6 +11,7 @@ import pytest
 
 from reput.admin.admin_client import AdminClient, brokers_of, masters, number
 from reput.admin.topics import topic_state
+from reput.client.topic_route import nobody_there
 from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.remoting.codes import ResponseCode
 from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
@@ -72,7 +73,7 @@ def test_what_all_make_together_is_not_known_where_nobody_answers_for_one() -> N
         brokers: dict[str, dict[int, str]] = {"a": {0: "a-master"}, "lost": {0: "no-1", 1: "no-2"}, "nowhere": {}}
         for _ in range(2):
             assert await one.ask_each(brokers, Asked()) == {"a": "a a-master"}
-            assert one.silent == {"lost": "no-1: gone; no-2: gone", "nowhere": "no name server knows where it is"}
+            assert one.silent == {"lost": "no-1: gone; no-2: gone", "nowhere": nobody_there(["nowhere"])}
             assert one.whole(7) is None
 
     asyncio.run(scenario())
@@ -93,7 +94,9 @@ def test_who_refuses_has_answered_and_nobody_is_an_error(brokers: Any, error: ty
 def test_masters_alone_change_something() -> None:
     assert masters({"a": {0: "a-master", 1: "a-slave"}}) == {"a": "a-master"}
     with pytest.raises(MQClientError, match=r"nothing was changed: the master of b, c is away"):
-        masters({"a": {0: "a-master"}, "c": {1: "c-slave"}, "b": {}})
+        masters({"a": {0: "a-master"}, "c": {1: "c-slave"}, "b": {1: "b-slave"}})
+    with pytest.raises(MQClientError, match=r"knows where c, d is: start it.*; the master of b is away"):
+        masters({"a": {0: "a-master"}, "d": {}, "b": {1: "b-slave"}, "c": {}})
 
 
 def test_a_change_that_fails_after_others_says_where_it_is_done() -> None:

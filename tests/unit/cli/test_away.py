@@ -5,6 +5,7 @@ All commands of `reput admin` are run, so a new one is, too.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from tests.support.master_and_slave import (
     Pair,
     fill,
     hurry,
+    lose,
     name_server,
     shop_consumes,
     unreachable,
@@ -28,10 +30,11 @@ from tests.support.master_and_slave import (
 #: What commands must be given, by the names of parameters.
 GIVEN = {"topic": "orders", "group": "shop", "body": "hello", "to": "earliest"}
 SLAVE = "the master of broker-a is away"
+LOST = "no name server knows where broker-b is: start it"
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
-    """Each command as it is typed; one that asks for a confirmation also with it."""
+    """Each command of `reput admin` as it is typed; one that asks for a confirmation also with it."""
     for name, command in get_group(admin).commands.items():
         words = [name]
         for one in command.params:
@@ -215,8 +218,93 @@ def test_a_reset_and_a_deletion_change_nothing_where_one_master_does_not_answer(
         with unreachable(namesrv, "broker-b", "orders"):
             for command in ("reset shop orders --to earliest --yes", "delete-topic orders --yes"):
                 assert run_reput("admin", *command.split(), "--namesrv", namesrv).status == 2
-        assert run_reput("admin", "lag", "shop", "--json", "--namesrv", namesrv) == before
+        after = run_reput("admin", "lag", "shop", "--json", "--namesrv", namesrv)
+        assert after.object()["queues"] == before.object()["queues"]
         assert before.object()["lag"] == 7
+
+
+# -- all of one of two brokers was killed: the name server has lost it
+
+SOME_CONSUMED = [(), ("--group", "new"), ("--from", "last")]
+
+
+@pytest.fixture(scope="module")
+def with_lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, ...], Answer]]:
+    """What commands printed as broker-b was killed."""
+    path = tmp_path_factory.mktemp("lost")
+    with name_server(path) as namesrv, Pair(path, namesrv).start("a", ha_listen_port=None) as a:
+        fill(a)
+        shop_consumes(a, 3)
+        lose(namesrv, "broker-b", "orders", "payments")
+        others = {("consume", *options): consume(namesrv, *options) for options in SOME_CONSUMED}
+        gone = {("gone", one[0]): run_reput(*one, "--namesrv", namesrv) for one in [("consume", "payments")]}
+        gone[("gone", "topic")] = run_reput("admin", "topic", "payments", "--namesrv", namesrv)
+        gone[("gone", "send")] = run_reput("admin", "send", "payments", "hello", "--namesrv", namesrv)
+        follow = run_reput("follow", path / "copies", "--namesrv", namesrv, "--once", "--json")
+        yield run_all(namesrv) | others | gone | {("follow",): follow}
+
+
+@each_command
+def test_half_an_answer_says_so_too_where_the_other_half_is_lost(
+    with_lost: dict[tuple[str, ...], Answer], command: tuple[str, ...]
+) -> None:
+    answer = with_lost[command]
+    if command[0] == "send":  # any broker will do
+        assert (answer.status, answer.object()["broker"]) == (0, "broker-a")
+    else:
+        assert (answer.status, LOST in answer.err) == (2, True)
+
+
+def test_a_lost_broker_is_a_row_of_its_cluster(with_lost: dict[tuple[str, ...], Answer]) -> None:
+    first, second = with_lost["cluster",].object()["brokers"]
+    assert first["version"] is not None
+    known = {"cluster": "DefaultCluster", "broker": "broker-b"}
+    assert second == dict.fromkeys(second) | known
+
+
+def test_numbers_with_a_lost_broker_are_not_known(with_lost: dict[tuple[str, ...], Answer]) -> None:
+    topic, lag = with_lost["topic", "orders"].object(), with_lost["lag", "shop"].object()
+    assert (topic["messages"], topic["groups"], lag["lag"]) == (None, None, None)
+    assert {one["broker"] for one in topic["queues"]} == {"broker-a"}
+
+
+@pytest.mark.parametrize("options", SOME_CONSUMED)
+def test_what_is_consumed_of_a_topic_without_a_lost_broker_is_not_all(
+    with_lost: dict[tuple[str, ...], Answer], options: tuple[str, ...]
+) -> None:
+    answer = with_lost["consume", *options]
+    assert (answer.status, len(answer.out.splitlines())) == (2, 0 if "last" in options else len(NUMBERS))
+    assert LOST in answer.err
+    assert "not read to their ends: broker-b:0 (nobody tells where it ends), broker-b:1 (" in answer.err
+
+
+def test_a_topic_that_only_a_lost_broker_has_is_there(with_lost: dict[tuple[str, ...], Answer]) -> None:
+    answers = {words[1]: answer for words, answer in with_lost.items() if words[0] == "gone"}
+    assert {(one.status, one.out) for one in answers.values()} == {(2, "")}
+    assert LOST in answers["consume"].err
+    assert LOST in answers["topic"].err
+    assert "the master of broker-b is away" in answers["send"].err
+
+
+def test_a_copy_of_a_cluster_without_a_lost_broker_is_not_all(with_lost: dict[tuple[str, ...], Answer]) -> None:
+    answer = with_lost["follow",]
+    assert answer.status == 2
+    assert LOST in answer.err
+    assert [json.loads(line)["broker"] for line in answer.out.splitlines()] == ["broker-a"]
+
+
+def test_a_slave_that_is_back_alone_is_read(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv:
+        pair = Pair(tmp_path, namesrv)
+        with pair.start("master") as master, pair.slave() as slave:
+            fill(master)
+            until_copied(master, slave)
+        lose(namesrv, "broker-a", "orders", "payments")
+        with pair.slave():
+            for answer in (consume(namesrv), run_reput("admin", "topic", "orders", "--json", "--namesrv", namesrv)):
+                assert (answer.status, SLAVE in answer.err) == (0, True)
+            assert answer.object()["messages"] == len(NUMBERS)
+            assert len(consume(namesrv).out.splitlines()) == len(NUMBERS)
 
 
 # -- nobody is there
@@ -225,8 +313,12 @@ def test_a_reset_and_a_deletion_change_nothing_where_one_master_does_not_answer(
 def test_with_a_name_server_alone_each_command_fails(tmp_path: Path) -> None:
     with name_server(tmp_path) as namesrv:
         answers = run_all(namesrv)
-        assert {(one.status, one.out) for command, one in answers.items() if command != ("cluster",)} == {(2, "")}
-        assert (consume(namesrv).status, consume(namesrv).out) == (2, "")
+        answers["consume",] = consume(namesrv)
+        answers["produce",] = run_reput("produce", "orders", "--namesrv", namesrv, stdin=b"hello\n")
+        answers["follow",] = run_reput("follow", tmp_path / "copies", "--namesrv", namesrv, "--once")
+        for answer in answers.values():
+            assert (answer.status, answer.out) == (2, "")
+            assert f"the name server {namesrv} knows no broker: start one" in answer.err
 
 
 def test_with_brokers_that_do_not_answer_each_command_fails(tmp_path: Path) -> None:

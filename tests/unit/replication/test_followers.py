@@ -23,6 +23,7 @@ from reput.replication.master import MasterLog, ha_address
 from tests.support.broker import SMALL, send_numbers
 from tests.support.commands import run_reput
 from tests.support.fake_master import fake_master, log_of
+from tests.support.master_and_slave import lose
 from tests.support.sockets import free_ports
 
 KEYS: dict[str, Any] = {**SMALL, "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -141,6 +142,24 @@ def test_a_broker_that_comes_later_is_followed(
         with started(tmp_path, "broker-c", cluster.namesrv) as third:
             send_numbers(third.address, 0, 5)
             wait("broker-c")
+
+
+def test_a_lost_broker_is_told_once_and_followed_once_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(followers, "_LOOK_S", 0.02)
+    told = "a broker is not followed yet broker=broker-b error=no name server knows where broker-b is: start it"
+    with started(tmp_path, "broker-a") as first:
+        lose(first.namesrv, "broker-b", "orders")
+        with running(tmp_path / "copies", first.namesrv) as (all_of_them, wait):
+            send_numbers(first.address, 0, 5)
+            wait("broker-a")
+            with started(tmp_path, "broker-b", first.namesrv) as second:
+                send_numbers(second.address, 0, 5)
+                wait("broker-b")
+        assert not all_of_them.failures
+    assert caplog.text.count("a broker is not followed yet") == 1
+    assert told in caplog.text.replace('"', "")
 
 
 def test_the_other_address_of_a_broker_name_is_followed_once_the_first_is_lost(

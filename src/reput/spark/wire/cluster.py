@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, refusal
-from reput.client.name_servers import NameServers
+from reput.client.name_servers import WITH_LOST, NameServers
 from reput.client.peer_log import peers
 from reput.client.send_request import SendRequest
 from reput.client.send_result import SendResult
@@ -86,13 +86,13 @@ class Cluster:
         return self._topics[1]
 
     def _topic_names(self, code: RequestCode) -> tuple[str, ...]:
-        address, answer = _ended(self._name_servers.call(RemotingCommand(code)))
+        address, answer = _ended(self._name_servers.call(RemotingCommand(code, ext_fields=dict(WITH_LOST))))
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(address, answer)
         return decode_body(TopicList, answer.body).topic_list
 
     def queues(self, topics: Iterable[str]) -> tuple[QueueKey, ...]:
-        """The queues of topics that give messages; none of a topic that is not there."""
+        """The queues of topics that give messages, those of lost brokers, too; none of a topic that is not there."""
         found: list[QueueKey] = []
         for topic in topics:
             route = self._route(topic)
@@ -100,13 +100,13 @@ class Cluster:
         return tuple(found)
 
     def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
-        """The queues of a topic that take messages; of one that is not there, those that the first send makes.
+        """The queues of a topic that take messages; of one that nobody has now, those that the first send makes.
 
         Raises MQClientError where there is none.
         """
         route, default = self._route(topic), None
         queues: tuple[QueueKey, ...] = ()
-        if route is not None:
+        if route is not None and any(one.broker_addrs for one in route.broker_datas):
             queues = publish_queues(topic, route)
         elif (default := self._route(DEFAULT_TOPIC)) is not None:
             queues = default_publish_queues(topic, default)
@@ -118,7 +118,7 @@ class Cluster:
         asked = self._routes.get(topic)
         if asked is None or self._clock() >= asked[0] + _ROUTES_S:
             try:
-                route = _ended(self._name_servers.route(topic))
+                route = _ended(self._name_servers.route(topic, with_lost=True))
             except MQClientError as error:
                 if asked is None:
                     raise

@@ -19,7 +19,7 @@ from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.options import read_options
 from reput.spark.wire.reader import FilteringWireReader, WireReader
 from reput.transport.blocking_client import BlockingConnection
-from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, until_copied
+from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, lose, name_server, until_copied
 from tests.support.wire import MESSAGES, send_numbers, wire_broker
 
 ALL = list(range(MESSAGES))
@@ -211,6 +211,20 @@ def test_a_broker_that_is_away_for_long_fails_the_task(orders: Broker, monkeypat
     monkeypatch.setattr(Cluster, "open", refused)
     with pytest.raises(RemotingError, match="Connection refused"):
         list(reader(orders).read(planned))
+
+
+def test_a_batch_without_the_queues_of_a_lost_broker_fails(tmp_path: Path) -> None:
+    with wire_broker(tmp_path) as first:
+        send_numbers(first.namesrv, range(4))
+        lose(first.namesrv, "broker-b", "orders", "of-b")
+        for options in ({}, {"subscribe": "of-b"}, {"subscribe": None, "subscribePattern": "of-.*"}):
+            with pytest.raises(RemotingError, match=r"broker-b of topic .*: no name server knows where it is"):
+                numbers(reader(first, **options))
+        cluster = Cluster(reader(first)._options.access)
+        assert {queue.broker_name for queue in cluster.publish_queues("orders")} == {"broker-a"}
+        assert {queue.broker_name for queue in cluster.publish_queues("of-b")} == {"broker-a"}  # a send makes it there
+        assert "broker-b" not in cluster.topics(read_options({"namesrv": first.namesrv, "subscribePattern": ".*"}))
+        cluster.close()
 
 
 def test_a_slave_is_read_while_its_master_is_away(

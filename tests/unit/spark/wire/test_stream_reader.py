@@ -187,7 +187,7 @@ def test_a_queue_waits_for_a_slave_that_lags(
 
 
 def test_a_stream_goes_on_while_no_name_server_answers(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def away(servers: NameServers, topic: str) -> None:
+    async def away(servers: NameServers, topic: str, *, with_lost: bool) -> None:
         raise MQClientError("no name server answers")
 
     one = stream(broker)
