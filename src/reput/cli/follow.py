@@ -86,7 +86,8 @@ def follow(
     With --namesrv the other brokers are followed on, and the exit status is 2 at the end.
 
     Topics are copied, too, offsets of groups are not. A line on stderr shows once a second how far it is. If the broker
-    does not send its log, --once ends with an error after five tries; else it is tried again until Ctrl-C.
+    does not send its log, --once ends with an error after five tries, and at once where the broker refuses who asks;
+    without --once it is tried again until Ctrl-C.
 
     Examples:
       reput follow /tmp/copy --master localhost:10911

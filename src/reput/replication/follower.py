@@ -133,6 +133,7 @@ class Follower:
 
         Raises:
             RemotingError: With `once`: five tries one after the other have brought no new byte.
+            AccessDeniedError: With `once`: the master lets nobody ask who asks so.
             ReplicationError, CorruptRecordError: See the module; all before is appended, and nothing after.
             StoreFullError, StorePoisonedError, StoreStateError: As of `MessageStore.put_messages`.
         """
@@ -145,7 +146,7 @@ class Follower:
                     return
                 except RemotingError as error:
                     tries = 1 if self._writer.end_offset > end else tries + 1
-                    if once and tries == _TRIES:
+                    if once and (tries == _TRIES or isinstance(error, AccessDeniedError)):
                         raise
                     if str(error) != said:
                         logger.warning("%s; tried again every %g s", error, _RETRY_S)

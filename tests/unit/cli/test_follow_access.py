@@ -71,3 +71,17 @@ def test_who_is_refused_is_told_why_without_the_secret(
         assert "check signature failed" in done.err
         assert WRONG not in done.err
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("by_name", [False, True], ids=["--master", "--namesrv"])
+def test_who_is_refused_later_is_not_tried_again(
+    broker: Broker, files: Files, tmp_path: Path, run_reput: Run, by_name: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A copy is there, and the password is another now: to wait does not help, as it does where a master starts."""
+    where = ("--namesrv", broker.namesrv) if by_name else ("--master", broker.address)
+    command = ("follow", tmp_path / "copies" if by_name else tmp_path / "copies/broker-a", *where, "--once")
+    assert run_reput(*command, "--client-config", written(tmp_path / "right", files)).status == 0
+    done = run_reput(*command, "--client-config", written(tmp_path / "wrong", files, WRONG))
+    assert done.status == 2
+    assert "check signature failed.; give the access key and the secret key of a user who may do this" in done.err
+    assert "tried again" not in caplog.text
