@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Self, TypeVar
 
+from reput.admin.all_name_servers import AllNameServers
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, checked
-from reput.client.name_servers import WITH_LOST, NameServers, name_server_addresses, no_broker
+from reput.client.name_servers import name_server_addresses, no_broker
 from reput.client.session_credentials import SessionCredentials
 from reput.client.topic_route import MASTER_ID, master_away, nobody_there, subscribe_queues
 from reput.errors import MQBrokerError, MQClientError, RemotingCommandError, RemotingError
-from reput.remoting.body import decode_body, decode_json
-from reput.remoting.codes import RequestCode
+from reput.remoting.body import decode_json
 from reput.remoting.command import RemotingCommand
-from reput.remoting.route_bodies import ClusterInfo, TopicList, TopicRouteData
+from reput.remoting.route_bodies import ClusterInfo, TopicRouteData
 from reput.transport.client import RemotingClient
 from reput.transport.tls import ClientTls
 
@@ -36,7 +36,7 @@ class AdminClient:
     """Asks name servers where brokers are, and brokers what they have.
 
         async with AdminClient("127.0.0.1:9876") as client:
-            print(await client.topic_names())
+            print(await client.cluster())
 
     Every method raises MQClientError where no name server answers, RemotingError where a broker cannot be reached, and
     MQBrokerError where one of them refuses.
@@ -60,9 +60,8 @@ class AdminClient:
     ) -> None:
         self.credentials, self.tls = credentials, tls
         self._remoting = RemotingClient(tls=tls)
-        self._addresses = name_server_addresses(namesrv)
         self.api = MQClientAPI(self._remoting, credentials)
-        self.name_servers = NameServers(self._addresses, self.api)
+        self.name_servers = AllNameServers(name_server_addresses(namesrv), self.api)
         self.queues = ConsumerAPI(self.api)
         self.slaves: dict[str, str] = {}
         self.silent: dict[str, str] = {}
@@ -76,32 +75,22 @@ class AdminClient:
 
     # -- name servers
 
-    async def _ask(self, code: int, fields: dict[str, str] | None = None) -> tuple[str, RemotingCommand]:
-        address, answer = await self.name_servers.call(RemotingCommand(code, ext_fields=fields))
-        return address, checked(address, answer)
-
     async def cluster(self) -> ClusterInfo:
         """All clusters and their brokers; those that a name server has lost are without an address.
 
         Raises MQClientError where no broker is registered.
         """
-        address, answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, WITH_LOST)
-        found = _decoded(address, answer, lambda body: decode_body(ClusterInfo, body))
+        found = await self.name_servers.cluster()
         if not found.broker_addr_table:
-            raise MQClientError(no_broker(self._addresses))
+            raise MQClientError(no_broker(self.name_servers.addresses))
         return found
-
-    async def topic_names(self) -> list[str]:
-        """The names of all topics, sorted; those of lost brokers, too."""
-        address, answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, WITH_LOST)
-        return sorted(_decoded(address, answer, lambda body: decode_body(TopicList, body)).topic_list)
 
     async def route(self, topic: str) -> TopicRouteData:
         """Where the queues of a topic are, those of lost brokers, too.
 
         Raises MQClientError, with the nearest name, where name servers know no such topic, or no broker.
         """
-        route = await self.name_servers.route(topic, with_lost=True)
+        route = await self.name_servers.route(topic)
         if route is None:
             raise MQClientError(await self.no_topic(topic))
         return route
@@ -109,19 +98,13 @@ class AdminClient:
     async def no_topic(self, topic: str) -> str:
         """Text about a topic that name servers do not know: they learn it from a master, which may be away."""
         brokers = (await self.cluster()).broker_addr_table.values()
-        text = unknown("topic", topic, await self.topic_names())
+        text = unknown("topic", topic, await self.name_servers.topic_names())
         away = sorted(one.broker_name for one in brokers if MASTER_ID not in one.broker_addrs)
         if away:
             text += (
                 f"; or its broker is {' or '.join(away)}, whose master is away: name servers learn topics from masters"
             )
         return text
-
-    async def forget_topic(self, topic: str) -> None:
-        """Let all name servers forget a topic."""
-        for address in self._addresses:
-            command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext_fields={"topic": topic})
-            checked(address, await self.api.ask(address, command, _CALL_S))
 
     # -- brokers
 

@@ -218,7 +218,7 @@ async def check_topic(client: AdminClient, topic: str) -> None:
 
     A send would make a topic, whose name may be mistyped.
     """
-    route = await client.name_servers.route(topic, with_lost=True)
+    route = await client.name_servers.route(topic)
     if route is None:
         raise MQClientError(f"{await client.no_topic(topic)}; `reput admin create-topic {topic}` makes it")
     if not publish_queues(topic, route):
@@ -268,5 +268,5 @@ async def delete_topic(client: AdminClient, topic: str) -> list[str]:
     await client.change_each(
         found, lambda _, address: client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     )
-    await client.forget_topic(topic)
+    await client.name_servers.forget_topic(topic)
     return sorted(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,13 @@ def name_server_addresses(text: str) -> tuple[str, ...]:
     if not addresses:
         raise ConfigError("no name server: give its address as HOST:PORT, several of them separated by `;`")
     return addresses
+
+
+def no_answer(addresses: Sequence[str], reasons: Iterable[str]) -> MQClientError:
+    """The error of name servers of which none answers."""
+    error = MQClientError(f"no name server answers: {'; '.join(reasons)}")
+    error.peer = ";".join(addresses)
+    return error
 
 
 def no_broker(addresses: Sequence[str]) -> str:
@@ -71,9 +78,7 @@ class NameServers:
                 peers.failed("a name server does not answer", error, address=address)
                 reasons.append(str(error))
                 self._current = (self._current + 1) % len(self.addresses)
-        found = MQClientError(f"no name server answers: {'; '.join(reasons)}")
-        found.peer = ";".join(self.addresses)
-        raise found
+        raise no_answer(self.addresses, reasons)
 
     async def route(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
         """Where the queues of a topic are; None for a topic that the name server does not know.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reput.remoting.codes import PermName
 from reput.remoting.queue_tables import QueueKey
 
 if TYPE_CHECKING:
-    from reput.remoting.route_bodies import TopicRouteData
+    from reput.remoting.route_bodies import BrokerData, TopicRouteData
 
 #: Id of a broker name's master.
 MASTER_ID = 0
@@ -30,6 +31,15 @@ def serving(addresses: Mapping[int, str], broker_id: int = MASTER_ID) -> str | N
     if broker_id in addresses:
         return addresses[broker_id]
     return addresses[min(addresses)] if addresses else None
+
+
+def together(datas: Iterable[BrokerData]) -> dict[str, BrokerData]:
+    """What several name servers know of brokers, by name, with the addresses that any of them knows."""
+    found: dict[str, BrokerData] = {}
+    for one in datas:
+        before = found.get(one.broker_name, one)
+        found[one.broker_name] = replace(before, broker_addrs={**one.broker_addrs, **before.broker_addrs})
+    return dict(sorted(found.items()))
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> tuple[QueueKey, ...]:

@@ -10,7 +10,7 @@ from threading import Thread
 
 from reput.client.mq_client_api import checked
 from reput.client.name_servers import WITH_LOST, no_broker
-from reput.client.topic_route import nobody_there, serving
+from reput.client.topic_route import nobody_there, serving, together
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.formats.paths import topic_folder_name
@@ -35,12 +35,13 @@ MakeFollower = Callable[[MessageStore, str, Callable[[FollowState], None]], Foll
 
 
 def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) -> dict[str, str | None]:
-    """The address of who serves each broker name (`topic_route.serving`); None for a lost one.
+    """The address of who serves each broker name (`topic_route.serving`), by all name servers; None for a lost one.
 
     `tls`: how to talk TLS to name servers; None for the plain protocol.
 
     Raises RemotingError where no name server answers.
     """
+    answers: list[ClusterInfo] = []
     failure = RemotingError("no name server was given")
     for address in name_servers:
         try:
@@ -54,9 +55,11 @@ def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) 
         except RemotingError as error:
             failure = error
             continue
-        brokers = decode_body(ClusterInfo, answer.body).broker_addr_table
-        return {name: serving(one.broker_addrs) for name, one in brokers.items()}
-    raise failure
+        answers.append(decode_body(ClusterInfo, answer.body))
+    if not answers:
+        raise failure
+    brokers = together(data for one in answers for data in one.broker_addr_table.values())
+    return {name: serving(one.broker_addrs) for name, one in brokers.items()}
 
 
 class Followers:

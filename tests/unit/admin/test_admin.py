@@ -170,7 +170,7 @@ def test_a_topic_is_made_on_one_broker_and_deleted_everywhere(namesrv: str) -> N
     rows = ask(namesrv, lambda client: topics.topic_state(client, "made")).queues
     assert [(one.broker, one.queue_id) for one in rows] == [("broker-b", 0), ("broker-b", 1), ("broker-b", 2)]
     assert ask(namesrv, lambda client: topics.delete_topic(client, "made")) == ["broker-b"]
-    assert "made" not in ask(namesrv, AdminClient.topic_names)
+    assert "made" not in ask(namesrv, lambda client: client.name_servers.topic_names())
 
 
 def test_a_name_server_that_is_not_there() -> None:

@@ -26,6 +26,7 @@ from tests.support.master_and_slave import (
     unreachable,
     until_copied,
 )
+from tests.support.sockets import free_ports
 
 #: What commands must be given, by the names of parameters.
 GIVEN = {"topic": "orders", "group": "shop", "body": "hello", "to": "earliest"}
@@ -305,6 +306,25 @@ def test_a_slave_that_is_back_alone_is_read(tmp_path: Path) -> None:
                 assert (answer.status, SLAVE in answer.err) == (0, True)
             assert answer.object()["messages"] == len(NUMBERS)
             assert len(consume(namesrv).out.splitlines()) == len(NUMBERS)
+
+
+def test_one_name_server_that_knows_of_the_loss_is_enough(tmp_path: Path) -> None:
+    """Another one was started after it; a third one is away."""
+    with name_server(tmp_path / "1") as first, name_server(tmp_path / "2") as second:
+        names = f"{second};{first};127.0.0.1:{free_ports(1)[0]}"
+        with Pair(tmp_path, names).start("a") as a:
+            fill(a)
+            shop_consumes(a, 3)
+            lose(first, "broker-b", "orders", "payments")
+            answers = [
+                run_reput("admin", *words, "--namesrv", names) for words in (["topic", "orders"], ["lag", "shop"])
+            ]
+            copies = run_reput("follow", tmp_path / "copies", "--namesrv", names, "--once")
+            for answer in (consume(names), copies, *answers):
+                assert (answer.status, LOST in answer.err) == (2, True)
+            with unreachable(second, "broker-b", "orders", "payments"):  # there it is registered
+                assert "Connection refused" in run_reput("admin", "topic", "orders", "--namesrv", names).err
+            assert consume(names).status == 2
 
 
 # -- nobody is there
