@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli import interrupts
-from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask, tell
+from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, writer_of
 from reput.cli.options import parse_start
 from reput.cli.output import write_error
@@ -50,7 +50,7 @@ def consume(
 ) -> int:
     """Print the messages of a topic; those of one queue in their order.
 
-    Ends at the last message that was there at the start; with --follow it goes on. Where the master of a queue is away,
+    Ends at the last message that was there at the start; with --follow it goes on, and says who is away meanwhile. Where the master of a queue is away,
     its slave gives the messages that it has. Queues that cannot be read to their ends are named on stderr, and the exit
     status is 2: nobody answers for them at the start, or nothing has come of them for 30 seconds.
 
@@ -73,22 +73,24 @@ def consume(
     async def work(client: AdminClient) -> tuple[int, int]:
         consumed = ConsumedTopic(client, topic)
         await consumed.ask_ends()
-        tell(client)
-        client.ask_again()  # a broker may come back
+        consumed.tell_away()
         async with PullConsumer(
             namesrv, group=group or TOOLS_GROUP, topics=None if group is None else {topic: tags}, consume_from=begin,
             credentials=client.credentials, tls=client.tls,
         ) as consumer:  # fmt: skip
             if group is None:
-                await _assign_all(consumer, consumed, begin)
+                await _assign_all(consumer, consumed, begin, follow=follow)
+            watching = asyncio.create_task(consumed.watch()) if follow else None
             while not output.is_full:
                 if await output.take(consumer) and group is not None:
                     with suppress(MQClientError):  # a broker is away: the next commit has these offsets, too
                         await consumer.commit()
                 if not follow and await consumed.is_over(consumer):
                     break
+            if watching is not None:
+                watching.cancel()
             await asyncio.to_thread(output.close)
-            left = 0 if output.is_full else consumed.tell_left()
+            left = 0 if output.is_full else await consumed.tell_left()
             if group is not None:  # also past messages with other tags, of which nothing comes
                 await consumer.commit()
             return output.written, left
@@ -151,10 +153,11 @@ class _Tables:
         self._writer.close()
 
 
-async def _assign_all(consumer: PullConsumer, consumed: ConsumedTopic, begin: ConsumeFrom) -> None:
-    """Take the queues of a topic, but for those for which nobody has answered."""
-    queues = consumed.with_end(await consumer.queues(consumed.topic))
-    consumer.assign(queues)
+async def _assign_all(consumer: PullConsumer, consumed: ConsumedTopic, begin: ConsumeFrom, *, follow: bool) -> None:
+    """Take the queues of a topic; but for those for which nobody has answered, unless they are waited for."""
+    all_queues = await consumer.queues(consumed.topic)
+    queues = consumed.with_end(all_queues)
+    consumer.assign(all_queues if follow else queues)
     for queue in queues:
         if begin == "first":
             await consumer.seek_to_begin(queue)

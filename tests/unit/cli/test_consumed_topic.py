@@ -15,13 +15,13 @@ from reput.cli import consumed_topic
 from reput.cli.consumed_topic import ConsumedTopic
 from reput.client import PullConsumer
 from reput.client.consumer_group import ConsumerGroup
-from reput.errors import MQClientError
+from reput.errors import MQClientError, ReputError
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from tests.support.asking import ask
+from tests.support.asking import ask, until
 from tests.support.broker import make_topic
 from tests.support.commands import Answer, run_reput
-from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, unreachable, until_copied
+from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, lose, name_server, unreachable, until_copied
 from tests.support.sockets import run
 from tests.support.wire import send_numbers
 
@@ -165,6 +165,86 @@ def test_a_broker_that_comes_while_a_group_consumes_is_read_to_its_end(tmp_path:
         assert "nobody answers for broker-b" in answer.err
 
 
+def test_a_broker_that_is_lost_while_a_group_consumes_leaves_its_queues_unread(
+    tmp_path: Path, meanwhile: Meanwhile
+) -> None:
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a, ExitStack() as b:
+        fill(a)
+        b.enter_context(unreachable(namesrv, "broker-b", "orders"))
+
+        def go() -> None:
+            b.close()
+            until(lambda: "broker-b" not in ask(namesrv, RequestCode.GET_BROKER_CLUSTER_INFO).body.decode())
+
+        meanwhile(go)
+        answer = consume(namesrv, "--group", "new")
+        assert (answer.status, numbers_of(answer)) == (2, list(NUMBERS))
+        assert "not read to their ends: broker-b:0 (nobody tells where it ends), broker-b:1 (" in answer.err
+
+
+def test_a_lost_broker_that_comes_back_is_followed(tmp_path: Path, meanwhile: Meanwhile) -> None:
+    with ExitStack() as stack:
+        namesrv = stack.enter_context(name_server(tmp_path))
+        fill(stack.enter_context(Pair(tmp_path, namesrv).start("a")))
+        lose(namesrv, "broker-b", "orders")
+
+        def come() -> None:
+            b = stack.enter_context(Pair(tmp_path, namesrv, broker_name="broker-b").start("b"))
+            make_topic(b.address, "orders", 2)
+            send_numbers(namesrv, range(10, 20), broker_name="broker-b")
+
+        meanwhile(come)
+        answer = consume(namesrv, "--follow", "--count", 20)
+        assert (answer.status, numbers_of(answer)) == (0, list(range(20)))
+        assert "nobody answers for broker-b" in answer.err
+
+
+def test_who_is_away_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario(namesrv: str) -> None:
+        async def told() -> str:
+            for _ in range(2):
+                await consumed.look()
+            return capsys.readouterr().err
+
+        async with AdminClient(namesrv) as client:
+            consumed = ConsumedTopic(client, "orders")
+            assert await told() == ""
+            with unreachable(namesrv, "broker-b", "orders"):
+                assert (await told()).count("nobody answers for broker-b: 127.0.0.1:") == 1
+            lose(namesrv, "broker-b", "orders")
+            assert (await told()).count("nobody answers for broker-b: no name server knows where") == 1
+            a.close()
+            assert (await told()).count("nobody answers for broker-b") == 0
+            assert client.silent == {}
+            consumed.topic = "never-there"
+            assert (await told()).count("there is no topic 'never-there'") == 1
+
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a:
+        fill(a)
+        asyncio.run(scenario(namesrv))
+
+
+def test_who_leaves_while_a_command_follows_is_told(
+    tmp_path: Path, meanwhile: Meanwhile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumed_topic, "_LOOK_S", 0.01)
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a:
+        fill(a)
+        tell_away = ConsumedTopic.tell_away
+
+        def told(self: ConsumedTopic, error: ReputError | None = None) -> None:
+            leaves = bool(self._client.silent)
+            tell_away(self, error)
+            if leaves:
+                send_numbers(namesrv, range(10, 11))
+
+        monkeypatch.setattr(ConsumedTopic, "tell_away", told)
+        meanwhile(lambda: lose(namesrv, "broker-b", "orders"))
+        answer = consume(namesrv, "--follow", "--count", 11)
+        assert (answer.status, numbers_of(answer)) == (0, list(range(11)))
+        assert "nobody answers for broker-b" in answer.err
+
+
 def test_a_commit_that_fails_is_made_up_for_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit, failures = ConsumerGroup.commit, ["broker-a: gone"]
 
@@ -205,7 +285,7 @@ def test_a_member_that_gets_no_queue_ends(
             await consumed.ask_ends()
             while not await consumed.is_over(consumer):
                 pass
-            assert consumed.tell_left() == 2
+            assert await consumed.tell_left() == 2
 
     with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("master") as master:
         fill(master)
