@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any, Self, TypeVar
 
 from reput.admin.all_name_servers import AllNameServers
@@ -200,6 +201,24 @@ def brokers_of(topic: str, route: TopicRouteData) -> Brokers:
     """The brokers of a topic; without an address those that are lost, or that an order topic names and nobody knows."""
     named: Brokers = {queue.broker_name: {} for queue in subscribe_queues(topic, route)}
     return {**named, **{one.broker_name: one.broker_addrs for one in route.broker_datas}}
+
+
+def masters_of(topic: str, route: TopicRouteData) -> dict[str, str]:
+    """The address of the master of each of a topic's brokers, by broker name.
+
+    Raises MQClientError as `masters`, and where the topic's order names a broker that name servers do not know.
+    """
+    brokers = brokers_of(topic, route)
+    strange = brokers.keys() - {one.broker_name for one in route.broker_datas}
+    if strange:
+        parts = (route.order_topic_conf or "").split(";")
+        rest = ";".join(part for part in parts if part.partition(":")[0] not in strange)
+        command = f"mqadmin updateOrderConf -m put -t {quote(topic)} -v {quote(rest)}"
+        raise MQClientError(
+            f"nothing was changed: the order of topic {topic!r} names {', '.join(sorted(strange))}, and no name server "
+            f"knows such a broker: start it, or leave it out by `{command}`"
+        )
+    return masters(brokers)
 
 
 def masters(brokers: Brokers) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, number, unknown
+from reput.admin.admin_client import AdminClient, Brokers, gather, masters_of, number, unknown
 from reput.client.topic_route import MASTER_ID, subscribe_queues
 from reput.errors import AccessDeniedError, MQBrokerError, MQClientError
 from reput.remoting.codes import RequestCode, ResponseCode, version_name
@@ -208,7 +208,7 @@ async def reset_plan(client: AdminClient, group: str, topic: str, to: str | int)
     away.
     """
     route = await client.route(topic)
-    addresses = masters(brokers_of(topic, route))
+    addresses = masters_of(topic, route)
     names = await _group_names(client, {name: {MASTER_ID: address} for name, address in addresses.items()})
     if group not in names:
         raise MQClientError(unknown("group", group, names))
@@ -246,4 +246,4 @@ async def reset(client: AdminClient, group: str, topic: str, to: str | int, plan
                 if one.broker == broker:
                     await client.queues.commit(address, group, QueueKey(topic, broker, one.queue_id), one.after)
 
-    await client.change_each(masters(brokers_of(topic, await client.route(topic))), change)
+    await client.change_each(masters_of(topic, await client.route(topic)), change)

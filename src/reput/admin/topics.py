@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, number
+from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, masters_of, number
 from reput.client.topic_route import MASTER_ID, nobody_there, nothing_to_publish, publish_queues
 from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -251,7 +251,7 @@ async def deletable(client: AdminClient, topic: str) -> TopicState:
     Raises MQClientError where there is no such topic, or the master of one of its brokers is away or does not answer:
     it would bring the topic back.
     """
-    found = masters(brokers_of(topic, await client.route(topic)))
+    found = masters_of(topic, await client.route(topic))
     state = await _state_of(client, topic, {name: {MASTER_ID: address} for name, address in found.items()})
     if client.silent:
         reasons = (f"the master of {name} does not answer: {reason}" for name, reason in client.silent.items())
@@ -264,7 +264,7 @@ async def delete_topic(client: AdminClient, topic: str) -> list[str]:
 
     Raises MQClientError where there is no such topic, or the master of one of its brokers is away.
     """
-    found = masters(brokers_of(topic, await client.route(topic)))
+    found = masters_of(topic, await client.route(topic))
     await client.change_each(
         found, lambda _, address: client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
     )

@@ -50,9 +50,10 @@ def consume(
 ) -> int:
     """Print the messages of a topic; those of one queue in their order.
 
-    Ends at the last message that was there at the start; with --follow it goes on, and says who is away meanwhile. Where the master of a queue is away,
-    its slave gives the messages that it has. Queues that cannot be read to their ends are named on stderr, and the exit
-    status is 2: nobody answers for them at the start, or nothing has come of them for 30 seconds.
+    Ends at the last message that was there at the start; with --follow it goes on, and says who is away meanwhile.
+    Where the master of a queue is away, its slave gives the messages that it has. Queues that cannot be read to their
+    ends are named on stderr, and the exit status is 2: nobody answers for them at the start, or nothing has come of
+    them for 30 seconds.
 
     Without --group no broker keeps where this command was. With it, the queues are shared with the group's other
     members, and offsets are committed once messages are printed: those of a command that was killed in between are

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reput.admin.admin_client import AdminClient, brokers_of, masters, number
+from reput.admin.admin_client import AdminClient, brokers_of, masters, masters_of, number
 from reput.admin.topics import topic_state
 from reput.client.topic_route import nobody_there
 from reput.errors import MQBrokerError, MQClientError, RemotingError
@@ -124,6 +125,13 @@ def test_a_broker_that_an_order_topic_names_and_nobody_knows_is_one_of_the_topic
     datas = (BrokerData("c", "a", {0: "a-master"}),)
     route = TopicRouteData((QueueData("a", 1, 1, 6),), datas, order_topic_conf="a:1;gone:2")
     assert brokers_of("orders", route) == {"a": {0: "a-master"}, "gone": {}}
+    with pytest.raises(MQClientError) as raised:
+        masters_of("orders", route)
+    assert str(raised.value) == (
+        "nothing was changed: the order of topic 'orders' names gone, and no name server knows such a broker: start "
+        "it, or leave it out by `mqadmin updateOrderConf -m put -t orders -v a:1`"
+    )
+    assert masters_of("orders", replace(route, order_topic_conf="a:1")) == {"a": "a-master"}
 
 
 def test_a_slave_answers_for_a_master_that_name_servers_still_list(
