@@ -214,9 +214,9 @@ async def _state_of(client: AdminClient, topic: str, brokers: Brokers) -> TopicS
 
 
 async def check_topic(client: AdminClient, topic: str) -> None:
-    """Raises MQClientError where there is no such topic, or all of its brokers are lost.
+    """Raises MQClientError where there is no such topic, or nobody takes its messages now.
 
-    A send would make a topic, whose name may be mistyped.
+    A send would make a topic that is not there, or is on a lost broker alone.
     """
     route = await client.name_servers.route(topic)
     if route is None:

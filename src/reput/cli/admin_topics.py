@@ -35,8 +35,9 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_jso
             ("cluster", "broker", "id", "address", "version", "in/s", "out/s", "disk %"),
             [
                 (
-                    one.cluster, one.broker, one.broker_id, one.address, shown(one.version), _digits(one.in_tps, 1),
-                    _digits(one.out_tps, 1), _digits(one.disk_ratio and 100 * one.disk_ratio, 0),
+                    one.cluster, one.broker, shown(one.broker_id), one.address or "away", shown(one.version),
+                    _digits(one.in_tps, 1), _digits(one.out_tps, 1),
+                    _digits(one.disk_ratio and 100 * one.disk_ratio, 0),
                 )
                 for one in found
             ],

@@ -226,7 +226,10 @@ def test_a_reset_and_a_deletion_change_nothing_where_one_master_does_not_answer(
 
 # -- all of one of two brokers was killed: the name server has lost it
 
-SOME_CONSUMED = [(), ("--group", "new"), ("--from", "last")]
+SOME_CONSUMED = [("consume", "orders", *options) for options in [(), ("--group", "new"), ("--from", "last")]]
+#: Of a topic that only the lost broker has.
+OF_LOST = [("consume", "payments"), ("admin", "topic", "payments"), ("admin", "send", "payments", "hello")]
+MORE = [*SOME_CONSUMED, *OF_LOST, ("admin", "cluster")]
 
 
 @pytest.fixture(scope="module")
@@ -237,12 +240,9 @@ def with_lost(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[s
         fill(a)
         shop_consumes(a, 3)
         lose(namesrv, "broker-b", "orders", "payments")
-        others = {("consume", *options): consume(namesrv, *options) for options in SOME_CONSUMED}
-        gone = {("gone", one[0]): run_reput(*one, "--namesrv", namesrv) for one in [("consume", "payments")]}
-        gone[("gone", "topic")] = run_reput("admin", "topic", "payments", "--namesrv", namesrv)
-        gone[("gone", "send")] = run_reput("admin", "send", "payments", "hello", "--namesrv", namesrv)
+        more = {words: run_reput(*words, "--namesrv", namesrv) for words in MORE}
         follow = run_reput("follow", path / "copies", "--namesrv", namesrv, "--once", "--json")
-        yield run_all(namesrv) | others | gone | {("follow",): follow}
+        yield run_all(namesrv) | more | {("follow",): follow}
 
 
 @each_command
@@ -261,6 +261,8 @@ def test_a_lost_broker_is_a_row_of_its_cluster(with_lost: dict[tuple[str, ...], 
     assert first["version"] is not None
     known = {"cluster": "DefaultCluster", "broker": "broker-b"}
     assert second == dict.fromkeys(second) | known
+    *_, last = with_lost["admin", "cluster"].out.splitlines()
+    assert last.split() == ["DefaultCluster", "broker-b", "unknown", "away", *["unknown"] * 4]
 
 
 def test_numbers_with_a_lost_broker_are_not_known(with_lost: dict[tuple[str, ...], Answer]) -> None:
@@ -269,22 +271,23 @@ def test_numbers_with_a_lost_broker_are_not_known(with_lost: dict[tuple[str, ...
     assert {one["broker"] for one in topic["queues"]} == {"broker-a"}
 
 
-@pytest.mark.parametrize("options", SOME_CONSUMED)
+@pytest.mark.parametrize("command", SOME_CONSUMED, ids=" ".join)
 def test_what_is_consumed_of_a_topic_without_a_lost_broker_is_not_all(
-    with_lost: dict[tuple[str, ...], Answer], options: tuple[str, ...]
+    with_lost: dict[tuple[str, ...], Answer], command: tuple[str, ...]
 ) -> None:
-    answer = with_lost["consume", *options]
-    assert (answer.status, len(answer.out.splitlines())) == (2, 0 if "last" in options else len(NUMBERS))
+    answer = with_lost[command]
+    assert (answer.status, len(answer.out.splitlines())) == (2, 0 if "last" in command else len(NUMBERS))
     assert LOST in answer.err
     assert "not read to their ends: broker-b:0 (nobody tells where it ends), broker-b:1 (" in answer.err
 
 
 def test_a_topic_that_only_a_lost_broker_has_is_there(with_lost: dict[tuple[str, ...], Answer]) -> None:
-    answers = {words[1]: answer for words, answer in with_lost.items() if words[0] == "gone"}
-    assert {(one.status, one.out) for one in answers.values()} == {(2, "")}
-    assert LOST in answers["consume"].err
-    assert LOST in answers["topic"].err
-    assert "the master of broker-b is away" in answers["send"].err
+    told = [(with_lost[words].status, with_lost[words].out) for words in OF_LOST]
+    assert told == [(2, "")] * 3
+    consumed, shown, sent = (with_lost[words].err for words in OF_LOST)
+    assert LOST in consumed
+    assert LOST in shown
+    assert "the master of broker-b is away" in sent
 
 
 def test_a_copy_of_a_cluster_without_a_lost_broker_is_not_all(with_lost: dict[tuple[str, ...], Answer]) -> None:
