@@ -24,7 +24,7 @@ class HeldDisk:
         if operation.kind != "sync" or "/commitlog/" not in operation.path:
             return
         self._came.set()
-        assert self._may_go_on.wait(60), f"nobody let the sync of {operation.path} go on: does who holds it wait for it?"
+        assert self._may_go_on.wait(60), f"nobody let the sync of {operation.path} go on"
         if self._fails:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
