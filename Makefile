@@ -77,8 +77,8 @@ ROOMY = $(shell test -w $(MEMORY) && df -Pk $(MEMORY) | awk 'NR == 2 && $$4 > 40
 test: lint ## what every change must pass, in minutes: lint, then all tests but those that need Java or a browser, or take long
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) -m "not ($(LEFT_OUT))"
 
-test-rest: setup ## only the tests that make test leaves out; they need a JDK, Maven, Go, Node and Chromium
-	$(PYTEST) -m "$(LEFT_OUT)"
+test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium
+	$(PYTEST) -m "$(LEFT_OUT) or hypothesis" --hypothesis-profile whole
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
 

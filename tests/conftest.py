@@ -8,16 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from tests.support.compared import COMPARED
+from tests.support.examples import register_profiles
 from tests.support.marked import running
 from tests.support.patience import be_patient
 
-# A slow machine is no finding; the examples are the same in every run, so that a red run can be repeated.
-settings.register_profile("reput", deadline=None, derandomize=True)
-settings.load_profile("reput")
+register_profiles()
 # Whoever starts a process in the background of a script lets it ignore Ctrl-C, and its children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 be_patient()

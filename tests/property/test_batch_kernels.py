@@ -20,6 +20,7 @@ from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected
 from tests.oracles import batch_consume_queue as twin
 from tests.oracles.consume_queue import Limits
 from tests.oracles.record_bytes import numbers
+from tests.support.examples import examples
 
 COUNTS = ["1", "7", "32767", "32768", "0", "-1", "+3", "", "x", "3 ", "９", "007", "9" * 30]
 BASES = ["0", "12", str(2**63 - 1), str(2**63 - 32768), str(2**63), "-1", "", "1x", "9" * 19]
@@ -69,7 +70,7 @@ def columns_of(places: list[twin.BatchPlace]) -> RecordColumns:
 
 
 @given(st.lists(PLACES, max_size=30), st.lists(st.sampled_from([-2, 20, NO_BATCH_QUEUE]), min_size=4, max_size=4))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_units_of_batch_queues_are_grouped_without_repeats(places, last_offsets):
     runs = group_batch_units(columns_of(places), np.array(last_offsets, np.int64))
     units, bounds = runs.units.tobytes(), zip(runs.starts.tolist(), runs.counts.tolist(), strict=True)
@@ -109,7 +110,7 @@ LIMITS = st.builds(
 @given(
     UNITS, st.integers(0, 80), st.integers(0, 3000), st.integers(0, 6000), LIMITS, st.lists(st.sampled_from([7, -7]))
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_the_records_of_a_pull_are_chosen(units, end_offset, log_begin, log_end, limits, tags):
     expected = twin.select_batch_units(units, end_offset, log_begin, log_end, FILE_SIZE, tags, limits)
     data = np.frombuffer(b"".join(map(encode_batch_unit, units)) + b"!", np.uint8)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import reput
 from reput.log import points, pruning
+from tests.support.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "5.3.3"
 STORES = ["batch", "clean", "killed-undispatched", "transactions"]
@@ -109,7 +110,7 @@ def seeks_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_every_engine_has_the_rows_of_the_log_that_pass(store: str, data: st.DataObject) -> None:
     table = rows_of(store)

@@ -55,6 +55,7 @@ from tests.oracles.record_bytes import (
     numbers,
     pack_log,
 )
+from tests.support.examples import examples
 
 HEADER = [*WIDE[:5], *NARROW[:8], "status"]
 SLICES = ["body", "topic", "properties", "tags", "keys", "unique_key"]
@@ -102,7 +103,7 @@ def chosen(rows: list[dict], names: list[str]) -> list[dict]:
 
 
 @given(logs(), levels, st.booleans(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_scan_is_the_plain_walk_over_records(log, level, check_crc, require_property_crc):
     data, base_offset = log
     checks = {"check_crc": check_crc, "require_property_crc": require_property_crc}
@@ -205,7 +206,7 @@ HOSTILE_TEXT = st.lists(
 
 
 @given(st.lists(HOSTILE_TEXT, max_size=8), st.text(max_size=20))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_hashes_are_javas_of_the_text_with_what_is_no_utf8_replaced(texts, before):
     state = string_hash(before)
     hashes = np.empty(len(texts), np.int32)
@@ -269,7 +270,7 @@ def columns_of(places: list[queue_twin.Place], queues: int) -> RecordColumns:
 
 
 @given(st.lists(PLACES, max_size=30), st.lists(st.integers(0, 3), min_size=4, max_size=4), st.booleans(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_units_are_grouped_by_queue_without_repeats_up_to_a_gap(places, next_offsets, in_order, data):
     if in_order:  # most of a log goes on where the queue ended
         following = list(next_offsets)
@@ -314,7 +315,7 @@ LIMITS = st.builds(
     LIMITS,
     st.lists(st.sampled_from([0, 7, -7, -(2**31), 5]), max_size=3, unique=True),
 )
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end, limits, tags):
     if in_order:
         units = sorted(units)
@@ -344,7 +345,7 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
 
 @given(UNITS, st.booleans(), st.sampled_from([0, 1000]), st.sampled_from([3500, 5000, 2**62]), LIMITS)
 @example([Unit(5000, 80, 0)], False, 0, 3500, queue_twin.Limits(0, 100, 1 << 40, 1, 1, 1, 1))  # all counts as on disk
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 def test_a_pull_of_units_as_they_lie_is_the_same_pull(units, in_order, log_begin, log_end, limits):
     units = (sorted(units) if in_order else units) or [FILLER]
     expected = queue_twin.select_units(units, log_begin, log_end, FILE_SIZE, (), limits)
@@ -386,7 +387,7 @@ def put(file: np.ndarray, header: np.ndarray, puts: list[tuple[int, int, int]], 
 
 
 @given(PUTS, st.integers(1, 5), st.lists(st.tuples(st.integers(0, 4), numbers(32)), max_size=2))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_index_files_are_filled_byte_for_byte_in_any_number_of_puts(puts, step, damage):
     file = index_twin.IndexFile(SLOTS, CAPACITY)
     for slot, value in damage:
@@ -419,7 +420,7 @@ DAMAGE = st.lists(
     st.integers(0, 10**7),
     DAMAGE,
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_keys_are_looked_up_as_rocketmq_does_even_in_damaged_files(puts, wanted, begin, end, damage):
     file = index_twin.IndexFile(SLOTS, CAPACITY)
     for row in puts:
@@ -514,7 +515,7 @@ def test_candidates_are_verified_by_topic_and_key(log, data):
 @given(
     KEYED_LOGS, st.sampled_from(QUERIED_KEYS), st.integers(0, 6), st.integers(0, 9000), st.integers(0, 9000), st.data()
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_one_key_is_found_with_the_records_that_carry_it(log, key, max_count, begin, end, data):
     hashed = index_hash(f"t#{key.decode('utf-8', 'replace')}")
     file = index_twin.IndexFile(SLOTS, CAPACITY)
@@ -597,7 +598,7 @@ def test_property_slices_are_the_values_of_the_properties(log, wanted, names):
 
 
 @given(logs(), st.sets(st.sampled_from(IGNORABLE)), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_content_hash_is_made_of_all_fields_but_those_that_are_ignored(log, ignored, as_map):
     data, base_offset = log
     columns = SCANNERS[ScanLevel.HEADER].scan(as_array(data), base_offset)
@@ -613,7 +614,7 @@ def hash_of(properties: bytes, *, as_map: bool) -> int:
 
 
 @given(PROPERTIES, PROPERTIES, st.randoms(use_true_random=False))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @example(b"".join(b"n%d\x01v\x02" % (number % 3000) for number in range(4000)), b"a\x01b", random.Random(1))
 def test_properties_have_one_hash_as_a_map_however_they_are_written(text, other, chance):
     def as_map(text):
@@ -629,7 +630,7 @@ def test_properties_have_one_hash_as_a_map_however_they_are_written(text, other,
 
 
 @given(logs(), st.permutations(SCHEMA.names), st.integers(0, len(SCHEMA.names)))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_arrow_rows_are_the_records_decoded_one_by_one(log, names, count):
     data, base_offset = log
     names = names[:count]
@@ -678,7 +679,7 @@ ENCODE_ROWS = st.lists(
 
 
 @given(ENCODE_ROWS, STORE_HOSTS, st.integers(0, 1 << 40), st.integers(0, 1 << 42), st.integers(0, 2000), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_rows_are_encoded_byte_for_byte_as_single_messages(
     rows, store_host, base_offset, store_timestamp, capacity, property_crc
 ):
@@ -728,7 +729,7 @@ ANY_TEXT = st.text(max_size=5) | st.sampled_from(
         max_size=3,
     )
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_the_first_row_that_may_not_be_written_is_named_with_its_fault(rows):
     faults = [(i, encode_twin.fault_of(row, 10)) for i, row in enumerate(rows)]
     expected = next((pair for pair in faults if pair[1] != "NONE"), None)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from reput.config.namesrv import NamesrvConfig
 from reput.namesrv.lost_brokers import KEPT_MS
 from reput.namesrv.route_info_manager import DEFAULT_TIMEOUT_MS, RouteInfoManager
+from tests.support.examples import examples
 from tests.support.namesrv import CLUSTER, broker_header, leaving, topics_body
 
 NAMES = st.sampled_from(["broker-a", "broker-b", "broker-c"])
@@ -123,5 +124,5 @@ class NamesrvModel(RuleBasedStateMachine):
             assert (topic in self.routes.all_topic_list(with_lost=True).topic_list) == bool(having)
 
 
-NamesrvModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+NamesrvModel.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestNamesrvModel = NamesrvModel.TestCase

@@ -31,12 +31,13 @@ from reput.log.plan_parts import read_part
 from reput.log.pruning import Range, Wanted
 from reput.log.scan import find_end
 from reput.log.selection import make_selection
+from tests.support.examples import examples
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.glob("*.*.*/*/store"))
 UNIT_SIZE = 20
 #: Each of many cases is tried so often.
-few = settings(max_examples=6)
+few = settings(max_examples=examples(6))
 
 
 @pytest.fixture(autouse=True, scope="module")

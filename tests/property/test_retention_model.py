@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reput
+from tests.support.examples import examples
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.invariants import SMALL
 from tests.support.retained import age, check_retained
@@ -34,7 +35,7 @@ def open_store(path: Path, files: FaultyFiles, flush_disk_type: str) -> reput.Me
     return reput.MessageStore.open(path, files=files, flush_disk_type=flush_disk_type, **options)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=st.lists(STEPS, min_size=3, max_size=10), flush_disk_type=st.sampled_from(["SYNC_FLUSH", "ASYNC_FLUSH"]))
 def test_what_has_not_expired_stays_and_what_has_goes(steps: list[tuple], flush_disk_type: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

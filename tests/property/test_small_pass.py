@@ -17,6 +17,7 @@ from reput.formats.record_layout import SysFlag
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.dispatch.by_caller import DispatchByCaller
 from tests.support.dispatched import derived
+from tests.support.examples import examples
 
 #: Files of a few units and keys, so that they end in the middle of a stream.
 KEYS = {
@@ -119,7 +120,7 @@ def dispatched(path: Path, stream: Sequence[Put | Pass], rules: str, *, small: b
     return derived(path), counts, offsets, built, brought, sum(small_passes)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(_STREAMS, st.sampled_from(["4.9.7", "5.3.3", "5.5.0"]))
 @example([Put("orders", 0, "a", ["k"], None, 1, 0, 1), Pass(5000)] * 20, "5.3.3")
 def test_small_passes_leave_what_the_plain_way_leaves(stream: Sequence[Put | Pass], rules: str) -> None:

@@ -18,6 +18,7 @@ from reput.formats.properties import decode_properties, property_values
 from reput.formats.record import encode_record
 from reput.formats.record_layout import unpack_record, walk_records
 from reput.remoting.queue_tables import QueueKey
+from tests.support.examples import examples
 
 Walked: TypeAlias = tuple[int, int, int, int, bytes, bytes]
 HOSTS = st.sampled_from(["127.0.0.1:10911"] * 3 + ["[::1]:10911"])
@@ -74,7 +75,7 @@ def until_damage(found: Iterator[Walked]) -> tuple[list[Walked], str]:
     return good, ""
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.data(), st.lists(records(), min_size=1, max_size=3))
 def test_a_walk_over_damage_ends_where_records_are_damaged(data: st.DataObject, found: list[bytes]) -> None:
     number = data.draw(st.integers(0, len(found) - 1))

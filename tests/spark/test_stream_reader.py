@@ -27,6 +27,7 @@ from reput.spark.schema import spark_schema
 from reput.spark.source import ReputDataSource
 from reput.spark.stream_options import StreamOptions, parse_stream_options
 from reput.spark.stream_reader import LogStreamReader
+from tests.support.examples import examples
 from tests.support.hand_log import HandLog
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -415,7 +416,7 @@ class TestDamage:
         with pytest.raises(CorruptRecordError, match=f"{log.path_of(bad)}.*offset {bad}: .*PERMISSIVE.*DROPMALFORMED"):
             query.drain()
 
-    @settings(max_examples=25)  # each damage is read again with pauses
+    @settings(max_examples=examples(25))  # each damage is read again with pauses
     @given(
         bad=st.sets(st.integers(0, 58), max_size=6),
         limit=st.sampled_from([None, ReadMaxRows(1), ReadMaxRows(7), ReadMaxBytes(900)]),

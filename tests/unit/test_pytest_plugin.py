@@ -36,7 +36,7 @@ def test_another_test_has_a_broker_of_its_own(reput_broker):
 """
 
 
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_test_gets_a_broker_that_goes_with_it(tmp_path: Path, processes: int) -> None:
     (tmp_path / "test_orders.py").write_text(TEST)
     command = [
@@ -71,7 +71,7 @@ def test_where_there_is_no_store_the_fixture_says_what_to_install(tmp_path: Path
     assert "ConfigError: the fixture reput_broker needs numpy: pip install 'reput[store]'" in done.stdout
 
 
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_says_that_kernels_are_compiled_and_compiles_them_once(tmp_path: Path, processes: int) -> None:
     (tmp_path / "test_orders.py").write_text(TEST)
     cache = cache_without(tmp_path / "cache", "gather.total_size", "runs.read_runs")

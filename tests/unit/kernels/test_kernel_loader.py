@@ -88,7 +88,7 @@ MANY_DESCRIPTORS = (
 )
 
 
-@pytest.mark.parametrize("before", ["pass", MANY_DESCRIPTORS])
+@pytest.mark.parametrize("before", ["pass", pytest.param(MANY_DESCRIPTORS, marks=pytest.mark.slow)])
 def test_what_the_cache_lacks_is_compiled_by_children(tmp_path: Path, before: str) -> None:
     cache = cache_without(tmp_path / "cache", *MISSING)
     names, children, (line,) = compiled(loading(cache, f"{before}; {with_processors(64)}"), cache)
@@ -102,10 +102,12 @@ def test_what_the_cache_lacks_is_compiled_by_children(tmp_path: Path, before: st
     ("before", "children"),
     [
         (with_processors(1), 0),
-        (with_memory(kernel_loader._PROCESS_BYTES * 2 - 1), 0),
-        (with_processors(2) + "; sys.executable = '/dev/python'", 1),  # cannot be started
+        pytest.param(with_memory(kernel_loader._PROCESS_BYTES * 2 - 1), 0, marks=pytest.mark.slow),
+        # cannot be started
+        pytest.param(with_processors(2) + "; sys.executable = '/dev/python'", 1, marks=pytest.mark.slow),
         (with_processors(2) + "; sys.executable = {dies!r}", 2),
-        (with_processors(2) + "; sys.executable = '/bin/true'", 0),  # a program that has Python in it
+        # a program that has Python in it
+        pytest.param(with_processors(2) + "; sys.executable = '/bin/true'", 0, marks=pytest.mark.slow),
     ],
 )
 def test_without_children_one_process_compiles_all(before: str, children: int, tmp_path: Path) -> None:

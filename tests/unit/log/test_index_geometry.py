@@ -16,6 +16,7 @@ from reput.formats.java import index_hash
 from reput.log.directory import IndexFilePath
 from reput.log.index_geometry import index_geometry
 from tests.oracles.index_file import IndexFile
+from tests.support.examples import examples
 from tests.support.faulty_files import FaultyFiles
 from tests.support.invariants import SMALL, contents
 
@@ -65,7 +66,7 @@ def test_a_number_in_a_slot_is_no_offset_of_a_newest_entry_after_zeros(tmp_path:
 
 
 @given(st.integers(1, 60), st.integers(2, 40), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_proven_is_true_and_what_is_not_is_asked_for(
     tmp_path_factory: pytest.TempPathFactory, slots: int, entries: int, data: st.DataObject
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.metadata import ConsumerOffsets, DataVersion, decode_metadata
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from tests.support.examples import examples
 from tests.support.faulty_files import FaultyFiles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3" / "consumerOffset.json"
@@ -143,7 +144,7 @@ NAME = st.text("ab%-_", min_size=1, max_size=4)
 COMMITS = st.lists(st.tuples(NAME, NAME, st.integers(0, 3), st.integers(0, 2**63 - 1)), max_size=12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(COMMITS)
 def test_any_offsets_are_there_after_the_next_start(tmp_path_factory, commits):
     root = tmp_path_factory.mktemp("offsets")

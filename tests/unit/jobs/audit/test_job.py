@@ -33,6 +33,7 @@ from reput.log.directory import StoreDirectory
 from reput.progress import Progress
 from tests.support.damage import cut, flip, overwrite
 from tests.support.damaged_orders import first_log_file_gone
+from tests.support.examples import examples
 from tests.support.faulty_files import FaultyFiles
 from tests.support.further_units import BOTH
 from tests.support.invariants import SMALL, log_records
@@ -520,7 +521,7 @@ def test_a_repeated_queue_offset_hides_the_later_record(tmp_path: Path) -> None:
     assert not {"unit-missing", "unit-wrong"} & set(codes(result))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_no_flipped_bit_of_a_derived_file_goes_unnoticed(
     data: st.DataObject, closed_store: Path, tmp_path_factory: pytest.TempPathFactory

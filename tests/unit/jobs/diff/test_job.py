@@ -24,6 +24,7 @@ from reput.jobs.diff.rows import BlockSet, WantedBlocks
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.damage import flip
+from tests.support.examples import examples
 from tests.support.hand_log import HOST
 from tests.support.runners import DyingRunner
 from tests.support.small_rebuild import PUTS, Put, write_log
@@ -100,7 +101,7 @@ def plain(left: Path, right: Path, by: str) -> list[tuple[Any, ...]]:
     return found
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(PUTS.filter(lambda one: one.has_unit), max_size=40),
     st.lists(st.tuples(st.integers(0, 39), st.sampled_from(["gone", "body", "keys", "time", "more"])), max_size=6),

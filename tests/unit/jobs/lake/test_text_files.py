@@ -26,6 +26,7 @@ from reput.jobs.text_rows import TextKind
 from reput.kernels.message_columns import typed_columns
 from reput.kernels.record_batch import SCHEMA
 from reput.store.sinks.import_sink import ImportSink
+from tests.support.examples import examples
 from tests.support.lake import NAMES, SMALL, put, put_topics, run
 
 KINDS = ("csv", "jsonl")
@@ -74,7 +75,7 @@ def import_(source: Path | str, store: Path, **options: Any) -> Import:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(rows=st.lists(_ROWS, min_size=1, max_size=20), size=st.integers(1, 20))
 def test_rows_that_are_written_as_text_are_read_as_they_were(kind: TextKind, rows: list[Any], size: int) -> None:
     table = pa.Table.from_pylist(rows, _TYPES)

@@ -12,6 +12,7 @@ from reput.errors import CorruptRecordError
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
 from tests.support.damage import at, flip
+from tests.support.examples import examples
 from tests.support.runners import PicklingRunner
 from tests.support.small_rebuild import (
     ENTRIES,
@@ -50,7 +51,7 @@ def apart(numbers: set[int]) -> set[int]:
     return set(chosen)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(st.lists(PUTS, min_size=3, max_size=60), st.data(), st.integers(100, 10_000), st.sampled_from([1, 2]))
 def test_all_that_is_whole_is_built_and_each_range_is_told_whatever_the_splits(
     tmp_path_factory: pytest.TempPathFactory, puts: list[Put], data: st.DataObject, split_bytes: int, threads: int

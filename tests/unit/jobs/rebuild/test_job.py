@@ -20,6 +20,7 @@ from reput.formats.record_layout import SysFlag
 from reput.jobs.rebuild import RebuildOptions, index_builder, rebuild
 from reput.jobs.runner import LocalRunner
 from reput.progress import Progress
+from tests.support.examples import examples
 from tests.support.runners import PicklingRunner
 from tests.support.small_rebuild import (
     LOG_START,
@@ -36,7 +37,7 @@ from tests.support.small_rebuild import (
 CRASHED = st.builds(replace, PUTS, queue_step=st.sampled_from([0, 0, 0, 0, -1, -3, 2, 15]))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(PUTS, max_size=80),
     st.integers(100, 10_000),
@@ -57,7 +58,7 @@ def test_rebuild_equals_dispatch_whatever_the_splits(
     assert result.keys == sum(len(put.keys) for put in puts if put.sys_flag != SysFlag.TRANSACTION_ROLLBACK)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(CRASHED, max_size=60), st.integers(100, 10_000))
 def test_of_repeated_queue_offsets_the_first_wins_and_gaps_are_filled(
     tmp_path_factory: pytest.TempPathFactory, puts: list[Put], split_bytes: int
