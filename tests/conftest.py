@@ -15,6 +15,7 @@ from tests.support.examples import register_profiles
 from tests.support.marked import running
 from tests.support.patience import be_patient
 
+pytest_plugins = ["tests.support.async_tests"]
 register_profiles()
 # Whoever starts a process in the background of a script lets it ignore Ctrl-C, and its children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
