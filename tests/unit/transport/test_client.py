@@ -11,7 +11,7 @@ from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
-from tests.support.sockets import free_ports, run, serving
+from tests.support.sockets import free_ports, serving
 
 ECHO = 10
 
@@ -31,72 +31,60 @@ class Watched(RemotingClient):
         self.ended.set()
 
 
-def test_calls_at_once_share_one_connection_and_get_their_own_answers() -> None:
-    async def ask() -> None:
-        async with serving({ECHO: echo}) as here:
-            client = RemotingClient()
-            calls = (client.call(here.address, RemotingCommand(ECHO, body=b"%d" % i)) for i in range(100))
-            answers = await asyncio.gather(*calls)
-            assert [one.body for one in answers] == [b"%d" % i for i in range(100)]
-            assert len(here.server.connections) == 1
-            client.close()
-            await here.closed_connections.get()
-
-    run(ask())
+async def test_calls_at_once_share_one_connection_and_get_their_own_answers() -> None:
+    async with serving({ECHO: echo}) as here:
+        client = RemotingClient()
+        calls = (client.call(here.address, RemotingCommand(ECHO, body=b"%d" % i)) for i in range(100))
+        answers = await asyncio.gather(*calls)
+        assert [one.body for one in answers] == [b"%d" % i for i in range(100)]
+        assert len(here.server.connections) == 1
+        client.close()
+        await here.closed_connections.get()
 
 
-def test_a_connection_that_has_ended_is_made_again() -> None:
-    async def ask() -> None:
-        client, (port,) = Watched(), free_ports(1)
-        async with serving({ECHO: echo}, port=port) as here:
-            assert (await client.call(here.address, RemotingCommand(ECHO, body=b"1"))).body == b"1"
-        await client.ended.wait()
-        with pytest.raises(RemotingError, match=f"{here.address}: "):
-            await client.call(here.address, RemotingCommand(ECHO))
-        async with serving({ECHO: echo}, port=here.port) as again:
-            assert (await client.call(again.address, RemotingCommand(ECHO, body=b"2"))).body == b"2"
-            client.close()
-
-    run(ask())
+async def test_a_connection_that_has_ended_is_made_again() -> None:
+    client, (port,) = Watched(), free_ports(1)
+    async with serving({ECHO: echo}, port=port) as here:
+        assert (await client.call(here.address, RemotingCommand(ECHO, body=b"1"))).body == b"1"
+    await client.ended.wait()
+    with pytest.raises(RemotingError, match=f"{here.address}: "):
+        await client.call(here.address, RemotingCommand(ECHO))
+    async with serving({ECHO: echo}, port=here.port) as again:
+        assert (await client.call(again.address, RemotingCommand(ECHO, body=b"2"))).body == b"2"
+        client.close()
 
 
-def test_what_a_server_asks_is_handled_by_the_client() -> None:
-    async def ask() -> None:
-        notified = asyncio.Event()
-        handlers = Requests({307: echo, 40: lambda *_: notified.set()})
-        async with serving({ECHO: echo}) as here:
-            client = RemotingClient(handlers)
-            await client.call(here.address, RemotingCommand(ECHO))
-            connection = await here.opened_connections.get()
-            answer = await connection.call(RemotingCommand(307, body=b"how are you"), 30)
-            assert (answer.code, answer.body) == (0, b"how are you")
-            assert (await connection.call(RemotingCommand(77), 30)).code == 3
-            connection.send_one_way(RemotingCommand(40))
-            await notified.wait()
-            client.close()
-
-    run(ask())
+async def test_what_a_server_asks_is_handled_by_the_client() -> None:
+    notified = asyncio.Event()
+    handlers = Requests({307: echo, 40: lambda *_: notified.set()})
+    async with serving({ECHO: echo}) as here:
+        client = RemotingClient(handlers)
+        await client.call(here.address, RemotingCommand(ECHO))
+        connection = await here.opened_connections.get()
+        answer = await connection.call(RemotingCommand(307, body=b"how are you"), 30)
+        assert (answer.code, answer.body) == (0, b"how are you")
+        assert (await connection.call(RemotingCommand(77), 30)).code == 3
+        connection.send_one_way(RemotingCommand(40))
+        await notified.wait()
+        client.close()
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:", ":10911", "host:x", "host:-1", "host:١"])
-def test_an_address_that_is_none_is_told(address: str) -> None:
+async def test_an_address_that_is_none_is_told(address: str) -> None:
     with pytest.raises(RemotingError, match="expected HOST:PORT"):
-        run(RemotingClient().call(address, RemotingCommand(ECHO)))
+        await RemotingClient().call(address, RemotingCommand(ECHO))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "x" * 70 + ":1", "a\0b:1"])
-def test_an_address_that_no_socket_takes_is_told(address: str) -> None:
+async def test_an_address_that_no_socket_takes_is_told(address: str) -> None:
     with pytest.raises(RemotingError, match=":"):
-        run(RemotingClient().call(address, RemotingCommand(ECHO)))
+        await RemotingClient().call(address, RemotingCommand(ECHO))
 
 
-def test_a_server_that_sends_garbage_is_closed() -> None:
-    async def ask() -> None:
-        def garbage(connection: Connection, request: RemotingCommand) -> None:
-            connection.write(b"\xff" * 100)
+async def test_a_server_that_sends_garbage_is_closed() -> None:
+    def garbage(connection: Connection, request: RemotingCommand) -> None:
+        connection.write(b"\xff" * 100)
 
-        async with serving({ECHO: garbage}) as here:
-            with pytest.raises(RemotingError, match=f"^{here.address}: frame length -1: expected "):
-                await RemotingClient().call(here.address, RemotingCommand(ECHO), timeout_s=30)
-
-    run(ask())
+    async with serving({ECHO: garbage}) as here:
+        with pytest.raises(RemotingError, match=f"^{here.address}: frame length -1: expected "):
+            await RemotingClient().call(here.address, RemotingCommand(ECHO), timeout_s=30)

@@ -8,7 +8,8 @@ import pytest
 
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
-from tests.support.sockets import Serving, run
+from tests.support.async_tests import run
+from tests.support.sockets import Serving
 
 
 def connections(count: int) -> list[Connection]:

@@ -25,7 +25,7 @@ from reput.transport.connection import Connection
 from reput.transport.server_tls import ServerTls
 from reput.transport.tls import ClientTls
 from tests.support.certificates import KEY_PASSWORD, Files, client_context, write_certificate
-from tests.support.sockets import Peer, Serving, run, serving
+from tests.support.sockets import Peer, Serving, serving
 
 ECHO = 10
 SIZES = [0, 1, 100, 16_384, 65_536, 3_000_000]
@@ -66,62 +66,52 @@ async def refused(here: Serving, context: ssl.SSLContext) -> None:
         await asked(await tls_peer(here, context))
 
 
-def test_tls_and_plain_clients_are_served_on_one_port(tmp_path: Path) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            for peer in (await tls_peer(here), await here.peer()):
-                for size in SIZES:
-                    body = os.urandom(size)
-                    assert await asked(peer, body) == body
-            assert len(here.server.connections) == 2
-            assert not here.server._beginnings
-
-    run(ask())
+async def test_tls_and_plain_clients_are_served_on_one_port(tmp_path: Path) -> None:
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        for peer in (await tls_peer(here), await here.peer()):
+            for size in SIZES:
+                body = os.urandom(size)
+                assert await asked(peer, body) == body
+        assert len(here.server.connections) == 2
+        assert not here.server._beginnings
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_both_versions_of_tls_are_spoken_and_many_frames_come_in_one_record(
+async def test_both_versions_of_tls_are_spoken_and_many_frames_come_in_one_record(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     context = client_context()
     context.minimum_version = context.maximum_version = version
 
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            peer = await tls_peer(here, context)
-            peer.send(*(RemotingCommand(ECHO, number, body=b"%d" % number) for number in range(3000)))
-            for number in range(3000):
-                answer = await peer.receive()
-                assert (answer.opaque, answer.body) == (number, b"%d" % number)
-            assert peer.writer.get_extra_info("ssl_object").version() == version.name.replace("_", ".")
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        peer = await tls_peer(here, context)
+        peer.send(*(RemotingCommand(ECHO, number, body=b"%d" % number) for number in range(3000)))
+        for number in range(3000):
+            answer = await peer.receive()
+            assert (answer.opaque, answer.body) == (number, b"%d" % number)
+        assert peer.writer.get_extra_info("ssl_object").version() == version.name.replace("_", ".")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_version_before_1_2_is_refused(tmp_path: Path) -> None:
+async def test_a_version_before_1_2_is_refused(tmp_path: Path) -> None:
     context = client_context()
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("ALL:@SECLEVEL=0")
 
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            await refused(here, context)
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        await refused(here, context)
 
 
-def test_a_plain_connection_is_closed_where_tls_is_enforced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
-            plain = await here.peer()
-            plain.send(RemotingCommand(ECHO, 1, body=b"x"))
-            assert await plain.ends() == b""
-            assert not here.server.connections
-            assert await asked(await tls_peer(here)) == b"x"
-
-    run(ask())
+async def test_a_plain_connection_is_closed_where_tls_is_enforced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
+        plain = await here.peer()
+        plain.send(RemotingCommand(ECHO, 1, body=b"x"))
+        assert await plain.ends() == b""
+        assert not here.server.connections
+        assert await asked(await tls_peer(here)) == b"x"
     assert "does not speak TLS" in caplog.text
 
 
@@ -146,16 +136,13 @@ async def errors_of(address: str, tls: ClientTls | None) -> list[str]:
     return told
 
 
-def test_a_plain_client_where_tls_is_enforced_is_told_what_to_set(tmp_path: Path) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
-            told = await errors_of(here.address, None)
-            assert told == [f"{here.address}: the connection ended before the answer came{HINT}"] * 2
-
-    run(ask())
+async def test_a_plain_client_where_tls_is_enforced_is_told_what_to_set(tmp_path: Path) -> None:
+    async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
+        told = await errors_of(here.address, None)
+        assert told == [f"{here.address}: the connection ended before the answer came{HINT}"] * 2
 
 
-def test_a_connection_that_has_talked_says_nothing_of_tls_when_it_ends(tmp_path: Path) -> None:
+async def test_a_connection_that_has_talked_says_nothing_of_tls_when_it_ends(tmp_path: Path) -> None:
     """It cannot be what lacks, after an answer or over TLS."""
 
     def hang_up(connection: Connection, request: RemotingCommand) -> None:
@@ -180,11 +167,11 @@ def test_a_connection_that_has_talked_says_nothing_of_tls_when_it_ends(tmp_path:
             client.close()
 
     files = write_certificate(tmp_path)
-    run(ask(None, files))
-    run(ask(ClientTls(trust_cert_path=files.trust), files))
+    await ask(None, files)
+    await ask(ClientTls(trust_cert_path=files.trust), files)
 
 
-def test_a_client_is_told_what_to_set_where_a_certificate_is_not_taken(tmp_path: Path) -> None:
+async def test_a_client_is_told_what_to_set_where_a_certificate_is_not_taken(tmp_path: Path) -> None:
     files = write_certificate(tmp_path)
     elsewhere = write_certificate(tmp_path, "elsewhere.example", name="elsewhere")
     stranger = write_certificate(tmp_path, name="stranger", of="strangers")
@@ -198,10 +185,10 @@ def test_a_client_is_told_what_to_set_where_a_certificate_is_not_taken(tmp_path:
                 assert told.startswith(f"{here.address}: no TLS: ")
                 assert expected in told
 
-    run(ask(files, {}, ClientTls(), "; name who signs it by tls.client.trustCertPath (in a program ClientTls(trust_"))
-    run(ask(elsewhere, {}, trusting, "'127.0.0.1'; take an address that the certificate names"))
-    run(ask(files, mutual, trusting, "; name the client's certificate by tls.client.certPath and tls.client.keyPath"))
-    run(ask(files, mutual, with_stranger, "; the server does not know who signs the client's certificate"))
+    await ask(files, {}, ClientTls(), "; name who signs it by tls.client.trustCertPath (in a program ClientTls(trust_")
+    await ask(elsewhere, {}, trusting, "'127.0.0.1'; take an address that the certificate names")
+    await ask(files, mutual, trusting, "; name the client's certificate by tls.client.certPath and tls.client.keyPath")
+    await ask(files, mutual, with_stranger, "; the server does not know who signs the client's certificate")
 
 
 def test_a_certificate_of_a_client_without_its_key_is_refused() -> None:
@@ -211,16 +198,13 @@ def test_a_certificate_of_a_client_without_its_key_is_refused() -> None:
         ClientTls(key_path="a.pem")
 
 
-def test_a_client_of_grpc_is_named_where_there_is_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def ask() -> None:
-        context = client_context()
-        context.set_alpn_protocols(["h2"])
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            peer = await tls_peer(here, context)
-            peer.writer.write(b"PRI * HTTP/2.0\r\n\r\n")
-            assert b"RocketMQ's proxy" in await peer.ends()
-
-    run(ask())
+async def test_a_client_of_grpc_is_named_where_there_is_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    context = client_context()
+    context.set_alpn_protocols(["h2"])
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        peer = await tls_peer(here, context)
+        peer.writer.write(b"PRI * HTTP/2.0\r\n\r\n")
+        assert b"RocketMQ's proxy" in await peer.ends()
     reasons = [one.msg.fields["reason"] for one in caplog.records if isinstance(one.msg, Event)]
     assert ["this is TLS for HTTP/2, as of gRPC" in reasons[0], "this is HTTP/2, as of gRPC" in reasons[1]] == [
         True,
@@ -228,49 +212,42 @@ def test_a_client_of_grpc_is_named_where_there_is_tls(tmp_path: Path, caplog: py
     ]
 
 
-def test_a_plain_client_of_http_is_named_where_tls_is_enforced(
+async def test_a_plain_client_of_http_is_named_where_tls_is_enforced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
-            peer = await here.peer()
-            peer.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            assert await peer.ends() == b""
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
+        peer = await here.peer()
+        peer.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await peer.ends() == b""
     assert "tls.server.mode=enforcing; this is HTTP" in caplog.text
 
 
 @pytest.mark.parametrize("keys", [{"tls.server.mode": "disabled"}, {}])
-def test_a_server_without_tls_says_why_it_closes_a_client_of_tls(
+async def test_a_server_without_tls_says_why_it_closes_a_client_of_tls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, keys: dict[str, str]
 ) -> None:
     files = write_certificate(tmp_path).server_keys if keys else {}
     assert ServerTls.of(NamesrvConfig.from_mapping(files | keys)) is None
 
-    async def ask() -> None:
-        async with serving({ECHO: echo}) as here:
-            await refused(here, client_context())
-
-    run(ask())
+    async with serving({ECHO: echo}) as here:
+        await refused(here, client_context())
     assert "this is TLS, and the server has no tls.server.certPath" in caplog.text
 
 
-def test_what_a_server_asks_over_tls_is_answered(tmp_path: Path) -> None:
-    async def ask() -> None:
-        files = write_certificate(tmp_path)
-        async with serving_tls(files) as here:
-            client = RemotingClient(None, tls=ClientTls(trust_cert_path=files.trust))
-            assert (await client.call(here.address, RemotingCommand(ECHO, body=b"x"))).body == b"x"
-            connection = await here.opened_connections.get()
-            assert (await connection.call(RemotingCommand(77), 30)).code == 3
-            client.close()
-            await here.closed_connections.get()
-
-    run(ask())
+async def test_what_a_server_asks_over_tls_is_answered(tmp_path: Path) -> None:
+    files = write_certificate(tmp_path)
+    async with serving_tls(files) as here:
+        client = RemotingClient(None, tls=ClientTls(trust_cert_path=files.trust))
+        assert (await client.call(here.address, RemotingCommand(ECHO, body=b"x"))).body == b"x"
+        connection = await here.opened_connections.get()
+        assert (await connection.call(RemotingCommand(77), 30)).code == 3
+        client.close()
+        await here.closed_connections.get()
 
 
-def test_a_client_refuses_a_server_of_another_authority_or_name_unless_it_is_told_to_trust_all(tmp_path: Path) -> None:
+async def test_a_client_refuses_a_server_of_another_authority_or_name_unless_it_is_told_to_trust_all(
+    tmp_path: Path,
+) -> None:
     files = write_certificate(tmp_path)
     stranger = write_certificate(tmp_path, of="strangers", name="stranger")
     elsewhere = write_certificate(tmp_path, "elsewhere.example", name="elsewhere")
@@ -285,64 +262,55 @@ def test_a_client_refuses_a_server_of_another_authority_or_name_unless_it_is_tol
                 client.close()
 
     verifying = ClientTls(trust_cert_path=files.trust)
-    assert run(ask(files, verifying)) == b"x"
+    assert await ask(files, verifying) == b"x"
     for shown, reason in ((stranger, "unable to get"), (elsewhere, "IP address mismatch"), (expired, "expired")):
         with pytest.raises(RemotingError, match=f"no TLS: .*{reason}"):
-            run(ask(shown, verifying))
-        assert run(ask(shown, ClientTls(auth_server=False))) == b"x"
+            await ask(shown, verifying)
+        assert await ask(shown, ClientTls(auth_server=False)) == b"x"
     with pytest.raises(RemotingError, match="no TLS: "):  # whom this machine trusts is another
-        run(ask(files, ClientTls()))
+        await ask(files, ClientTls())
 
 
-def test_a_client_of_tls_tells_that_a_server_speaks_none(tmp_path: Path) -> None:
-    async def ask() -> None:
+async def test_a_client_of_tls_tells_that_a_server_speaks_none(tmp_path: Path) -> None:
+    with pytest.raises(RemotingError, match=r"127\.0\.0\.1:\d+: no TLS: .*the server may talk no TLS"):
         async with serving({ECHO: echo}) as here:
             await RemotingClient(tls=ClientTls(auth_server=False)).call(here.address, RemotingCommand(ECHO))
-
-    with pytest.raises(RemotingError, match=r"127\.0\.0\.1:\d+: no TLS: .*the server may talk no TLS"):
-        run(ask())
 
 
 MUTUAL = {"tls.server.need.client.auth": "require"}
 
 
-def test_mutual_tls_takes_clients_of_the_right_authority_alone(tmp_path: Path) -> None:
+async def test_mutual_tls_takes_clients_of_the_right_authority_alone(tmp_path: Path) -> None:
     server = write_certificate(tmp_path)
     mine = write_certificate(tmp_path, name="mine")
     stranger = write_certificate(tmp_path, name="stranger", of="strangers")
     expired = write_certificate(tmp_path, name="expired", days=-1)
     keys = MUTUAL | {"tls.server.trustCertPath": server.trust}
 
-    async def ask() -> None:
-        async with serving_tls(server, keys=keys) as here:
-            assert await asked(await tls_peer(here, client_context(certificate=mine))) == b"x"
-            await refused(here, client_context())
-            await refused(here, client_context(certificate=stranger))
-            await refused(here, client_context(certificate=expired))
-            client = RemotingClient(tls=ClientTls(trust_cert_path=server.trust, cert_path=mine.cert, key_path=mine.key))
-            assert (await client.call(here.address, RemotingCommand(ECHO, body=b"x"))).body == b"x"
-            client.close()
-
-    run(ask())
+    async with serving_tls(server, keys=keys) as here:
+        assert await asked(await tls_peer(here, client_context(certificate=mine))) == b"x"
+        await refused(here, client_context())
+        await refused(here, client_context(certificate=stranger))
+        await refused(here, client_context(certificate=expired))
+        client = RemotingClient(tls=ClientTls(trust_cert_path=server.trust, cert_path=mine.cert, key_path=mine.key))
+        assert (await client.call(here.address, RemotingCommand(ECHO, body=b"x"))).body == b"x"
+        client.close()
 
 
-def test_optional_client_certificates_are_right_or_absent(tmp_path: Path) -> None:
+async def test_optional_client_certificates_are_right_or_absent(tmp_path: Path) -> None:
     server = write_certificate(tmp_path)
     stranger = write_certificate(tmp_path, name="stranger", of="strangers")
     keys = {"tls.server.need.client.auth": "optional", "tls.server.trustCertPath": server.trust}
 
-    async def ask() -> None:
-        async with serving_tls(server, keys=keys) as here:
-            assert await asked(await tls_peer(here)) == b"x"
-            await refused(here, client_context(certificate=stranger))
-
-    run(ask())
+    async with serving_tls(server, keys=keys) as here:
+        assert await asked(await tls_peer(here)) == b"x"
+        await refused(here, client_context(certificate=stranger))
 
 
 # -- files
 
 
-def test_replaced_certificates_are_shown_to_new_connections_and_old_ones_go_on(
+async def test_replaced_certificates_are_shown_to_new_connections_and_old_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_RELOAD_S", 0.001)
@@ -351,17 +319,14 @@ def test_replaced_certificates_are_shown_to_new_connections_and_old_ones_go_on(
     def serial(peer: Peer) -> object:
         return peer.writer.get_extra_info("peercert")["serialNumber"]
 
-    async def ask() -> None:
-        async with serving_tls(files) as here:
-            old = await tls_peer(here)
-            write_certificate(tmp_path)
+    async with serving_tls(files) as here:
+        old = await tls_peer(here)
+        write_certificate(tmp_path)
+        new = await tls_peer(here)
+        while serial(new) == serial(old):
+            new.close()
             new = await tls_peer(here)
-            while serial(new) == serial(old):
-                new.close()
-                new = await tls_peer(here)
-            assert await asked(old) == await asked(new) == b"x"
-
-    run(ask())
+        assert await asked(old) == await asked(new) == b"x"
 
 
 def test_files_that_do_not_belong_together_change_nothing_until_they_do(
@@ -442,143 +407,119 @@ def test_files_that_are_missing_or_none_are_told_with_their_key(tmp_path: Path) 
 # -- peers that mean no good
 
 
-def test_garbage_and_half_handshakes_end_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_garbage_and_half_handshakes_end_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_CHECK_S", 0.001)
     monkeypatch.setattr(server_module, "_HANDSHAKE_S", 0.0)
 
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            garbage = await here.peer()
-            garbage.writer.write(b"\x16" + os.urandom(4000))
-            await garbage.ends()
-            half = await here.peer()
-            half.writer.write(b"\x16\x03\x01\x02\x00")
-            assert await half.ends() == b""
-            assert not here.server._beginnings
-            assert not here.server.connections
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        garbage = await here.peer()
+        garbage.writer.write(b"\x16" + os.urandom(4000))
+        await garbage.ends()
+        half = await here.peer()
+        half.writer.write(b"\x16\x03\x01\x02\x00")
+        assert await half.ends() == b""
+        assert not here.server._beginnings
+        assert not here.server.connections
 
 
-def test_a_handshake_in_single_bytes_is_done(tmp_path: Path) -> None:
+async def test_a_handshake_in_single_bytes_is_done(tmp_path: Path) -> None:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
 
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            peer = await here.peer()
-            while True:
-                try:
-                    client.do_handshake()
-                    break
-                except ssl.SSLWantReadError:
-                    for byte in outgoing.read():
-                        peer.writer.write(bytes([byte]))
-                        await peer.writer.drain()
-                    incoming.write(await peer.reader.read(1))
-            peer.writer.write(outgoing.read())
-            await here.opened_connections.get()
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        peer = await here.peer()
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                for byte in outgoing.read():
+                    peer.writer.write(bytes([byte]))
+                    await peer.writer.drain()
+                incoming.write(await peer.reader.read(1))
+        peer.writer.write(outgoing.read())
+        await here.opened_connections.get()
 
 
-def test_no_more_handshakes_than_are_allowed_wait_at_once(
+async def test_no_more_handshakes_than_are_allowed_wait_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server_module, "_MOST_HANDSHAKES", 2)
     monkeypatch.setattr(server_module, "_HANDSHAKE_S", 60)
 
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            halves = [await here.peer() for _ in range(3)]
-            for half in halves:
-                half.writer.write(b"\x16\x03\x01\x02\x00")
-            done, _ = await asyncio.wait(
-                [asyncio.ensure_future(half.ends()) for half in halves], return_when=asyncio.FIRST_COMPLETED
-            )
-            assert len(done) == 1
-            assert await asked(await here.peer()) == b"x"  # plain ones are not in the way
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        halves = [await here.peer() for _ in range(3)]
+        for half in halves:
+            half.writer.write(b"\x16\x03\x01\x02\x00")
+        done, _ = await asyncio.wait(
+            [asyncio.ensure_future(half.ends()) for half in halves], return_when=asyncio.FIRST_COMPLETED
+        )
+        assert len(done) == 1
+        assert await asked(await here.peer()) == b"x"  # plain ones are not in the way
     assert "too many handshakes" in caplog.text
 
 
-def test_sockets_that_say_nothing_count_as_connections_and_end_as_idle_ones(
+async def test_sockets_that_say_nothing_count_as_connections_and_end_as_idle_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_CHECK_S", 0.001)
 
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path), max_connections=2, max_idle_s=1000.0) as here:
-            silent, _other = await here.peer(), await here.peer()
-            while len(here.server._beginnings) < 2:
-                await asyncio.sleep(0)
-            assert await (await here.peer()).ends() == b""
-            for one in here.server._beginnings:
-                if one.remote.endswith(f":{silent.writer.get_extra_info('sockname')[1]}"):
-                    one.since -= 1001
-            assert await silent.ends() == b""
-            assert len(here.server._beginnings) == 1
-
-    run(ask())
+    async with serving_tls(write_certificate(tmp_path), max_connections=2, max_idle_s=1000.0) as here:
+        silent, _other = await here.peer(), await here.peer()
+        while len(here.server._beginnings) < 2:
+            await asyncio.sleep(0)
+        assert await (await here.peer()).ends() == b""
+        for one in here.server._beginnings:
+            if one.remote.endswith(f":{silent.writer.get_extra_info('sockname')[1]}"):
+                one.since -= 1001
+        assert await silent.ends() == b""
+        assert len(here.server._beginnings) == 1
 
 
-def test_bytes_that_are_no_record_end_a_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            peer = await tls_peer(here)
-            assert await asked(peer) == b"x"
-            sock = peer.writer.get_extra_info("socket")
-            with os.fdopen(os.dup(sock.fileno()), "wb") as raw:
-                raw.write(b"garbage in place of a record" * 3)
-            with contextlib.suppress(ssl.SSLError):  # the reason
-                await peer.ends()
-            await here.closed_connections.get()
-
-    run(ask())
+async def test_bytes_that_are_no_record_end_a_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        peer = await tls_peer(here)
+        assert await asked(peer) == b"x"
+        sock = peer.writer.get_extra_info("socket")
+        with os.fdopen(os.dup(sock.fileno()), "wb") as raw:
+            raw.write(b"garbage in place of a record" * 3)
+        with contextlib.suppress(ssl.SSLError):  # the reason
+            await peer.ends()
+        await here.closed_connections.get()
     assert "no TLS" in caplog.text
 
 
-def test_a_peer_that_reads_nothing_is_not_read_and_goes_on_when_it_does(tmp_path: Path) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            peer = Peer(*await asyncio.open_connection("127.0.0.1", here.port, ssl=client_context(), limit=1 << 16))
-            connection = await here.opened_connections.get()
-            body = os.urandom(1 << 20)
-            sent = 40
-            peer.send(*(RemotingCommand(ECHO, number, body=body) for number in range(sent)))
-            while not connection.is_paused:
-                await asyncio.sleep(0)
-            for number in range(sent):
-                answer = await peer.receive()
-                assert (answer.opaque, answer.body) == (number, body)
-
-    run(ask())
+async def test_a_peer_that_reads_nothing_is_not_read_and_goes_on_when_it_does(tmp_path: Path) -> None:
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", here.port, ssl=client_context(), limit=1 << 16))
+        connection = await here.opened_connections.get()
+        body = os.urandom(1 << 20)
+        sent = 40
+        peer.send(*(RemotingCommand(ECHO, number, body=body) for number in range(sent)))
+        while not connection.is_paused:
+            await asyncio.sleep(0)
+        for number in range(sent):
+            answer = await peer.receive()
+            assert (answer.opaque, answer.body) == (number, body)
 
 
-def test_a_close_sends_what_was_written_and_says_that_it_ends(tmp_path: Path) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path)) as here:
-            peer = await tls_peer(here)
-            connection = await here.opened_connections.get()
-            connection.write(bytes(3 << 20))
-            connection.close()
-            assert await peer.ends() == bytes(3 << 20)
-            assert await here.closed_connections.get() is connection
-
-    run(ask())
+async def test_a_close_sends_what_was_written_and_says_that_it_ends(tmp_path: Path) -> None:
+    async with serving_tls(write_certificate(tmp_path)) as here:
+        peer = await tls_peer(here)
+        connection = await here.opened_connections.get()
+        connection.write(bytes(3 << 20))
+        connection.close()
+        assert await peer.ends() == bytes(3 << 20)
+        assert await here.closed_connections.get() is connection
 
 
-def test_a_client_of_this_process_needs_no_network(tmp_path: Path) -> None:
-    async def ask() -> None:
-        async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
-            client = RemotingClient(own_servers={"here:1": here.server.join})
-            assert (await client.call("here:1", RemotingCommand(ECHO, body=b"x"))).body == b"x"
-            (connection,) = here.server.connections
-            assert connection.remote == "127.0.0.1:0"
-            client.close()
-
-    run(ask())
+async def test_a_client_of_this_process_needs_no_network(tmp_path: Path) -> None:
+    async with serving_tls(write_certificate(tmp_path), keys={"tls.server.mode": "enforcing"}) as here:
+        client = RemotingClient(own_servers={"here:1": here.server.join})
+        assert (await client.call("here:1", RemotingCommand(ECHO, body=b"x"))).body == b"x"
+        (connection,) = here.server.connections
+        assert connection.remote == "127.0.0.1:0"
+        client.close()
 
 
 def test_no_log_has_the_password_of_a_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
