@@ -19,7 +19,7 @@ from reput.client.producer import Producer
 from reput.transport.blocking_client import BlockingClient
 from reput.transport.client import RemotingClient
 
-#: Less than `tests.support.sockets.run` waits, so that who has waited in vain tells for what.
+#: Less than `tests.support.async_tests.run` waits, so that who has waited in vain tells for what.
 PATIENCE_S = 50.0
 #: Calls whose last argument says how long to wait, unless told otherwise.
 _CALLS = (RemotingClient.call, BlockingClient.call, MQClientAPI.call, NameServers.call)

@@ -16,7 +16,6 @@ from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.record import encode_record
 from reput.remoting.queue_tables import QueueKey
-from tests.support.sockets import run
 
 QUEUE = QueueKey("orders", "broker-a", 0)
 HOST = encode_host("127.0.0.1:10911")
@@ -31,38 +30,35 @@ def message(offset: int) -> MessageClientExt:
     return found
 
 
-def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> None:
+async def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> None:
     """In the same turn of the loop: after the end of the handler, and before a callback of its task."""
 
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        client = SimpleNamespace(spawn=loop.create_task, now_ms=lambda: 0)
-        group = cast("ConsumerGroup", SimpleNamespace(client=client, is_broadcasting=True))
-        handled: list[int] = []
-        may_end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    client = SimpleNamespace(spawn=loop.create_task, now_ms=lambda: 0)
+    group = cast("ConsumerGroup", SimpleNamespace(client=client, is_broadcasting=True))
+    handled: list[int] = []
+    may_end = asyncio.Event()
 
-        async def handle(message: MessageClientExt) -> None:
-            handled.append(message.queue_offset)
-            await may_end.wait()
+    async def handle(message: MessageClientExt) -> None:
+        handled.append(message.queue_offset)
+        await may_end.wait()
 
-        offsets, handler = LocalFileOffsetStore(group, "none"), MessageHandler(handle, 1)
-        consume = ConsumeOrderly(group, offsets, handler, 1, None)
-        consumed = ConsumedQueue(
-            group, QUEUE, offsets, consume.begin, PullLimits(), consume.take, lambda *_: None, handler.statistics
-        )
+    offsets, handler = LocalFileOffsetStore(group, "none"), MessageHandler(handle, 1)
+    consume = ConsumeOrderly(group, offsets, handler, 1, None)
+    consumed = ConsumedQueue(
+        group, QUEUE, offsets, consume.begin, PullLimits(), consume.take, lambda *_: None, handler.statistics
+    )
 
-        def pulled(offset: int) -> None:
-            consumed.process_queue.put([message(offset)], offset + 1)
-            consume.take(consumed, [message(offset)])
+    def pulled(offset: int) -> None:
+        consumed.process_queue.put([message(offset)], offset + 1)
+        consume.take(consumed, [message(offset)])
 
-        pulled(0)
-        while not handled:
-            await asyncio.sleep(0)
-        may_end.set()
-        loop.call_soon(pulled, 1)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert handled == [0, 1]
-        assert offsets.read(QUEUE) == 2
-
-    run(scenario())
+    pulled(0)
+    while not handled:
+        await asyncio.sleep(0)
+    may_end.set()
+    loop.call_soon(pulled, 1)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert handled == [0, 1]
+    assert offsets.read(QUEUE) == 2

@@ -19,7 +19,6 @@ from reput.client.topic_route import MASTER_ID
 from reput.errors import RemotingError
 from reput.formats.consumers import ConsumeType
 from reput.service.subscription_data import build_subscription_data
-from tests.support.clients import run_clean
 from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, until_copied
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
@@ -38,48 +37,42 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
             yield pair
 
 
-def test_a_slave_tells_offsets_and_keeps_those_of_groups(pair: Pair) -> None:
-    async def scenario() -> None:
-        async with PullConsumer(pair.namesrv, group="p") as consumer:
-            assert list(await consumer.queues("orders")) == QUEUES
-            consumer.assign(QUEUES)
-            for queue in QUEUES:
-                await consumer.seek_to_end(queue)
-                assert consumer.position(queue) == len(NUMBERS) // 2
-                assert await consumer.offset_of_time(queue, datetime(2020, 1, 1, tzinfo=UTC)) == 0
-                await consumer.seek_to_begin(queue)
-            found: list[int] = []
-            while len(found) < len(NUMBERS):
-                found += [int(one.body) for one in await consumer.poll(timeout=30)]
-            assert sorted(found) == list(NUMBERS)
-            await consumer.commit()
-            assert [await consumer.committed(queue) for queue in QUEUES] == [5, 5]
-
-    run_clean(scenario())
+async def test_a_slave_tells_offsets_and_keeps_those_of_groups(pair: Pair) -> None:
+    async with PullConsumer(pair.namesrv, group="p") as consumer:
+        assert list(await consumer.queues("orders")) == QUEUES
+        consumer.assign(QUEUES)
+        for queue in QUEUES:
+            await consumer.seek_to_end(queue)
+            assert consumer.position(queue) == len(NUMBERS) // 2
+            assert await consumer.offset_of_time(queue, datetime(2020, 1, 1, tzinfo=UTC)) == 0
+            await consumer.seek_to_begin(queue)
+        found: list[int] = []
+        while len(found) < len(NUMBERS):
+            found += [int(one.body) for one in await consumer.poll(timeout=30)]
+        assert sorted(found) == list(NUMBERS)
+        await consumer.commit()
+        assert [await consumer.committed(queue) for queue in QUEUES] == [5, 5]
 
 
-def test_a_slave_takes_no_message_and_locks_no_queue(pair: Pair) -> None:
-    async def scenario() -> None:
-        async with Producer(pair.namesrv, group="p") as producer:
-            with pytest.raises(MQClientError, match="no queue that takes messages: the master of broker-a is away"):
-                await producer.send(Message("orders", b"x"))
-        group = ConsumerGroup(
-            pair.namesrv, "g", {}, consume_type=ConsumeType.CONSUME_PASSIVELY, assigned=lambda queues: None
-        )
-        await group.start()
-        try:
-            await group.client.routes.subscribe_queues("orders")
-            locks = QueueLocks(group)
-            with pytest.raises(RemotingError, match="the master of broker-a is away, and a slave changes nothing"):
-                await locks.lock(QUEUES[0])
-            assert not locks.is_held(QUEUES[0])
-        finally:
-            await group.close()
-
-    run_clean(scenario())
+async def test_a_slave_takes_no_message_and_locks_no_queue(pair: Pair) -> None:
+    async with Producer(pair.namesrv, group="p") as producer:
+        with pytest.raises(MQClientError, match="no queue that takes messages: the master of broker-a is away"):
+            await producer.send(Message("orders", b"x"))
+    group = ConsumerGroup(
+        pair.namesrv, "g", {}, consume_type=ConsumeType.CONSUME_PASSIVELY, assigned=lambda queues: None
+    )
+    await group.start()
+    try:
+        await group.client.routes.subscribe_queues("orders")
+        locks = QueueLocks(group)
+        with pytest.raises(RemotingError, match="the master of broker-a is away, and a slave changes nothing"):
+            await locks.lock(QUEUES[0])
+        assert not locks.is_held(QUEUES[0])
+    finally:
+        await group.close()
 
 
-def test_a_reader_that_a_slave_sends_to_its_master_finds_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reader_that_a_slave_sends_to_its_master_finds_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The route that it has is older, and is not refreshed soon; meanwhile it does not ask the slave all the time."""
     pulls: list[str] = []
     pull = ConsumerAPI.pull
@@ -88,27 +81,24 @@ def test_a_reader_that_a_slave_sends_to_its_master_finds_it(pair: Pair, monkeypa
         pulls.append(address)
         return await pull(self, address, *arguments, **more)
 
-    async def scenario() -> None:
-        async with PullConsumer(pair.namesrv, group="back", topics={"orders": "*"}, consume_from="first") as consumer:
-            found = 0
-            while found < len(NUMBERS):
-                found += len(await consumer.poll(timeout=30))
-            master: Broker = await asyncio.to_thread(pair.start, "master")
-            monkeypatch.setattr(ConsumerAPI, "pull", counted)
-            try:
-                routes = consumer._open_group().client.routes
-                while MASTER_ID not in routes.broker("broker-a"):
-                    await consumer.poll(timeout=0.05)
-            finally:
-                await asyncio.to_thread(master.close)
-
     monkeypatch.setattr("reput.client.client_instance._REFRESH_S", 3600.0)
     monkeypatch.setattr("reput.client.consumer_api.SUSPEND_MS", 100)  # so long the slave holds a pull
-    run_clean(scenario())
+    async with PullConsumer(pair.namesrv, group="back", topics={"orders": "*"}, consume_from="first") as consumer:
+        found = 0
+        while found < len(NUMBERS):
+            found += len(await consumer.poll(timeout=30))
+        master: Broker = await asyncio.to_thread(pair.start, "master")
+        monkeypatch.setattr(ConsumerAPI, "pull", counted)
+        try:
+            routes = consumer._open_group().client.routes
+            while MASTER_ID not in routes.broker("broker-a"):
+                await consumer.poll(timeout=0.05)
+        finally:
+            await asyncio.to_thread(master.close)
     assert len(pulls) < 50
 
 
-def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_answer(
+async def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_answer(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -118,22 +108,19 @@ def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_answer(
         asked.append(address)
         return await consumer_ids(self, address, group)
 
-    async def scenario() -> None:
-        subscriptions = {"orders": build_subscription_data("orders", "*")}
-        group = ConsumerGroup(
-            pair.namesrv, "g", subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY, assigned=lambda queues: None
-        )
-        await group.start()
-        try:
-            slave = str(group.client.routes.address("broker-a"))
-            monkeypatch.setattr(group.client.routes, "brokers_of", lambda topic: ["127.0.0.1:1", slave])
-            while "127.0.0.1:1" not in asked:
-                assert await group._member_ids("orders") == [group.client.client_id]
-            monkeypatch.setattr(group.client.routes, "brokers_of", lambda topic: [])
-            with pytest.raises(RemotingError, match="topic orders: no broker of it is registered"):
-                await group._member_ids("orders")
-        finally:
-            await group.close()
-
     monkeypatch.setattr(ConsumerAPI, "consumer_ids", counted)
-    run_clean(scenario())
+    subscriptions = {"orders": build_subscription_data("orders", "*")}
+    group = ConsumerGroup(
+        pair.namesrv, "g", subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY, assigned=lambda queues: None
+    )
+    await group.start()
+    try:
+        slave = str(group.client.routes.address("broker-a"))
+        monkeypatch.setattr(group.client.routes, "brokers_of", lambda topic: ["127.0.0.1:1", slave])
+        while "127.0.0.1:1" not in asked:
+            assert await group._member_ids("orders") == [group.client.client_id]
+        monkeypatch.setattr(group.client.routes, "brokers_of", lambda topic: [])
+        with pytest.raises(RemotingError, match="topic orders: no broker of it is registered"):
+            await group._member_ids("orders")
+    finally:
+        await group.close()

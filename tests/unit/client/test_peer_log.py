@@ -19,9 +19,10 @@ from reput.events import Event
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
-from tests.support import sockets
+from tests.support import async_tests
 from tests.support.clients import cluster
 from tests.support.skipping_loop import SkippingLoop
+from tests.support.sockets import free_ports, serving
 
 AWAY_S = 40
 
@@ -62,52 +63,54 @@ def failure(*peers: str, kind: type[ReputError] = RemotingError) -> ReputError:
     return error
 
 
-def test_clients_without_servers_log_two_lines_a_server_and_one_in_ten_seconds(
-    tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> SkippingLoop:
+    """The loop of the test, whose time is that of logs, too."""
     loop = SkippingLoop()
-    monkeypatch.setattr(sockets, "new_event_loop", lambda: loop)
+    monkeypatch.setattr(async_tests, "new_event_loop", lambda: loop)
     monkeypatch.setattr(peers, "_clock", loop.time)
+    return loop
 
-    async def scenario() -> None:
-        got = asyncio.Event()
 
-        async def handle(_: object) -> None:
-            got.set()
+async def test_clients_without_servers_log_two_lines_a_server_and_one_in_ten_seconds(
+    tmp_path: Path, lines: Lines, loop: SkippingLoop
+) -> None:
+    got = asyncio.Event()
 
-        async with AsyncExitStack() as clients, AsyncExitStack() as servers:
-            namesrv, brokers = await servers.enter_async_context(cluster(tmp_path, "a"))
-            at: dict[str, Any] = {"namesrv": namesrv.address, "consume_from": "first"}
-            topics = {"orders": "*"}
-            producer = await clients.enter_async_context(Producer(namesrv.address, group="shop"))
-            await producer.send(Message("orders", b"one"))
-            pull = await clients.enter_async_context(PullConsumer(group="pull", topics=topics, **at))
-            for orderly, group in ((False, "push"), (True, "orderly")):
-                await clients.enter_async_context(
-                    PushConsumer(group=group, topics=topics, orderly=orderly, on_message=handle, **at)
-                )
-            assert len(await pull.poll(timeout=30)) == 1
-            await got.wait()
-            addresses = namesrv.address, brokers["a"].controller.address
-            await servers.aclose()
-            loop.skips = True
-            until = loop.time() + AWAY_S
-            failed = 0
-            while loop.time() < until:
-                try:
-                    await producer.send(Message("orders", b"two"))
-                except MQClientError:
-                    failed += 1
-                await asyncio.sleep(0.05)
-            assert failed > 100
-            events = lines.take()
-            for address in addresses:
-                about = [event for event in events if address in str(event)]
-                assert 2 < len(about) <= 2 + AWAY_S / 10, list(map(str, about))
-                assert any("left_out" in event.fields for event in about)
-            assert [str(event) for event in events if not any(address in str(event) for address in addresses)] == []
+    async def handle(_: object) -> None:
+        got.set()
 
-    sockets.run(scenario())
+    async with AsyncExitStack() as clients, AsyncExitStack() as servers:
+        namesrv, brokers = await servers.enter_async_context(cluster(tmp_path, "a"))
+        at: dict[str, Any] = {"namesrv": namesrv.address, "consume_from": "first"}
+        topics = {"orders": "*"}
+        producer = await clients.enter_async_context(Producer(namesrv.address, group="shop"))
+        await producer.send(Message("orders", b"one"))
+        pull = await clients.enter_async_context(PullConsumer(group="pull", topics=topics, **at))
+        for orderly, group in ((False, "push"), (True, "orderly")):
+            await clients.enter_async_context(
+                PushConsumer(group=group, topics=topics, orderly=orderly, on_message=handle, **at)
+            )
+        assert len(await pull.poll(timeout=30)) == 1
+        await got.wait()
+        addresses = namesrv.address, brokers["a"].controller.address
+        await servers.aclose()
+        loop.skips = True
+        until = loop.time() + AWAY_S
+        failed = 0
+        while loop.time() < until:
+            try:
+                await producer.send(Message("orders", b"two"))
+            except MQClientError:
+                failed += 1
+            await asyncio.sleep(0.05)
+        assert failed > 100
+        events = lines.take()
+        for address in addresses:
+            about = [event for event in events if address in str(event)]
+            assert 2 < len(about) <= 2 + AWAY_S / 10, list(map(str, about))
+            assert any("left_out" in event.fields for event in about)
+        assert [str(event) for event in events if not any(address in str(event) for address in addresses)] == []
 
 
 def test_a_peer_has_two_lines_of_different_messages_and_then_one_in_ten_seconds(lines: Lines) -> None:
@@ -168,34 +171,31 @@ def test_a_peer_that_comes_and_goes_has_four_lines_in_ten_seconds(lines: Lines) 
     assert 10 < len(events) <= 4 * 10
 
 
-def test_a_request_tells_who_has_not_answered_and_who_answers_again(
+async def test_a_request_tells_who_has_not_answered_and_who_answers_again(
     lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        remoting = RemotingClient()
-        api = MQClientAPI(remoting)
-        (port,) = sockets.free_ports(1)
-        address = f"127.0.0.1:{port}"
+    remoting = RemotingClient()
+    api = MQClientAPI(remoting)
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
 
-        async def ask() -> None:
-            try:
-                await api.call(address, RequestCode.HEART_BEAT)
-            except RemotingError as error:
-                peers.failed("no heartbeat", error)
+    async def ask() -> None:
+        try:
+            await api.call(address, RequestCode.HEART_BEAT)
+        except RemotingError as error:
+            peers.failed("no heartbeat", error)
 
+    await ask()
+    await ask()
+
+    def answer(_: object, command: RemotingCommand) -> RemotingCommand:
+        return command.response()
+
+    async with serving({RequestCode.HEART_BEAT: answer}, port=port):
         await ask()
         await ask()
-
-        def answer(_: object, command: RemotingCommand) -> RemotingCommand:
-            return command.response()
-
-        async with sockets.serving({RequestCode.HEART_BEAT: answer}, port=port):
-            await ask()
-            await ask()
-        remoting.close()
-        first, back = lines.take()
-        assert (first.message, back.message) == ("no heartbeat", "a server answers again")
-        assert isinstance(back, Event)
-        assert back.fields["left_out"] == "no heartbeat: 1"
-
-    sockets.run(scenario())
+    remoting.close()
+    first, back = lines.take()
+    assert (first.message, back.message) == ("no heartbeat", "a server answers again")
+    assert isinstance(back, Event)
+    assert back.fields["left_out"] == "no heartbeat: 1"

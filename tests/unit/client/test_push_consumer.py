@@ -25,7 +25,7 @@ from reput.client.consumer_api import ConsumerAPI
 from reput.errors import ConfigError
 from reput.remoting.codes import RequestCode
 from tests.support.broker import Served, with_topic
-from tests.support.clients import cluster, run_clean, stored
+from tests.support.clients import cluster, stored
 from tests.support.proxy import proxy_to
 
 #: Every retry comes a second after its failure.
@@ -81,140 +81,122 @@ async def committed(broker: Served, group: str = "c", queue_id: int = 0) -> str:
     return (answer.ext_fields or {}).get("offset", "none")
 
 
-def test_each_message_is_handled_and_counts_when_the_consumer_ends(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"1", b"2")
-            seen = Seen()
-            async with consumer(namesrv.address, seen) as running:
-                await seen.wait(2)
-                await send(namesrv.address, b"3")
-                await seen.wait(3)
-                while {queue.topic for queue in running.assignment} != {"orders", "%RETRY%c"}:
-                    await asyncio.sleep(0.01)
-            assert seen.bodies == [b"1", b"2", b"3"]
-            assert await committed(brokers["broker-a"]) == "3"
-            again = Seen()
-            async with consumer(namesrv.address, again):
-                await send(namesrv.address, b"4")
-                await again.wait(1)
-            assert again.bodies == [b"4"]
-
-    run_clean(scenario())
+async def test_each_message_is_handled_and_counts_when_the_consumer_ends(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"1", b"2")
+        seen = Seen()
+        async with consumer(namesrv.address, seen) as running:
+            await seen.wait(2)
+            await send(namesrv.address, b"3")
+            await seen.wait(3)
+            while {queue.topic for queue in running.assignment} != {"orders", "%RETRY%c"}:
+                await asyncio.sleep(0.01)
+        assert seen.bodies == [b"1", b"2", b"3"]
+        assert await committed(brokers["broker-a"]) == "3"
+        again = Seen()
+        async with consumer(namesrv.address, again):
+            await send(namesrv.address, b"4")
+            await again.wait(1)
+        assert again.bodies == [b"4"]
 
 
-def test_a_plain_function_runs_in_threads(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"1", b"2")
-            both = threading.Barrier(3)
-            names: set[str] = set()
+async def test_a_plain_function_runs_in_threads(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"1", b"2")
+        both = threading.Barrier(3)
+        names: set[str] = set()
 
-            def handle(message: MessageClientExt) -> None:
-                names.add(threading.current_thread().name)
-                both.wait(30)
+        def handle(message: MessageClientExt) -> None:
+            names.add(threading.current_thread().name)
+            both.wait(30)
 
-            async with consumer(namesrv.address, handle):
-                await asyncio.to_thread(both.wait, 30)
-            assert len(names) == 2
-            assert all(name.startswith("reput-consume") for name in names)
-            assert await committed(brokers["broker-a"]) == "2"
-
-    run_clean(scenario())
+        async with consumer(namesrv.address, handle):
+            await asyncio.to_thread(both.wait, 30)
+        assert len(names) == 2
+        assert all(name.startswith("reput-consume") for name in names)
+        assert await committed(brokers["broker-a"]) == "2"
 
 
 @pytest.mark.parametrize("how", ["raises", "returns"])
-def test_a_message_that_failed_comes_again_with_its_topic_and_then_is_done(tmp_path: Path, how: str) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"bad", b"good")
-            seen = Seen()
+async def test_a_message_that_failed_comes_again_with_its_topic_and_then_is_done(tmp_path: Path, how: str) -> None:
+    async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"bad", b"good")
+        seen = Seen()
 
-            async def handle(message: MessageClientExt) -> ConsumeStatus | None:
-                await seen(message)
-                if message.body == b"bad" and message.reconsume_times < 2:
-                    if how == "raises":
-                        raise ValueError("no")
-                    return ConsumeStatus.RECONSUME_LATER
-                return None
+        async def handle(message: MessageClientExt) -> ConsumeStatus | None:
+            await seen(message)
+            if message.body == b"bad" and message.reconsume_times < 2:
+                if how == "raises":
+                    raise ValueError("no")
+                return ConsumeStatus.RECONSUME_LATER
+            return None
 
-            async with consumer(namesrv.address, handle):
-                await seen.wait(4)
-            bad = [one for one in seen.messages if one.body == b"bad"]
-            assert [one.reconsume_times for one in bad] == [0, 1, 2]
-            assert {one.topic for one in bad} == {"orders"}
-            assert len({one.message_id for one in bad}) == 1
-            assert await committed(brokers["broker-a"]) == "2"
-
-    run_clean(scenario())
+        async with consumer(namesrv.address, handle):
+            await seen.wait(4)
+        bad = [one for one in seen.messages if one.body == b"bad"]
+        assert [one.reconsume_times for one in bad] == [0, 1, 2]
+        assert {one.topic for one in bad} == {"orders"}
+        assert len({one.message_id for one in bad}) == 1
+        assert await committed(brokers["broker-a"]) == "2"
 
 
-def test_a_message_that_failed_too_often_is_a_dead_letter(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"bad")
-            seen = Seen(lambda message: True)
-            async with consumer(namesrv.address, seen, max_reconsume_times=1):
-                await seen.wait(2)
-                async with PullConsumer(
-                    namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first"
-                ) as letters:
-                    (letter,) = await letters.poll(timeout=30)
-                    assert (letter.body, letter.properties["RETRY_TOPIC"]) == (b"bad", "orders")
-            assert len(seen.messages) == 2
-
-    run_clean(scenario())
+async def test_a_message_that_failed_too_often_is_a_dead_letter(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"bad")
+        seen = Seen(lambda message: True)
+        async with consumer(namesrv.address, seen, max_reconsume_times=1):
+            await seen.wait(2)
+            async with PullConsumer(
+                namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first"
+            ) as letters:
+                (letter,) = await letters.poll(timeout=30)
+                assert (letter.body, letter.properties["RETRY_TOPIC"]) == (b"bad", "orders")
+        assert len(seen.messages) == 2
 
 
-def test_a_dead_letter_that_is_sent_to_the_retry_topic_comes_to_its_group_with_its_topic(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"bad")
-            seen = Seen(lambda message: "RETRY_TOPIC" not in message.properties)
-            async with consumer(namesrv.address, seen, max_reconsume_times=0):
-                async with (
-                    PullConsumer(namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first") as letters,
-                    Producer(namesrv.address, group="dlq") as producer,
-                ):
-                    (letter,) = await letters.poll(timeout=30)
-                    kept = {"RETRY_TOPIC": letter.properties["RETRY_TOPIC"]}
-                    await producer.send(Message("%RETRY%c", letter.body, tags=letter.tags, properties=kept))
-                await seen.wait(2)
-            assert [(one.topic, one.body, one.tags) for one in seen.messages] == [("orders", b"bad", "b")] * 2
-            assert [one.body for one in await stored(brokers["broker-a"], "orders")] == [b"bad"]
-
-    run_clean(scenario())
+async def test_a_dead_letter_that_is_sent_to_the_retry_topic_comes_to_its_group_with_its_topic(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"bad")
+        seen = Seen(lambda message: "RETRY_TOPIC" not in message.properties)
+        async with consumer(namesrv.address, seen, max_reconsume_times=0):
+            async with (
+                PullConsumer(namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first") as letters,
+                Producer(namesrv.address, group="dlq") as producer,
+            ):
+                (letter,) = await letters.poll(timeout=30)
+                kept = {"RETRY_TOPIC": letter.properties["RETRY_TOPIC"]}
+                await producer.send(Message("%RETRY%c", letter.body, tags=letter.tags, properties=kept))
+            await seen.wait(2)
+        assert [(one.topic, one.body, one.tags) for one in seen.messages] == [("orders", b"bad", "b")] * 2
+        assert [one.body for one in await stored(brokers["broker-a"], "orders")] == [b"bad"]
 
 
-def test_members_share_queues_and_one_that_leaves_hands_its_own_over(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"], 4)
-            first, second = Seen(), Seen()
-            async with consumer(namesrv.address, first) as one:
-                async with consumer(namesrv.address, second) as other:
-                    while [len(orders(each)) for each in (one, other)] != [2, 2]:
-                        await asyncio.sleep(0.01)
-                    for queue_id in range(4):
-                        await send(namesrv.address, b"%d" % queue_id, queue_id=queue_id)
-                    await asyncio.gather(first.wait(2), second.wait(2))
-                while len(orders(one)) != 4:
+async def test_members_share_queues_and_one_that_leaves_hands_its_own_over(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"], 4)
+        first, second = Seen(), Seen()
+        async with consumer(namesrv.address, first) as one:
+            async with consumer(namesrv.address, second) as other:
+                while [len(orders(each)) for each in (one, other)] != [2, 2]:
                     await asyncio.sleep(0.01)
                 for queue_id in range(4):
-                    await send(namesrv.address, b"again", queue_id=queue_id)
-                await first.wait(6)
-            assert sorted(first.bodies[:2] + second.bodies) == [b"0", b"1", b"2", b"3"]
-            assert first.bodies[2:] == [b"again"] * 4
+                    await send(namesrv.address, b"%d" % queue_id, queue_id=queue_id)
+                await asyncio.gather(first.wait(2), second.wait(2))
+            while len(orders(one)) != 4:
+                await asyncio.sleep(0.01)
+            for queue_id in range(4):
+                await send(namesrv.address, b"again", queue_id=queue_id)
+            await first.wait(6)
+        assert sorted(first.bodies[:2] + second.bodies) == [b"0", b"1", b"2", b"3"]
+        assert first.bodies[2:] == [b"again"] * 4
 
-    run_clean(scenario())
 
-
-def test_a_lock_whose_answer_a_member_does_not_await_is_given_back(
+async def test_a_lock_whose_answer_a_member_does_not_await_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locked = asyncio.Event()
@@ -225,25 +207,22 @@ def test_a_lock_whose_answer_a_member_does_not_await_is_given_back(
         locked.set()
         return await asyncio.Event().wait()  # type: ignore[return-value]
 
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"1")
-            seen = Seen()
-            with monkeypatch.context() as patched:
-                patched.setattr(ConsumerAPI, "lock", lock)
-                async with consumer(namesrv.address, seen, orderly=True):
-                    await locked.wait()
-            assert not seen.messages
-            async with consumer(namesrv.address, seen, orderly=True):  # the broker would keep the lock for a minute
-                async with asyncio.timeout(30):
-                    await seen.wait(1)
-
-    run_clean(scenario())
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"1")
+        seen = Seen()
+        with monkeypatch.context() as patched:
+            patched.setattr(ConsumerAPI, "lock", lock)
+            async with consumer(namesrv.address, seen, orderly=True):
+                await locked.wait()
+        assert not seen.messages
+        async with consumer(namesrv.address, seen, orderly=True):  # the broker would keep the lock for a minute
+            async with asyncio.timeout(30):
+                await seen.wait(1)
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_members_that_come_and_go_all_the_time_lose_nothing(tmp_path: Path, orderly: bool) -> None:
+async def test_members_that_come_and_go_all_the_time_lose_nothing(tmp_path: Path, orderly: bool) -> None:
     """Each member stays until it has handled some messages, while a producer sends; orderly ones keep the order."""
 
     async def member(namesrv: str, seen: Seen) -> None:
@@ -261,299 +240,255 @@ def test_members_that_come_and_go_all_the_time_lose_nothing(tmp_path: Path, orde
                 except TimeoutError:
                     continue
 
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"], 4)
-            seen = Seen()
-            members = [asyncio.create_task(member(namesrv.address, seen)) for _ in range(4)]
-            for begin in range(0, 100, 10):
-                for queue_id in range(4):
-                    bodies = [b"%d-%d" % (queue_id, number) for number in range(begin, begin + 10)]
-                    await send(namesrv.address, *bodies, queue_id=queue_id)
-            await asyncio.gather(*members)
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"], 4)
+        seen = Seen()
+        members = [asyncio.create_task(member(namesrv.address, seen)) for _ in range(4)]
+        for begin in range(0, 100, 10):
             for queue_id in range(4):
-                firsts = list(dict.fromkeys(one.body for one in seen.messages if one.queue.queue_id == queue_id))
-                expected = [b"%d-%d" % (queue_id, number) for number in range(100)]
-                assert (firsts if orderly else sorted(firsts, key=expected.index)) == expected
-
-    run_clean(scenario())
+                bodies = [b"%d-%d" % (queue_id, number) for number in range(begin, begin + 10)]
+                await send(namesrv.address, *bodies, queue_id=queue_id)
+        await asyncio.gather(*members)
+        for queue_id in range(4):
+            firsts = list(dict.fromkeys(one.body for one in seen.messages if one.queue.queue_id == queue_id))
+            expected = [b"%d-%d" % (queue_id, number) for number in range(100)]
+            assert (firsts if orderly else sorted(firsts, key=expected.index)) == expected
 
 
 def orders(one: PushConsumer) -> set[MessageQueue]:
     return {queue for queue in one.assignment if queue.topic == "orders"}
 
 
-def test_no_more_is_pulled_than_the_limits_say_until_messages_are_handled(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, *(b"%d" % number for number in range(100)))
-            gate = asyncio.Event()
-            seen = Seen()
+async def test_no_more_is_pulled_than_the_limits_say_until_messages_are_handled(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, *(b"%d" % number for number in range(100)))
+        gate = asyncio.Event()
+        seen = Seen()
 
-            async def handle(message: MessageClientExt) -> None:
-                await seen(message)
-                await gate.wait()
+        async def handle(message: MessageClientExt) -> None:
+            await seen(message)
+            await gate.wait()
 
-            limits = PullLimits(count=20, batch=10)
-            async with consumer(namesrv.address, handle, limits=limits, concurrency=5) as running:
-                await seen.wait(5)
-                (queue,) = orders(running)
-                consumed = running._queues[queue]
-                while consumed._room.is_set() or len(consumed.process_queue) < 20:
-                    await asyncio.sleep(0.01)
-                assert (len(seen.messages), len(consumed.process_queue)) == (5, 20)
-                gate.set()
-                await seen.wait(100)
-            assert await committed(brokers["broker-a"]) == "100"
-
-    run_clean(scenario())
+        limits = PullLimits(count=20, batch=10)
+        async with consumer(namesrv.address, handle, limits=limits, concurrency=5) as running:
+            await seen.wait(5)
+            (queue,) = orders(running)
+            consumed = running._queues[queue]
+            while consumed._room.is_set() or len(consumed.process_queue) < 20:
+                await asyncio.sleep(0.01)
+            assert (len(seen.messages), len(consumed.process_queue)) == (5, 20)
+            gate.set()
+            await seen.wait(100)
+        assert await committed(brokers["broker-a"]) == "100"
 
 
 @pytest.mark.parametrize("limits", [PullLimits(bytes=1, batch=1), PullLimits(span=1, batch=2)])
-def test_bytes_and_a_slow_message_limit_a_queue_too(tmp_path: Path, limits: PullLimits) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, *(b"%d" % number for number in range(10)))
+async def test_bytes_and_a_slow_message_limit_a_queue_too(tmp_path: Path, limits: PullLimits) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, *(b"%d" % number for number in range(10)))
+        seen = Seen()
+        async with consumer(namesrv.address, seen, limits=limits):
+            await seen.wait(10)
+        assert sorted(seen.bodies) == [b"%d" % number for number in range(10)]
+
+
+async def test_messages_of_a_queue_are_handled_in_order_and_one_that_fails_holds_up_the_others(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"], 2)
+        await send(namesrv.address, b"a1", b"a2", b"a3", queue_id=0)
+        await send(namesrv.address, b"b1", b"b2", queue_id=1)
+        seen = Seen(lambda message: message.body == b"a2" and message.reconsume_times < 1)
+        async with consumer(namesrv.address, seen, orderly=True):
+            await seen.wait(6)
+        assert [body for body in seen.bodies if body[:1] == b"a"] == [b"a1", b"a2", b"a2", b"a3"]
+        assert [body for body in seen.bodies if body[:1] == b"b"] == [b"b1", b"b2"]
+        assert await committed(brokers["broker-a"]) == "3"
+
+
+async def test_an_orderly_message_that_fails_too_often_is_a_dead_letter_and_the_next_one_comes(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"bad", b"good")
+        seen = Seen(lambda message: message.body == b"bad")
+        async with consumer(namesrv.address, seen, orderly=True, max_reconsume_times=0):
+            await seen.wait(2)
+        assert seen.bodies == [b"bad", b"good"]
+        async with PullConsumer(namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first") as letters:
+            assert [one.body for one in await letters.poll(timeout=30)] == [b"bad"]
+
+
+async def test_a_queue_is_handled_by_one_orderly_member_at_a_time(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"], 2)
+        await send(namesrv.address, b"1", b"2", queue_id=1)
+        gate, begun = asyncio.Event(), asyncio.Event()
+        ended: list[bytes] = []
+
+        async def slow(message: MessageClientExt) -> None:
+            begun.set()
+            await gate.wait()
+            ended.append(message.body)
+
+        second = Seen()
+        async with consumer(namesrv.address, slow, orderly=True) as one:
+            await begun.wait()
+            async with consumer(namesrv.address, second, orderly=True) as other:
+                while [len(orders(each)) for each in (one, other)] != [1, 1]:
+                    await asyncio.sleep(0.01)
+                moved = MessageQueue("orders", "broker-a", 1) in orders(other)
+                assert second.bodies == []
+                gate.set()
+                if moved:
+                    await second.wait(1)
+                    assert ended == [b"1"]
+                    assert second.bodies == [b"2"]
+
+
+async def test_every_broadcasting_member_gets_all_messages_and_goes_on_by_its_file(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"], 2)
+        paths = [str(tmp_path / name / "offsets.json") for name in "ab"]
+        both = [Seen(lambda message: True), Seen()]
+        async with (
+            consumer(namesrv.address, both[0], broadcasting=True, offsets_path=paths[0]),
+            consumer(namesrv.address, both[1], broadcasting=True, offsets_path=paths[1]),
+        ):
+            await send(namesrv.address, b"1", queue_id=0)
+            await send(namesrv.address, b"2", queue_id=1)
+            await asyncio.gather(*(each.wait(2) for each in both))
+        assert [sorted(each.bodies) for each in both] == [[b"1", b"2"]] * 2
+        again = Seen()
+        async with consumer(namesrv.address, again, broadcasting=True, offsets_path=paths[0]):
+            await send(namesrv.address, b"3", queue_id=0)
+            await again.wait(1)
+        assert again.bodies == [b"3"]
+        assert await committed(brokers["broker-a"]) == "none"
+
+
+async def test_a_file_that_holds_no_offsets_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text('{"offsetTable":7}')
+    with pytest.raises(ConfigError, match="no offsets of a consumer"):
+        await consumer("127.0.0.1:9", Seen(), broadcasting=True, offsets_path=str(path)).start()
+    assert path.read_text() == '{"offsetTable":7}'
+
+
+async def test_a_handler_that_does_not_end_is_cancelled_and_its_message_comes_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"1")
+        begun, cancelled = asyncio.Event(), asyncio.Event()
+
+        async def endless(message: MessageClientExt) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+
+        async with consumer(namesrv.address, endless, close_timeout=0.01):
+            await begun.wait()
+        assert cancelled.is_set()
+        seen = Seen()
+        async with consumer(namesrv.address, seen):
+            await seen.wait(1)
+
+
+async def test_an_operator_who_resets_an_offset_moves_a_consumer_that_runs(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a", use_server_side_reset_offset=False) as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"1", b"2")
+        seen = Seen()
+        async with consumer(namesrv.address, seen):
+            await seen.wait(2)
+            client = await brokers["broker-a"].client()
+            answer = await client.ask(
+                RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="orders", group="c", timestamp=0, isForce=True
+            )
+            assert answer.code == 0, answer
+            await seen.wait(4)
+        assert seen.bodies == [b"1", b"2", b"1", b"2"]
+
+
+async def test_a_consumer_goes_on_after_its_network_was_cut(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        async with proxy_to(brokers["broker-a"].controller.address) as proxy:
             seen = Seen()
-            async with consumer(namesrv.address, seen, limits=limits):
-                await seen.wait(10)
-            assert sorted(seen.bodies) == [b"%d" % number for number in range(10)]
-
-    run_clean(scenario())
-
-
-def test_messages_of_a_queue_are_handled_in_order_and_one_that_fails_holds_up_the_others(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"], 2)
-            await send(namesrv.address, b"a1", b"a2", b"a3", queue_id=0)
-            await send(namesrv.address, b"b1", b"b2", queue_id=1)
-            seen = Seen(lambda message: message.body == b"a2" and message.reconsume_times < 1)
-            async with consumer(namesrv.address, seen, orderly=True):
-                await seen.wait(6)
-            assert [body for body in seen.bodies if body[:1] == b"a"] == [b"a1", b"a2", b"a2", b"a3"]
-            assert [body for body in seen.bodies if body[:1] == b"b"] == [b"b1", b"b2"]
-            assert await committed(brokers["broker-a"]) == "3"
-
-    run_clean(scenario())
-
-
-def test_an_orderly_message_that_fails_too_often_is_a_dead_letter_and_the_next_one_comes(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"bad", b"good")
-            seen = Seen(lambda message: message.body == b"bad")
-            async with consumer(namesrv.address, seen, orderly=True, max_reconsume_times=0):
-                await seen.wait(2)
-            assert seen.bodies == [b"bad", b"good"]
-            async with PullConsumer(
-                namesrv.address, group="dlq", topics={"%DLQ%c": "*"}, consume_from="first"
-            ) as letters:
-                assert [one.body for one in await letters.poll(timeout=30)] == [b"bad"]
-
-    run_clean(scenario())
-
-
-def test_a_queue_is_handled_by_one_orderly_member_at_a_time(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"], 2)
-            await send(namesrv.address, b"1", b"2", queue_id=1)
-            gate, begun = asyncio.Event(), asyncio.Event()
-            ended: list[bytes] = []
-
-            async def slow(message: MessageClientExt) -> None:
-                begun.set()
-                await gate.wait()
-                ended.append(message.body)
-
-            second = Seen()
-            async with consumer(namesrv.address, slow, orderly=True) as one:
-                await begun.wait()
-                async with consumer(namesrv.address, second, orderly=True) as other:
-                    while [len(orders(each)) for each in (one, other)] != [1, 1]:
-                        await asyncio.sleep(0.01)
-                    moved = MessageQueue("orders", "broker-a", 1) in orders(other)
-                    assert second.bodies == []
-                    gate.set()
-                    if moved:
-                        await second.wait(1)
-                        assert ended == [b"1"]
-                        assert second.bodies == [b"2"]
-
-    run_clean(scenario())
-
-
-def test_every_broadcasting_member_gets_all_messages_and_goes_on_by_its_file(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"], 2)
-            paths = [str(tmp_path / name / "offsets.json") for name in "ab"]
-            both = [Seen(lambda message: True), Seen()]
-            async with (
-                consumer(namesrv.address, both[0], broadcasting=True, offsets_path=paths[0]),
-                consumer(namesrv.address, both[1], broadcasting=True, offsets_path=paths[1]),
-            ):
-                await send(namesrv.address, b"1", queue_id=0)
-                await send(namesrv.address, b"2", queue_id=1)
-                await asyncio.gather(*(each.wait(2) for each in both))
-            assert [sorted(each.bodies) for each in both] == [[b"1", b"2"]] * 2
-            again = Seen()
-            async with consumer(namesrv.address, again, broadcasting=True, offsets_path=paths[0]):
-                await send(namesrv.address, b"3", queue_id=0)
-                await again.wait(1)
-            assert again.bodies == [b"3"]
-            assert await committed(brokers["broker-a"]) == "none"
-
-    run_clean(scenario())
-
-
-def test_a_file_that_holds_no_offsets_is_refused_and_stays(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "offsets.json"
-        path.write_text('{"offsetTable":7}')
-        with pytest.raises(ConfigError, match="no offsets of a consumer"):
-            await consumer("127.0.0.1:9", Seen(), broadcasting=True, offsets_path=str(path)).start()
-        assert path.read_text() == '{"offsetTable":7}'
-
-    run_clean(scenario())
-
-
-def test_a_handler_that_does_not_end_is_cancelled_and_its_message_comes_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"1")
-            begun, cancelled = asyncio.Event(), asyncio.Event()
-
-            async def endless(message: MessageClientExt) -> None:
-                begun.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    cancelled.set()
-
-            async with consumer(namesrv.address, endless, close_timeout=0.01):
-                await begun.wait()
-            assert cancelled.is_set()
-            seen = Seen()
-            async with consumer(namesrv.address, seen):
-                await seen.wait(1)
-
-    run_clean(scenario())
-
-
-def test_an_operator_who_resets_an_offset_moves_a_consumer_that_runs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a", use_server_side_reset_offset=False) as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"1", b"2")
-            seen = Seen()
-            async with consumer(namesrv.address, seen):
-                await seen.wait(2)
-                client = await brokers["broker-a"].client()
-                answer = await client.ask(
-                    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="orders", group="c", timestamp=0, isForce=True
-                )
-                assert answer.code == 0, answer
-                await seen.wait(4)
-            assert seen.bodies == [b"1", b"2", b"1", b"2"]
-
-    run_clean(scenario())
-
-
-def test_a_consumer_goes_on_after_its_network_was_cut(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            async with proxy_to(brokers["broker-a"].controller.address) as proxy:
-                seen = Seen()
-                running = consumer(namesrv.address, seen)
-                async with running:
-                    group = running._group
-                    assert group is not None
-                    group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
-                    await send(namesrv.address, b"1")
-                    await seen.wait(1)
-                    proxy.cut()
-                    await send(namesrv.address, b"2")
-                    await seen.wait(2)
-                assert set(seen.bodies) == {b"1", b"2"}
-
-    run_clean(scenario())
-
-
-def test_a_slow_network_in_small_pieces_keeps_each_message_and_their_order(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            async with (
-                proxy_to(brokers["broker-a"].controller.address) as proxy,
-                Producer(namesrv.address, group="p") as producer,
-            ):
-                proxy.piece, proxy.delay_s = 300, 0.001
-                assert producer._client is not None
-                producer._client.routes.master = lambda *_: proxy.address  # type: ignore[method-assign]
-                seen = Seen()
-                running = consumer(namesrv.address, seen, orderly=True)
-                async with running:
-                    assert running._group is not None
-                    running._group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
-                    bodies = [b"%d" % number for number in range(100)]
-                    queue = MessageQueue("orders", "broker-a", 0)
-                    await asyncio.gather(*(producer.send(Message("orders", body), queue=queue) for body in bodies))
-                    await seen.wait(100)
-                assert sorted(seen.bodies) == sorted(bodies)
-                assert [one.queue_offset for one in seen.messages] == list(range(100))
-
-    run_clean(scenario())
-
-
-def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with pytest.raises(ConfigError, match="no topic"):
-            consumer("127.0.0.1:9", Seen(), topics={})
-        with pytest.raises(MQClientError, match="no name server answers"):
-            await consumer("127.0.0.1:9", Seen()).start()
-        async with cluster(tmp_path, "broker-a") as (namesrv, _):
-            running = consumer(namesrv.address, Seen())
+            running = consumer(namesrv.address, seen)
             async with running:
-                with pytest.raises(MQClientError, match="started already"):
-                    await running.start()
-            await running.close()
+                group = running._group
+                assert group is not None
+                group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
+                await send(namesrv.address, b"1")
+                await seen.wait(1)
+                proxy.cut()
+                await send(namesrv.address, b"2")
+                await seen.wait(2)
+            assert set(seen.bodies) == {b"1", b"2"}
 
-    run_clean(scenario())
+
+async def test_a_slow_network_in_small_pieces_keeps_each_message_and_their_order(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        async with (
+            proxy_to(brokers["broker-a"].controller.address) as proxy,
+            Producer(namesrv.address, group="p") as producer,
+        ):
+            proxy.piece, proxy.delay_s = 300, 0.001
+            assert producer._client is not None
+            producer._client.routes.master = lambda *_: proxy.address  # type: ignore[method-assign]
+            seen = Seen()
+            running = consumer(namesrv.address, seen, orderly=True)
+            async with running:
+                assert running._group is not None
+                running._group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
+                bodies = [b"%d" % number for number in range(100)]
+                queue = MessageQueue("orders", "broker-a", 0)
+                await asyncio.gather(*(producer.send(Message("orders", body), queue=queue) for body in bodies))
+                await seen.wait(100)
+            assert sorted(seen.bodies) == sorted(bodies)
+            assert [one.queue_offset for one in seen.messages] == list(range(100))
 
 
-def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"slow", b"good")
-            seen: list[tuple[bytes, int]] = []
-            again, free = asyncio.Event(), asyncio.Event()
+async def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no topic"):
+        consumer("127.0.0.1:9", Seen(), topics={})
+    with pytest.raises(MQClientError, match="no name server answers"):
+        await consumer("127.0.0.1:9", Seen()).start()
+    async with cluster(tmp_path, "broker-a") as (namesrv, _):
+        running = consumer(namesrv.address, Seen())
+        async with running:
+            with pytest.raises(MQClientError, match="started already"):
+                await running.start()
+        await running.close()
 
-            async def handle(message: MessageClientExt) -> None:
-                seen.append((message.body, message.reconsume_times))
-                if message.reconsume_times:
-                    again.set()
-                elif message.body == b"slow":
-                    await free.wait()
-                    raise ValueError("no")  # which does not count any more
 
-            async with consumer(namesrv.address, handle, consume_timeout=0.2) as running:
-                await again.wait()
-                running._queues[MessageQueue("orders", "broker-a", 0)].keep_offset()
-                await running._persist()
-                assert await committed(brokers["broker-a"]) == "2"
-                free.set()
-            assert sorted(seen) == [(b"good", 0), (b"slow", 0), (b"slow", 1)]
-            assert len(await stored(brokers["broker-a"], "SCHEDULE_TOPIC_XXXX", 18)) == 1  # it was sent back once
+async def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"slow", b"good")
+        seen: list[tuple[bytes, int]] = []
+        again, free = asyncio.Event(), asyncio.Event()
 
-    run_clean(scenario())
+        async def handle(message: MessageClientExt) -> None:
+            seen.append((message.body, message.reconsume_times))
+            if message.reconsume_times:
+                again.set()
+            elif message.body == b"slow":
+                await free.wait()
+                raise ValueError("no")  # which does not count any more
+
+        async with consumer(namesrv.address, handle, consume_timeout=0.2) as running:
+            await again.wait()
+            running._queues[MessageQueue("orders", "broker-a", 0)].keep_offset()
+            await running._persist()
+            assert await committed(brokers["broker-a"]) == "2"
+            free.set()
+        assert sorted(seen) == [(b"good", 0), (b"slow", 0), (b"slow", 1)]
+        assert len(await stored(brokers["broker-a"], "SCHEDULE_TOPIC_XXXX", 18)) == 1  # it was sent back once
 
 
 def test_a_timeout_that_is_none_is_refused() -> None:
@@ -562,24 +497,21 @@ def test_a_timeout_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize("orderly", [False, True])
-def test_a_handler_whose_own_work_was_cancelled_has_failed_and_its_worker_goes_on(
+async def test_a_handler_whose_own_work_was_cancelled_has_failed_and_its_worker_goes_on(
     tmp_path: Path, orderly: bool
 ) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
-            await topic(brokers["broker-a"])
-            await send(namesrv.address, b"a")
-            seen = Seen()
+    async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send(namesrv.address, b"a")
+        seen = Seen()
 
-            async def handle(message: MessageClientExt) -> None:
-                await seen(message)
-                if len(seen.messages) == 1:
-                    work = asyncio.ensure_future(asyncio.Event().wait())
-                    work.cancel()
-                    await work
+        async def handle(message: MessageClientExt) -> None:
+            await seen(message)
+            if len(seen.messages) == 1:
+                work = asyncio.ensure_future(asyncio.Event().wait())
+                work.cancel()
+                await work
 
-            async with consumer(namesrv.address, handle, concurrency=1, orderly=orderly):
-                await seen.wait(2)
-            assert seen.bodies == [b"a", b"a"]
-
-    run_clean(scenario())
+        async with consumer(namesrv.address, handle, concurrency=1, orderly=orderly):
+            await seen.wait(2)
+        assert seen.bodies == [b"a", b"a"]

@@ -10,7 +10,7 @@ import pytest
 from reput.client import Message, Producer
 from reput.client.sent_tags import SentTags
 from reput.service.subscription_data import build_subscription_data, is_tag_to_select
-from tests.support.clients import cluster, run_clean, stored
+from tests.support.clients import cluster, stored
 
 TAGS = ["paid", "a||b", "||", "a|b", " a", "a ", "a b", "*", "**", "größe", "\ta"]
 
@@ -37,8 +37,8 @@ def test_the_first_tag_that_nobody_can_ask_for_is_told(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("way", ["send", "send_batch", "send_oneway", "auto_batch"])
-def test_each_way_to_send_tells_and_sends(way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
+async def test_each_way_to_send_tells_and_sends(way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "reput.client"):
         message = Message("orders", b"x", tags="a||b")
         async with cluster(tmp_path, "a") as (namesrv, brokers):
             async with Producer(namesrv.address, group="p", auto_batch=way == "auto_batch") as producer:
@@ -51,7 +51,4 @@ def test_each_way_to_send_tells_and_sends(way: str, tmp_path: Path, caplog: pyte
                     await producer.send(message)
             found = await stored(brokers["a"], "orders", queues=4)
             assert [one.tags for one in found if one.body == b"x"] == ["a||b"]
-
-    with caplog.at_level(logging.WARNING, "reput.client"):
-        run_clean(scenario())
     assert [line.partition(":")[0] for line in caplog.messages] == ["no consumer can ask for this tag"]

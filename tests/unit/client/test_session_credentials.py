@@ -31,7 +31,6 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import SMALL, Served, serving_broker, with_topic
 from tests.support.signed import ALICE_PASSWORD, AUTHORIZATION, SECRETS, entry, make_alice
-from tests.support.sockets import run
 
 ALICE = SessionCredentials("alice-1", ALICE_PASSWORD)
 WRONG = SessionCredentials("alice-1", "a wrong secret of tests")
@@ -69,32 +68,29 @@ def no_secret_in_a_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["1.0", "2.0"])
-def test_what_is_signed_is_sent_pulled_pushed_and_committed(tmp_path: Path, kind: str) -> None:
+async def test_what_is_signed_is_sent_pulled_pushed_and_committed(tmp_path: Path, kind: str) -> None:
     pushed: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def handle(message: Any) -> None:
         pushed.put_nowait(message.body)
 
-    async def scenario() -> None:
-        async with checking_broker(tmp_path, kind) as served:
-            where = served.controller.namesrv
-            async with Producer(where, group="g", credentials=ALICE) as producer:
-                await producer.send(Message("orders", b"one"))
-                await producer.send_batch([Message("orders", b"two"), Message("orders", b"three")])
-                await producer.send_oneway(Message("orders", b"four"))
-            given = {"group": "g", "topics": {"orders": "*"}, "consume_from": "first", "credentials": ALICE}
-            async with PullConsumer(where, **given) as consumer:
-                bodies: list[bytes] = []
-                while len(bodies) < 4:
-                    bodies += [message.body for message in await consumer.poll(timeout=30)]
-                assert bodies == [b"one", b"two", b"three", b"four"]
-                (queue,) = consumer.assignment
-                await consumer.commit({queue: 3})
-                assert await consumer.committed(queue) == 3
-            async with PushConsumer(where, on_message=handle, **given):
-                assert await pushed.get() == b"four"
-
-    run(scenario())
+    async with checking_broker(tmp_path, kind) as served:
+        where = served.controller.namesrv
+        async with Producer(where, group="g", credentials=ALICE) as producer:
+            await producer.send(Message("orders", b"one"))
+            await producer.send_batch([Message("orders", b"two"), Message("orders", b"three")])
+            await producer.send_oneway(Message("orders", b"four"))
+        given = {"group": "g", "topics": {"orders": "*"}, "consume_from": "first", "credentials": ALICE}
+        async with PullConsumer(where, **given) as consumer:
+            bodies: list[bytes] = []
+            while len(bodies) < 4:
+                bodies += [message.body for message in await consumer.poll(timeout=30)]
+            assert bodies == [b"one", b"two", b"three", b"four"]
+            (queue,) = consumer.assignment
+            await consumer.commit({queue: 3})
+            assert await consumer.committed(queue) == 3
+        async with PushConsumer(where, on_message=handle, **given):
+            assert await pushed.get() == b"four"
 
 
 @pytest.mark.parametrize("kind", ["1.0", "2.0"])
@@ -108,49 +104,43 @@ def test_what_is_signed_is_sent_pulled_pushed_and_committed(tmp_path: Path, kind
     ],
     ids=["no credentials", "a wrong secret", "an unknown user", "another topic"],
 )
-def test_a_refusal_says_what_to_do_and_is_not_tried_again(
+async def test_a_refusal_says_what_to_do_and_is_not_tried_again(
     tmp_path: Path, kind: str, credentials: SessionCredentials | None, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        async with checking_broker(tmp_path, kind) as served:
-            where = served.controller.namesrv
-            caplog.clear()
-            async with Producer(where, group="g", credentials=credentials, retries=5) as producer:
-                with pytest.raises(AccessDeniedError, match=TO_DO) as raised:
-                    await producer.send(Message(topic, b"one"))
-                assert not raised.value.retriable
-                sends = [one for one in caplog.messages if "request refused" in one and "code=310" in one]
-                assert len(sends) == 1
-            for consumer in (
-                PullConsumer(where, group="g", topics={topic: "*"}, credentials=credentials),
-                PushConsumer(where, group="g", topics={topic: "*"}, on_message=print, credentials=credentials),
-            ):
-                with pytest.raises(AccessDeniedError, match=TO_DO):
-                    await consumer.start()
-                await consumer.close()
-
-    run(scenario())
+    async with checking_broker(tmp_path, kind) as served:
+        where = served.controller.namesrv
+        caplog.clear()
+        async with Producer(where, group="g", credentials=credentials, retries=5) as producer:
+            with pytest.raises(AccessDeniedError, match=TO_DO) as raised:
+                await producer.send(Message(topic, b"one"))
+            assert not raised.value.retriable
+            sends = [one for one in caplog.messages if "request refused" in one and "code=310" in one]
+            assert len(sends) == 1
+        for consumer in (
+            PullConsumer(where, group="g", topics={topic: "*"}, credentials=credentials),
+            PushConsumer(where, group="g", topics={topic: "*"}, on_message=print, credentials=credentials),
+        ):
+            with pytest.raises(AccessDeniedError, match=TO_DO):
+                await consumer.start()
+            await consumer.close()
 
 
-def test_the_end_of_a_transaction_is_signed_when_a_broker_asks_for_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with checking_broker(tmp_path, "2.0", transaction_check_interval=100, transaction_time_out=100) as served:
-            where, asked = served.controller.namesrv, asyncio.Event()
+async def test_the_end_of_a_transaction_is_signed_when_a_broker_asks_for_it(tmp_path: Path) -> None:
+    async with checking_broker(tmp_path, "2.0", transaction_check_interval=100, transaction_time_out=100) as served:
+        where, asked = served.controller.namesrv, asyncio.Event()
 
-            def check(message: Message) -> LocalTransactionState:
-                asked.set()
-                return LocalTransactionState.COMMIT_MESSAGE
+        def check(message: Message) -> LocalTransactionState:
+            asked.set()
+            return LocalTransactionState.COMMIT_MESSAGE
 
-            given = {"group": "g", "topics": {"orders": "*"}, "consume_from": "first", "credentials": ALICE}
-            async with (
-                Producer(where, group="g", check_transaction=check, credentials=ALICE) as producer,
-                PullConsumer(where, **given) as consumer,
-            ):
-                await producer.send_in_transaction(Message("orders", b"paid"), lambda _: LocalTransactionState.UNKNOW)
-                assert {message.body for message in await consumer.poll(timeout=30)} == {b"paid"}
-                assert asked.is_set()
-
-    run(scenario())
+        given = {"group": "g", "topics": {"orders": "*"}, "consume_from": "first", "credentials": ALICE}
+        async with (
+            Producer(where, group="g", check_transaction=check, credentials=ALICE) as producer,
+            PullConsumer(where, **given) as consumer,
+        ):
+            await producer.send_in_transaction(Message("orders", b"paid"), lambda _: LocalTransactionState.UNKNOW)
+            assert {message.body for message in await consumer.poll(timeout=30)} == {b"paid"}
+            assert asked.is_set()
 
 
 def test_a_face_without_asyncio_takes_credentials_too(tmp_path: Path) -> None:

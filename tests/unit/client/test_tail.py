@@ -12,7 +12,7 @@ from reput import Broker
 from reput.client import Message, MQClientError, Producer, PullConsumer
 from reput.client import sync as blocking
 from tests.support.broker import SMALL, with_topic
-from tests.support.clients import cluster, run_clean
+from tests.support.clients import cluster
 
 TOPICS = {"orders": "*"}
 
@@ -33,83 +33,73 @@ async def committed(namesrv: str) -> int | None:
         return await consumer.committed(queue)
 
 
-def test_a_loop_waits_for_messages_and_commits_those_that_are_handled(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await with_topic(await brokers["broker-a"].client(), "orders", 1)
-            await send(namesrv.address, b"0", b"1")
-            found = []
+async def test_a_loop_waits_for_messages_and_commits_those_that_are_handled(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders", 1)
+        await send(namesrv.address, b"0", b"1")
+        found = []
+        async with consumer_of(namesrv.address) as consumer:
+            async for message in consumer.tail():
+                found.append(message.body)
+                if message.body == b"1":
+                    later = asyncio.create_task(send(namesrv.address, b"2"))
+                if message.body == b"2":
+                    break
+            await later
+        assert found == [b"0", b"1", b"2"]
+        assert await committed(namesrv.address) == 3
+        async with consumer_of(namesrv.address) as consumer:
+            assert [message async for message in consumer.tail(timeout=0.3)] == []
+
+
+async def test_a_message_whose_handling_fails_comes_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders", 1)
+        await send(namesrv.address, b"0", b"1", b"2")
+        with contextlib.suppress(ZeroDivisionError):
             async with consumer_of(namesrv.address) as consumer:
                 async for message in consumer.tail():
-                    found.append(message.body)
-                    if message.body == b"1":
-                        later = asyncio.create_task(send(namesrv.address, b"2"))
-                    if message.body == b"2":
-                        break
-                await later
-            assert found == [b"0", b"1", b"2"]
-            assert await committed(namesrv.address) == 3
-            async with consumer_of(namesrv.address) as consumer:
-                assert [message async for message in consumer.tail(timeout=0.3)] == []
-
-    run_clean(scenario())
+                    1 // (1 - message.queue_offset)
+        assert await committed(namesrv.address) == 1
+        async with consumer_of(namesrv.address) as consumer:
+            assert (await anext(consumer.tail())).body == b"1"
+            await consumer.close()
+        assert await committed(namesrv.address) == 1
 
 
-def test_a_message_whose_handling_fails_comes_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await with_topic(await brokers["broker-a"].client(), "orders", 1)
-            await send(namesrv.address, b"0", b"1", b"2")
-            with contextlib.suppress(ZeroDivisionError):
-                async with consumer_of(namesrv.address) as consumer:
-                    async for message in consumer.tail():
-                        1 // (1 - message.queue_offset)
-            assert await committed(namesrv.address) == 1
-            async with consumer_of(namesrv.address) as consumer:
-                assert (await anext(consumer.tail())).body == b"1"
-                await consumer.close()
-            assert await committed(namesrv.address) == 1
-
-    run_clean(scenario())
-
-
-def test_a_second_is_committed_in_the_middle_of_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_is_committed_in_the_middle_of_what_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("reput.client.tail._COMMIT_S", 0.0)
 
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await with_topic(await brokers["broker-a"].client(), "orders", 1)
-            await send(namesrv.address, b"0", b"1", b"2")
-            async with consumer_of(namesrv.address) as consumer:
-                tail = consumer.tail()
-                assert [(await anext(tail)).body, (await anext(tail)).body] == [b"0", b"1"]
-                assert await committed(namesrv.address) == 1
-
-    run_clean(scenario())
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders", 1)
+        await send(namesrv.address, b"0", b"1", b"2")
+        async with consumer_of(namesrv.address) as consumer:
+            tail = consumer.tail()
+            assert [(await anext(tail)).body, (await anext(tail)).body] == [b"0", b"1"]
+            assert await committed(namesrv.address) == 1
 
 
-def test_a_commit_that_no_broker_takes_is_told_and_the_loop_goes_on(
+async def test_a_commit_that_no_broker_takes_is_told_and_the_loop_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def refused(_: object, offsets: object) -> None:
         raise MQClientError("nobody is there")
 
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-            await with_topic(await brokers["broker-a"].client(), "orders", 1)
-            await send(namesrv.address, b"0", b"1")
-            async with consumer_of(namesrv.address) as consumer:
-                with monkeypatch.context() as patch:
-                    patch.setattr("reput.client.consumer_group.ConsumerGroup.commit", refused)
-                    tail = consumer.tail(timeout=30)
-                    assert [(await anext(tail)).body, (await anext(tail)).body] == [b"0", b"1"]
-                    waiting = asyncio.create_task(anext(tail))
-                    while "nobody is there" not in caplog.text:
-                        await asyncio.sleep(0)
-                    waiting.cancel()
-            assert await committed(namesrv.address) == 2  # at the end
-
-    run_clean(scenario())
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders", 1)
+        await send(namesrv.address, b"0", b"1")
+        async with consumer_of(namesrv.address) as consumer:
+            with monkeypatch.context() as patch:
+                patch.setattr("reput.client.consumer_group.ConsumerGroup.commit", refused)
+                tail = consumer.tail(timeout=30)
+                assert [(await anext(tail)).body, (await anext(tail)).body] == [b"0", b"1"]
+                waiting = asyncio.create_task(anext(tail))
+                while "nobody is there" not in caplog.text:
+                    await asyncio.sleep(0)
+                waiting.cancel()
+        assert await committed(namesrv.address) == 2  # at the end
 
 
 def test_without_asyncio(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from reput.client.topic_routes import TopicRoutes
 from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
 
@@ -13,25 +11,22 @@ def route(**brokers: dict[int, str]) -> TopicRouteData:
     return TopicRouteData(queues, tuple(BrokerData("c", name, addresses) for name, addresses in brokers.items()))
 
 
-def test_the_newest_route_says_where_a_broker_is() -> None:
+async def test_the_newest_route_says_where_a_broker_is() -> None:
     told = {"orders": route(a={0: "master", 1: "slave"}), "refunds": route(a={0: "master", 1: "slave"})}
 
     async def ask(topic: str) -> TopicRouteData | None:
         return told.get(topic)
 
-    async def scenario() -> None:
-        routes = TopicRoutes(ask, lambda: None)
-        for topic in ("orders", "refunds"):
-            await routes.subscribe_queues(topic)
-        assert (routes.master("a"), routes.address("a"), routes.address("a", 1)) == ("master", "master", "slave")
-        told["refunds"] = route(a={2: "other slave", 1: "slave"})
-        await routes._fetch("refunds")
-        assert (routes.master("a"), routes.address("a"), routes.address("a", 2)) == (None, "slave", "other slave")
-        assert routes.address("a", 3) == "slave"
-        told["orders"] = route(a={0: "new master"})
-        await routes._fetch("orders")
-        assert routes.master("a") == "new master"
-        assert routes.brokers_of("refunds") == ["slave"]
-        assert (routes.address("b"), routes.master("b"), routes.brokers_of("none")) == (None, None, [])
-
-    asyncio.run(scenario())
+    routes = TopicRoutes(ask, lambda: None)
+    for topic in ("orders", "refunds"):
+        await routes.subscribe_queues(topic)
+    assert (routes.master("a"), routes.address("a"), routes.address("a", 1)) == ("master", "master", "slave")
+    told["refunds"] = route(a={2: "other slave", 1: "slave"})
+    await routes._fetch("refunds")
+    assert (routes.master("a"), routes.address("a"), routes.address("a", 2)) == (None, "slave", "other slave")
+    assert routes.address("a", 3) == "slave"
+    told["orders"] = route(a={0: "new master"})
+    await routes._fetch("orders")
+    assert routes.master("a") == "new master"
+    assert routes.brokers_of("refunds") == ["slave"]
+    assert (routes.address("b"), routes.master("b"), routes.brokers_of("none")) == (None, None, [])

@@ -9,7 +9,7 @@ import pytest
 
 from reput.client import LocalTransactionState, Message, MessageClientExt, MQClientError, Producer, PullConsumer
 from tests.support.broker import with_topic
-from tests.support.clients import cluster, run_clean
+from tests.support.clients import cluster
 
 COMMIT, ROLLBACK, UNKNOW = (
     LocalTransactionState.COMMIT_MESSAGE, LocalTransactionState.ROLLBACK_MESSAGE, LocalTransactionState.UNKNOW,
@@ -27,70 +27,61 @@ async def consumed(namesrv: str, count: int) -> list[bytes]:
     return list(found)
 
 
-def test_consumers_see_what_was_committed_and_the_broker_asks_for_what_nobody_told(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        asked: list[bytes] = []
+async def test_consumers_see_what_was_committed_and_the_broker_asks_for_what_nobody_told(tmp_path: Path) -> None:
+    asked: list[bytes] = []
 
-        async def check(message: MessageClientExt) -> LocalTransactionState:
-            asked.append(message.body)
-            return COMMIT if message.body == b"later" else ROLLBACK
+    async def check(message: MessageClientExt) -> LocalTransactionState:
+        asked.append(message.body)
+        return COMMIT if message.body == b"later" else ROLLBACK
 
-        async with (
-            cluster(tmp_path, "broker-a", **ASKS) as (namesrv, brokers),
-            Producer(namesrv.address, group="g", check_transaction=check) as producer,
-        ):
-            await with_topic(await brokers["broker-a"].client(), "orders")
-            for body, state in ((b"gone", ROLLBACK), (b"kept", COMMIT), (b"later", UNKNOW), (b"never", UNKNOW)):
-                later = {} if state is UNKNOW else {"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}  # its end is told before
-                message = Message("orders", body, properties=later)
-                result = await producer.send_in_transaction(message, lambda _, state=state: state)
-                assert result.state is state
-            with pytest.raises(ZeroDivisionError):
-                await producer.send_in_transaction(Message("orders", b"raised"), lambda _: COMMIT // 0)
-            assert await consumed(namesrv.address, 2) == [b"kept", b"later"]
-            while {*asked} != {b"later", b"never", b"raised"}:
-                await asyncio.sleep(0.01)
-
-    run_clean(scenario())
+    async with (
+        cluster(tmp_path, "broker-a", **ASKS) as (namesrv, brokers),
+        Producer(namesrv.address, group="g", check_transaction=check) as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        for body, state in ((b"gone", ROLLBACK), (b"kept", COMMIT), (b"later", UNKNOW), (b"never", UNKNOW)):
+            later = {} if state is UNKNOW else {"CHECK_IMMUNITY_TIME_IN_SECONDS": "60"}  # its end is told before
+            message = Message("orders", body, properties=later)
+            result = await producer.send_in_transaction(message, lambda _, state=state: state)
+            assert result.state is state
+        with pytest.raises(ZeroDivisionError):
+            await producer.send_in_transaction(Message("orders", b"raised"), lambda _: COMMIT // 0)
+        assert await consumed(namesrv.address, 2) == [b"kept", b"later"]
+        while {*asked} != {b"later", b"never", b"raised"}:
+            await asyncio.sleep(0.01)
 
 
-def test_a_transaction_is_run_once_its_message_is_stored(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with cluster(tmp_path, "broker-a", auto_create_topic_enable=False) as (namesrv, _):
-            ran: list[Message] = []
+async def test_a_transaction_is_run_once_its_message_is_stored(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a", auto_create_topic_enable=False) as (namesrv, _):
+        ran: list[Message] = []
 
-            async def execute(message: Message) -> LocalTransactionState:
-                ran.append(message)
-                return COMMIT
-
-            async with Producer(namesrv.address, group="g") as producer:
-                with pytest.raises(MQClientError, match="check_transaction"):
-                    await producer.send_in_transaction(Message("orders", b"x"), execute)
-            async with Producer(namesrv.address, group="g", check_transaction=lambda _: UNKNOW) as producer:
-                with pytest.raises(MQClientError, match="topic 'orders' has no queue"):
-                    await producer.send_in_transaction(Message("orders", b"x"), execute)
-            assert ran == []
-
-    run_clean(scenario())
-
-
-def test_a_check_that_fails_is_asked_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        asked: list[bytes] = []
-
-        def check(message: MessageClientExt) -> LocalTransactionState:
-            asked.append(message.body)
-            if len(asked) == 1:
-                raise ValueError("no")
+        async def execute(message: Message) -> LocalTransactionState:
+            ran.append(message)
             return COMMIT
 
-        async with (
-            cluster(tmp_path, "broker-a", **ASKS) as (namesrv, brokers),
-            Producer(namesrv.address, group="g", check_transaction=check) as producer,
-        ):
-            await with_topic(await brokers["broker-a"].client(), "orders")
-            await producer.send_in_transaction(Message("orders", b"x"), lambda _: UNKNOW)
-            assert await consumed(namesrv.address, 1) == [b"x"]
-            assert len(asked) >= 2
+        async with Producer(namesrv.address, group="g") as producer:
+            with pytest.raises(MQClientError, match="check_transaction"):
+                await producer.send_in_transaction(Message("orders", b"x"), execute)
+        async with Producer(namesrv.address, group="g", check_transaction=lambda _: UNKNOW) as producer:
+            with pytest.raises(MQClientError, match="topic 'orders' has no queue"):
+                await producer.send_in_transaction(Message("orders", b"x"), execute)
+        assert ran == []
 
-    run_clean(scenario())
+
+async def test_a_check_that_fails_is_asked_again(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    def check(message: MessageClientExt) -> LocalTransactionState:
+        asked.append(message.body)
+        if len(asked) == 1:
+            raise ValueError("no")
+        return COMMIT
+
+    async with (
+        cluster(tmp_path, "broker-a", **ASKS) as (namesrv, brokers),
+        Producer(namesrv.address, group="g", check_transaction=check) as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        await producer.send_in_transaction(Message("orders", b"x"), lambda _: UNKNOW)
+        assert await consumed(namesrv.address, 1) == [b"x"]
+        assert len(asked) >= 2
