@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test test-rest test-oldest test-all interop lint docs bench campaign soak clean
+.PHONY: help setup run test tests-of test-rest test-oldest test-all interop lint docs bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -76,6 +76,10 @@ ROOMY = $(shell test -w $(MEMORY) && df -Pk $(MEMORY) | awk 'NR == 2 && $$4 > 40
 
 test: lint ## what every change must pass, in minutes: lint, then all tests but those that need Java or a browser, or take long
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) -m "not ($(LEFT_OUT))"
+
+tests-of: setup ## only the tests of make test that cover a module: make tests-of FILE=src/reput/store/get.py
+	@tests=$$($(BIN)/python -m tests.support.tests_of $(FILE)); echo "$$tests"; \
+	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) -m "not ($(LEFT_OUT))" $$tests
 
 test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium
 	$(PYTEST) -m "$(LEFT_OUT) or hypothesis" --hypothesis-profile whole
