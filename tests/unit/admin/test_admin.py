@@ -126,21 +126,18 @@ def test_lag_of_a_group_and_a_reset(namesrv: str) -> None:
     assert by_time[0].after == 3
 
 
-def test_members_of_a_group_and_what_they_subscribe_to(namesrv: str) -> None:
-    async def scenario() -> None:
-        async with (
-            AdminClient(namesrv) as client,
-            PullConsumer(namesrv, group="both", topics={"orders": "paid"}) as consumer,
-            Producer(namesrv, group="both") as producer,
-        ):
-            await producer.send(Message("other", b"x"))
-            await consumer.poll(timeout=0)
-            members, subscriptions = await groups.connections(client, "both")
-            assert {one.kind for one in members} == {"consumer", "producer"}
-            assert {(one.language, one.version) for one in members} == {("PYTHON", "V5_3_3")}
-            assert subscriptions["orders"] == "paid"
-
-    asyncio.run(scenario())
+async def test_members_of_a_group_and_what_they_subscribe_to(namesrv: str) -> None:
+    async with (
+        AdminClient(namesrv) as client,
+        PullConsumer(namesrv, group="both", topics={"orders": "paid"}) as consumer,
+        Producer(namesrv, group="both") as producer,
+    ):
+        await producer.send(Message("other", b"x"))
+        await consumer.poll(timeout=0)
+        members, subscriptions = await groups.connections(client, "both")
+        assert {one.kind for one in members} == {"consumer", "producer"}
+        assert {(one.language, one.version) for one in members} == {("PYTHON", "V5_3_3")}
+        assert subscriptions["orders"] == "paid"
 
 
 def test_messages_are_looked_at_and_not_consumed(namesrv: str) -> None:

@@ -41,43 +41,34 @@ class Asked:
         return f"{name} {address}"
 
 
-def test_a_slave_is_asked_where_the_master_is_away_or_does_not_answer() -> None:
-    async def scenario() -> None:
-        one, look = client(), Asked()
-        assert await one.ask_each(BROKERS, look) == {"a": "a a-master", "b": "b b-slave", "c": "c c-slave"}
-        assert one.notes() == [
-            "the master of b does not answer (no-master: gone); its slave b-slave answers, which may lag",
-            "the master of c is away; its slave c-slave answers, which may lag",
-        ]
-        assert one.whole(7) == 7
-
-    asyncio.run(scenario())
+async def test_a_slave_is_asked_where_the_master_is_away_or_does_not_answer() -> None:
+    one, look = client(), Asked()
+    assert await one.ask_each(BROKERS, look) == {"a": "a a-master", "b": "b b-slave", "c": "c c-slave"}
+    assert one.notes() == [
+        "the master of b does not answer (no-master: gone); its slave b-slave answers, which may lag",
+        "the master of c is away; its slave c-slave answers, which may lag",
+    ]
+    assert one.whole(7) == 7
 
 
-def test_who_did_not_answer_is_not_waited_for_again_until_it_is_asked_for() -> None:
-    async def scenario() -> None:
-        one, look = client(), Asked()
-        for _ in range(2):
-            await one.ask_each(BROKERS, look)
-        assert look.addresses.count("no-master") == look.addresses.count("no-slave") == 1
-        one.ask_again()
-        assert one.notes() == []
+async def test_who_did_not_answer_is_not_waited_for_again_until_it_is_asked_for() -> None:
+    one, look = client(), Asked()
+    for _ in range(2):
         await one.ask_each(BROKERS, look)
-        assert look.addresses.count("no-master") == 2
+    assert look.addresses.count("no-master") == look.addresses.count("no-slave") == 1
+    one.ask_again()
+    assert one.notes() == []
+    await one.ask_each(BROKERS, look)
+    assert look.addresses.count("no-master") == 2
 
-    asyncio.run(scenario())
 
-
-def test_what_all_make_together_is_not_known_where_nobody_answers_for_one() -> None:
-    async def scenario() -> None:
-        one = client()
-        brokers: dict[str, dict[int, str]] = {"a": {0: "a-master"}, "lost": {0: "no-1", 1: "no-2"}, "nowhere": {}}
-        for _ in range(2):
-            assert await one.ask_each(brokers, Asked()) == {"a": "a a-master"}
-            assert one.silent == {"lost": "no-1: gone; no-2: gone", "nowhere": nobody_there(["nowhere"])}
-            assert one.whole(7) is None
-
-    asyncio.run(scenario())
+async def test_what_all_make_together_is_not_known_where_nobody_answers_for_one() -> None:
+    one = client()
+    brokers: dict[str, dict[int, str]] = {"a": {0: "a-master"}, "lost": {0: "no-1", 1: "no-2"}, "nowhere": {}}
+    for _ in range(2):
+        assert await one.ask_each(brokers, Asked()) == {"a": "a a-master"}
+        assert one.silent == {"lost": "no-1: gone; no-2: gone", "nowhere": nobody_there(["nowhere"])}
+        assert one.whole(7) is None
 
 
 @pytest.mark.parametrize(
@@ -87,9 +78,9 @@ def test_what_all_make_together_is_not_known_where_nobody_answers_for_one() -> N
         ({"a": {0: "refuses", 1: "a-slave"}}, MQBrokerError, "refuses answers code 1"),
     ],
 )
-def test_who_refuses_has_answered_and_nobody_is_an_error(brokers: Any, error: type[Exception], text: str) -> None:
+async def test_who_refuses_has_answered_and_nobody_is_an_error(brokers: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        asyncio.run(client().ask_each(brokers, Asked()))
+        await client().ask_each(brokers, Asked())
 
 
 def test_masters_alone_change_something() -> None:
@@ -100,18 +91,15 @@ def test_masters_alone_change_something() -> None:
         masters({"a": {0: "a-master"}, "d": {}, "b": {1: "b-slave"}, "c": {}})
 
 
-def test_a_change_that_fails_after_others_says_where_it_is_done() -> None:
+async def test_a_change_that_fails_after_others_says_where_it_is_done() -> None:
     def change(*addresses: str) -> Awaitable[None]:
         return client().change_each(dict(zip("abc", addresses, strict=True)), Asked())
 
-    async def scenario() -> None:
-        await change("1", "2", "3")
-        with pytest.raises(MQClientError, match="no-2: gone; it is done on a, and not on b, c"):
-            await change("1", "no-2", "3")
-        with pytest.raises(RemotingError, match=r"^no-1: gone$"):
-            await change("no-1", "2", "3")
-
-    asyncio.run(scenario())
+    await change("1", "2", "3")
+    with pytest.raises(MQClientError, match="no-2: gone; it is done on a, and not on b, c"):
+        await change("1", "no-2", "3")
+    with pytest.raises(RemotingError, match=r"^no-1: gone$"):
+        await change("no-1", "2", "3")
 
 
 def test_a_number_that_an_answer_lacks_is_not_0() -> None:
@@ -134,24 +122,21 @@ def test_a_broker_that_an_order_topic_names_and_nobody_knows_is_one_of_the_topic
     assert masters_of("orders", replace(route, order_topic_conf="a:1")) == {"a": "a-master"}
 
 
-def test_a_slave_answers_for_a_master_that_name_servers_still_list(
+async def test_a_slave_answers_for_a_master_that_name_servers_still_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hurry(monkeypatch)
 
-    async def scenario(namesrv: str) -> None:
-        async with AdminClient(namesrv) as asked:
-            state = await topic_state(asked, "orders")
-            assert (state.messages, state.groups) == (len(NUMBERS), [])
-            (note,) = asked.notes()
-            assert note.startswith("the master of broker-a does not answer (127.0.0.1:")
-            assert note.endswith("; its slave " + slave.address + " answers, which may lag")
-
     with name_server(tmp_path) as namesrv:
         pair = Pair(tmp_path, namesrv)
         with pair.start("master") as master, pair.slave() as slave:
-            fill(master)
-            until_copied(master, slave)
+            await asyncio.to_thread(fill, master)
+            await asyncio.to_thread(until_copied, master, slave)
             master.close()
             with unreachable(namesrv, "broker-a", "orders"):
-                asyncio.run(scenario(namesrv))
+                async with AdminClient(namesrv) as asked:
+                    state = await topic_state(asked, "orders")
+                    assert (state.messages, state.groups) == (len(NUMBERS), [])
+                    (note,) = asked.notes()
+                    assert note.startswith("the master of broker-a does not answer (127.0.0.1:")
+                    assert note.endswith("; its slave " + slave.address + " answers, which may lag")

@@ -32,7 +32,6 @@ from tests.support.commands import content_of
 from tests.support.faulty_files import FaultyFiles, Operation
 from tests.support.frames import Recorded, recorded_frames
 from tests.support.namesrv import asked_name_server
-from tests.support.sockets import run
 
 
 @contextmanager
@@ -58,61 +57,52 @@ async def refused(path: Path, error: type[ReputError], match: str, **keys: Any) 
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["no store", "a store"])
-def test_a_start_on_a_taken_port_changes_nothing(tmp_path: Path, there: bool) -> None:
-    async def scenario() -> None:
-        if there:
-            async with serving_broker(tmp_path / "store"):
-                pass
-        with taken_port() as port:
-            told = f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0 for any that is free"
-            await refused(tmp_path / "store", RemotingError, told, listen_port=port)
-            await refused(tmp_path / "store", RemotingError, told, namesrv_port=port)
-
-    run(scenario())
+async def test_a_start_on_a_taken_port_changes_nothing(tmp_path: Path, there: bool) -> None:
+    if there:
+        async with serving_broker(tmp_path / "store"):
+            pass
+    with taken_port() as port:
+        told = f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0 for any that is free"
+        await refused(tmp_path / "store", RemotingError, told, listen_port=port)
+        await refused(tmp_path / "store", RemotingError, told, namesrv_port=port)
 
 
-def test_a_start_on_a_store_that_is_open_elsewhere_changes_nothing(tmp_path: Path) -> None:
+async def test_a_start_on_a_store_that_is_open_elsewhere_changes_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store"):
-        run(refused(tmp_path / "store", StoreLockedError, "store"))
+        await refused(tmp_path / "store", StoreLockedError, "store")
 
 
-def test_a_start_with_a_name_that_is_no_topics_changes_nothing(tmp_path: Path) -> None:
+async def test_a_start_with_a_name_that_is_no_topics_changes_nothing(tmp_path: Path) -> None:
     for keys in ({"brokerName": "a b"}, {"brokerClusterName": "c/d"}):
-        run(refused(tmp_path / "store", ConfigError, next(iter(keys)), **keys))
+        await refused(tmp_path / "store", ConfigError, next(iter(keys)), **keys)
 
 
 @pytest.mark.parametrize("name", ["subscriptionGroup.json", "consumerOffset.json", "topics.json"])
-def test_a_start_with_damaged_files_changes_nothing(tmp_path: Path, name: str) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await client.send_message("orders")
-            await client.heartbeat("c", consumer("g", "orders"))
-            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
-            await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-        for path in (tmp_path / "store/config").glob(f"{name}*"):
-            path.write_bytes(b"{")
-        await refused(tmp_path / "store", CorruptMetadataError, name)
-
-    run(scenario())
+async def test_a_start_with_damaged_files_changes_nothing(tmp_path: Path, name: str) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await client.send_message("orders")
+        await client.heartbeat("c", consumer("g", "orders"))
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+    for path in (tmp_path / "store/config").glob(f"{name}*"):
+        path.write_bytes(b"{")
+    await refused(tmp_path / "store", CorruptMetadataError, name)
 
 
-def test_a_start_that_cannot_write_its_topics_leaves_the_store_closed(tmp_path: Path) -> None:
+async def test_a_start_that_cannot_write_its_topics_leaves_the_store_closed(tmp_path: Path) -> None:
     def judge(operation: Operation) -> None:
         if "topics.json" in operation.path:
             raise OSError(errno.ENOSPC, "no space")
 
-    async def scenario() -> None:
-        controller = controller_of(tmp_path / "store", files=FaultyFiles(judge))
-        with pytest.raises(StoreError):
-            await controller.start()
-        async with serving_broker(tmp_path / "store") as served:
-            assert (await (await served.client()).send_message("orders")).code == 0
-
-    run(scenario())
+    controller = controller_of(tmp_path / "store", files=FaultyFiles(judge))
+    with pytest.raises(StoreError):
+        await controller.start()
+    async with serving_broker(tmp_path / "store") as served:
+        assert (await (await served.client()).send_message("orders")).code == 0
 
 
-def test_nobody_is_served_before_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_is_served_before_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     real = MessageStore.open
 
@@ -123,141 +113,117 @@ def test_nobody_is_served_before_the_store_is_open(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(MessageStore, "open", looking)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store"):
-            assert tried
-            assert tried[0] != 0
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store"):
+        assert tried
+        assert tried[0] != 0
 
 
-def test_topics_groups_offsets_and_messages_are_there_after_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", 3)
-            body = json.dumps({"groupName": "g", "retryMaxTimes": 3}).encode()
-            await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
-            await client.heartbeat("c", consumer("g2", "orders"))
-            for number in range(3):
-                await client.send_message("orders", b"%d" % number, queueId=2)
-            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 2, "commitOffset": 2}
-            await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-        with MessageStore.open(tmp_path / "store", read_only=True, **SMALL) as store:
-            assert store.topics["orders"].read_queue_nums == 3
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            state = served.controller._state
-            assert state.topics.topic_config_table["orders"].read_queue_nums == 3
-            assert state.groups.subscription_group_table["g"].retry_max_times == 3
-            assert "g2" in state.groups.subscription_group_table
-            answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="orders", queueId=2)
-            assert (answer.ext_fields or {})["offset"] == "2"
-            messages = messages_of(await client.pull("orders", queueId=2))
-            assert [message.body for message in messages] == [b"0", b"1", b"2"]
-
-    run(scenario())
+async def test_topics_groups_offsets_and_messages_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 3)
+        body = json.dumps({"groupName": "g", "retryMaxTimes": 3}).encode()
+        await client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+        await client.heartbeat("c", consumer("g2", "orders"))
+        for number in range(3):
+            await client.send_message("orders", b"%d" % number, queueId=2)
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 2, "commitOffset": 2}
+        await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+    with MessageStore.open(tmp_path / "store", read_only=True, **SMALL) as store:
+        assert store.topics["orders"].read_queue_nums == 3
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        state = served.controller._state
+        assert state.topics.topic_config_table["orders"].read_queue_nums == 3
+        assert state.groups.subscription_group_table["g"].retry_max_times == 3
+        assert "g2" in state.groups.subscription_group_table
+        answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup="g", topic="orders", queueId=2)
+        assert (answer.ext_fields or {})["offset"] == "2"
+        messages = messages_of(await client.pull("orders", queueId=2))
+        assert [message.body for message in messages] == [b"0", b"1", b"2"]
 
 
-def test_offsets_are_written_by_time(tmp_path: Path) -> None:
+async def test_offsets_are_written_by_time(tmp_path: Path) -> None:
     path = tmp_path / "store/config/consumerOffset.json"
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", flushConsumerOffsetInterval=5) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await client.heartbeat("c", consumer("g", "orders"))
-            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 7}
-            await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-            while not path.exists():
-                await client.round_trip()
-            assert json.loads(path.read_bytes().replace(b"{0:", b'{"0":'))["offsetTable"] == {"orders@g": {"0": 7}}
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", flushConsumerOffsetInterval=5) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await client.heartbeat("c", consumer("g", "orders"))
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 7}
+        await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+        while not path.exists():
+            await client.round_trip()
+        assert json.loads(path.read_bytes().replace(b"{0:", b'{"0":'))["offsetTable"] == {"orders@g": {"0": 7}}
 
 
-def test_two_brokers_register_at_one_name_server_and_leave_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with asked_name_server(tmp_path) as asked:
+async def test_two_brokers_register_at_one_name_server_and_leave_it(tmp_path: Path) -> None:
+    async with asked_name_server(tmp_path) as asked:
 
-            async def brokers() -> dict[str, Any]:
-                table = json.loads((await asked.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body)["brokerAddrTable"]
-                return {name: data["brokerAddrs"] for name, data in table.items()}
+        async def brokers() -> dict[str, Any]:
+            table = json.loads((await asked.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body)["brokerAddrTable"]
+            return {name: data["brokerAddrs"] for name, data in table.items()}
 
-            keys = {"namesrvAddr": asked.address}
-            async with serving_broker(tmp_path / "a", **keys) as a:
-                async with serving_broker(tmp_path / "b", brokerName="broker-b", **keys) as b:
-                    assert a.controller.namesrv == b.controller.namesrv == asked.address
-                    addresses = {"broker-a": a.controller.address, "broker-b": b.controller.address}
-                    assert await brokers() == {name: {"0": address} for name, address in addresses.items()}
-                    client = await a.client()
-                    await with_topic(client, "orders", 2)
-                    await (await b.client()).send_message("orders")
-                    route = json.loads((await asked.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders")).body)
-                    queues = {data["brokerName"]: data["readQueueNums"] for data in route["queueDatas"]}
-                    assert queues == {"broker-a": 2, "broker-b": 4}
-                assert list(await brokers()) == ["broker-a"]
-            assert await brokers() == {}
-
-    run(scenario())
+        keys = {"namesrvAddr": asked.address}
+        async with serving_broker(tmp_path / "a", **keys) as a:
+            async with serving_broker(tmp_path / "b", brokerName="broker-b", **keys) as b:
+                assert a.controller.namesrv == b.controller.namesrv == asked.address
+                addresses = {"broker-a": a.controller.address, "broker-b": b.controller.address}
+                assert await brokers() == {name: {"0": address} for name, address in addresses.items()}
+                client = await a.client()
+                await with_topic(client, "orders", 2)
+                await (await b.client()).send_message("orders")
+                route = json.loads((await asked.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders")).body)
+                queues = {data["brokerName"]: data["readQueueNums"] for data in route["queueDatas"]}
+                assert queues == {"broker-a": 2, "broker-b": 4}
+            assert list(await brokers()) == ["broker-a"]
+        assert await brokers() == {}
 
 
-def test_a_broker_registers_at_its_own_name_server_whatever_address_clients_are_told(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        for bound in ("127.0.0.1", "0.0.0.0"):
-            async with serving_broker(tmp_path / "store", brokerIP1="192.0.2.1", bind_address=bound) as served:
-                assert served.controller.namesrv.startswith("192.0.2.1:")
-                name_server = served.controller._name_server
-                assert name_server is not None
-                port = served.controller.namesrv.rpartition(":")[2]
-                client = Client(*await asyncio.open_connection("127.0.0.1", int(port)))
-                answer = await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-                table = json.loads(answer.body)["brokerAddrTable"]
-                assert table["broker-a"]["brokerAddrs"] == {"0": served.controller.address}
-                assert served.controller.address.startswith("192.0.2.1:")
-                await client.leave()
-
-    run(scenario())
+async def test_a_broker_registers_at_its_own_name_server_whatever_address_clients_are_told(tmp_path: Path) -> None:
+    for bound in ("127.0.0.1", "0.0.0.0"):
+        async with serving_broker(tmp_path / "store", brokerIP1="192.0.2.1", bind_address=bound) as served:
+            assert served.controller.namesrv.startswith("192.0.2.1:")
+            name_server = served.controller._name_server
+            assert name_server is not None
+            port = served.controller.namesrv.rpartition(":")[2]
+            client = Client(*await asyncio.open_connection("127.0.0.1", int(port)))
+            answer = await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            table = json.loads(answer.body)["brokerAddrTable"]
+            assert table["broker-a"]["brokerAddrs"] == {"0": served.controller.address}
+            assert served.controller.address.startswith("192.0.2.1:")
+            await client.leave()
 
 
-def test_a_broker_starts_without_its_name_server(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with taken_port() as port:
-            pass
-        async with serving_broker(tmp_path / "store", namesrvAddr=f"127.0.0.1:{port}") as served:
-            assert (await (await served.client()).send_message("orders")).code == 0
-
-    run(scenario())
+async def test_a_broker_starts_without_its_name_server(tmp_path: Path) -> None:
+    with taken_port() as port:
+        pass
+    async with serving_broker(tmp_path / "store", namesrvAddr=f"127.0.0.1:{port}") as served:
+        assert (await (await served.client()).send_message("orders")).code == 0
 
 
-def test_requests_that_it_does_not_know_are_answered(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            answer = await client.ask(9999)
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            assert answer.remark == " request type 9999 not supported"
-            assert (await client.send_message("orders")).code == 0
-
-    run(scenario())
+async def test_requests_that_it_does_not_know_are_answered(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        answer = await client.ask(9999)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.remark == " request type 9999 not supported"
+        assert (await client.send_message("orders")).code == 0
 
 
 @pytest.mark.parametrize(
     "garbage", [b"\x7f\xff\xff\xff....", b"SSH-2.0-OpenSSH_9.2\r\n", bytes(64), b"\x00\x00\x00\x06"]
 )
-def test_a_connection_with_garbage_is_closed_and_the_others_live(tmp_path: Path, garbage: bytes) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            bad, good = await served.client(), await served.client()
-            bad.writer.write(garbage)
-            bad.writer.write_eof()
-            await bad.ended()
-            assert (await good.send_message("orders")).code == 0
-
-    run(scenario())
+async def test_a_connection_with_garbage_is_closed_and_the_others_live(tmp_path: Path, garbage: bytes) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        bad, good = await served.client(), await served.client()
+        bad.writer.write(garbage)
+        bad.writer.write_eof()
+        await bad.ended()
+        assert (await good.send_message("orders")).code == 0
 
 
-def test_clients_of_other_protocols_are_answered_and_named_by_broker_and_name_server(
+async def test_clients_of_other_protocols_are_answered_and_named_by_broker_and_name_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def ask(address: str, begin: bytes) -> bytes:
@@ -268,13 +234,10 @@ def test_clients_of_other_protocols_are_answered_and_named_by_broker_and_name_se
         writer.close()
         return answer
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            for address in (served.controller.address, served.controller.namesrv):
-                assert b"this port speaks RocketMQ's remoting protocol" in await ask(address, b"GET / HTTP/1.1\r\n\r\n")
-                assert b"RocketMQ's proxy" in await ask(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        for address in (served.controller.address, served.controller.namesrv):
+            assert b"this port speaks RocketMQ's remoting protocol" in await ask(address, b"GET / HTTP/1.1\r\n\r\n")
+            assert b"RocketMQ's proxy" in await ask(address, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
     assert caplog.text.count("connection closed: another protocol") == 4
 
 
@@ -301,100 +264,91 @@ def _expected(recorded: Recorded) -> set[int]:
     return {0}
 
 
-def test_the_requests_of_all_recorded_clients_are_answered_as_apaches_broker_did(tmp_path: Path) -> None:
+async def test_the_requests_of_all_recorded_clients_are_answered_as_apaches_broker_did(tmp_path: Path) -> None:
     requests = [one for one in recorded_frames() if _in_scope(one)]
     # A pull needs its group's heartbeat; nobody leaves before all have asked.
     order = {17: 0, 200: 0, 34: 1, 310: 2, 10: 2, 320: 2, 35: 8, 215: 9, 207: 9}
     requests.sort(key=lambda one: order.get(one.header["code"], 5))
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", longPollingEnable="false", shortPollingTimeMills=0) as served:
-            client = await served.client()
-            for topic in ("T1", "TopicTest", "RR"):
-                await with_topic(client, topic, 8)
-            sent = 0
-            groups = {group for one in requests if one.header["code"] in (11, 14, 15, 38, 361)
-                      for group in [one.header["extFields"]["consumerGroup"]]}  # fmt: skip
-            everything = [consumer(group, "T1", "TopicTest", f"%RETRY%{group}", version=1 << 62) for group in groups]
-            await client.heartbeat("all", *everything)
-            for group in groups:
-                while f"%RETRY%{group}" not in served.controller._state.topics.topic_config_table:
-                    await client.round_trip()
-            for one in requests:
-                command = decode_command(one.frame)
-                (begun,) = client.begin_all([command])
-                if command.is_one_way:
-                    await client.round_trip()
-                    sent += command.code == 310
-                    continue
-                answer = await begun
-                assert answer.code in _expected(one), (one.name, answer)
-                if command.code in (10, 310, 320):
-                    sent += 1
-                    fields = command.ext_fields or {}
-                    queue_id = fields.get("e", fields.get("queueId"))
-                    assert answer.ext_fields is not None, one.name
-                    assert answer.ext_fields["queueId"] == queue_id, one.name
-                    assert set(_RECORDED_SEND) <= set(answer.ext_fields), one.name
-                if command.code in (11, 361) and answer.code != 3:
-                    assert {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"} <= set(
-                        answer.ext_fields or {}
-                    ), one.name
-            assert sent == len([one for one in requests if one.header["code"] in (10, 310, 320)])
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", longPollingEnable="false", shortPollingTimeMills=0) as served:
+        client = await served.client()
+        for topic in ("T1", "TopicTest", "RR"):
+            await with_topic(client, topic, 8)
+        sent = 0
+        groups = {group for one in requests if one.header["code"] in (11, 14, 15, 38, 361)
+                  for group in [one.header["extFields"]["consumerGroup"]]}  # fmt: skip
+        everything = [consumer(group, "T1", "TopicTest", f"%RETRY%{group}", version=1 << 62) for group in groups]
+        await client.heartbeat("all", *everything)
+        for group in groups:
+            while f"%RETRY%{group}" not in served.controller._state.topics.topic_config_table:
+                await client.round_trip()
+        for one in requests:
+            command = decode_command(one.frame)
+            (begun,) = client.begin_all([command])
+            if command.is_one_way:
+                await client.round_trip()
+                sent += command.code == 310
+                continue
+            answer = await begun
+            assert answer.code in _expected(one), (one.name, answer)
+            if command.code in (10, 310, 320):
+                sent += 1
+                fields = command.ext_fields or {}
+                queue_id = fields.get("e", fields.get("queueId"))
+                assert answer.ext_fields is not None, one.name
+                assert answer.ext_fields["queueId"] == queue_id, one.name
+                assert set(_RECORDED_SEND) <= set(answer.ext_fields), one.name
+            if command.code in (11, 361) and answer.code != 3:
+                assert {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"} <= set(
+                    answer.ext_fields or {}
+                ), one.name
+        assert sent == len([one for one in requests if one.header["code"] in (10, 310, 320)])
 
 
 #: Fields of the recorded answers to sends.
 _RECORDED_SEND = ("msgId", "queueId", "queueOffset", "MSG_REGION", "TRACE_ON")
 
 
-def test_recorded_sends_are_stored_as_they_were_recorded(tmp_path: Path) -> None:
+async def test_recorded_sends_are_stored_as_they_were_recorded(tmp_path: Path) -> None:
     """Bodies and properties of what Java, Go, Node and C++ sent come back in a pull."""
     sends = [one for one in recorded_frames() if _in_scope(one) and one.header["code"] in (10, 310)]
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **SYNCED) as served:
-            client = await served.client()
-            for topic in ("T1", "TopicTest", "RR"):
-                await with_topic(client, topic, 8)
-            for one in sends:
-                command: RemotingCommand = decode_command(one.frame)
-                command.flag = 0
-                fields = dict(command.ext_fields or {})
-                is_v2 = command.code == 310
-                answer = await client.begin_all([command])[0]
-                assert answer.code == 0, one.name
-                offset = int((answer.ext_fields or {})["queueOffset"])
-                topic, queue_id = fields["b" if is_v2 else "topic"], fields["e" if is_v2 else "queueId"]
-                (message, *_) = messages_of(await client.pull(topic, offset, queueId=queue_id, hold_ms=60_000))
-                assert message.body == one.body, one.name
-                text = fields.get("i" if is_v2 else "properties", "")
-                given = dict(pair.split("\x01") for pair in text.split("\x02") if pair)
-                shown = dict(message.properties) | {"TAGS": message.tags, "UNIQ_KEY": message.unique_key}
-                shown["KEYS"] = " ".join(message.keys)
-                assert {name: shown[name] for name in given} == given, one.name
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **SYNCED) as served:
+        client = await served.client()
+        for topic in ("T1", "TopicTest", "RR"):
+            await with_topic(client, topic, 8)
+        for one in sends:
+            command: RemotingCommand = decode_command(one.frame)
+            command.flag = 0
+            fields = dict(command.ext_fields or {})
+            is_v2 = command.code == 310
+            answer = await client.begin_all([command])[0]
+            assert answer.code == 0, one.name
+            offset = int((answer.ext_fields or {})["queueOffset"])
+            topic, queue_id = fields["b" if is_v2 else "topic"], fields["e" if is_v2 else "queueId"]
+            (message, *_) = messages_of(await client.pull(topic, offset, queueId=queue_id, hold_ms=60_000))
+            assert message.body == one.body, one.name
+            text = fields.get("i" if is_v2 else "properties", "")
+            given = dict(pair.split("\x01") for pair in text.split("\x02") if pair)
+            shown = dict(message.properties) | {"TAGS": message.tags, "UNIQ_KEY": message.unique_key}
+            shown["KEYS"] = " ".join(message.keys)
+            assert {name: shown[name] for name in given} == given, one.name
 
 
-def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of_the_store(
+async def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            state = served.controller._state
-            persist = state.config_files.persist
+    async with serving_broker(tmp_path / "store") as served:
+        state = served.controller._state
+        persist = state.config_files.persist
 
-            async def persist_late(manager: ConfigManager[Any]) -> None:
-                await state.writes.run(state.store.put_message, Message("orders", b"late"))
-                state.dispatch.soon()
-                await persist(manager)
+        async def persist_late(manager: ConfigManager[Any]) -> None:
+            await state.writes.run(state.store.put_message, Message("orders", b"late"))
+            state.dispatch.soon()
+            await persist(manager)
 
-            monkeypatch.setattr(state.config_files, "persist", persist_late)
-            await served.stop()
-            assert state.dispatch._next is None, "it would find the store closed"
-
-    run(scenario())
+        monkeypatch.setattr(state.config_files, "persist", persist_late)
+        await served.stop()
+        assert state.dispatch._next is None, "it would find the store closed"
     with MessageStore.open(tmp_path / "store") as store:
         assert store.max_offset("orders", 0) == 6  # one before each file

@@ -15,7 +15,6 @@ from reput.remoting.command import decode_command
 from reput.service import rebalance_lock_manager
 from tests.support.broker import Client, consumer, serving_broker, with_topic
 from tests.support.frames import Recorded, recorded_frames
-from tests.support.sockets import run
 
 HEARTBEATS = [one for one in recorded_frames() if one.header.get("code") == 34 and one.header.get("flag") == 0]
 
@@ -39,80 +38,68 @@ async def notified(client: Client) -> str:
 
 
 @pytest.mark.parametrize("recorded", HEARTBEATS, ids=lambda one: one.name)
-def test_heartbeats_of_all_clients_are_understood(tmp_path: Path, recorded: Recorded) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            (begun,) = client.begin_all([decode_command(recorded.frame)])
-            answer = await begun
-            assert (answer.code, answer.remark) == (0, None)
-            assert answer.ext_fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
-            data = json.loads(recorded.body)
-            state = served.controller._state
-            for one in data.get("consumerDataSet") or ():
-                group = one["groupName"]
-                assert await members(client, group) == [data["clientID"]]
-                assert group in state.groups.subscription_group_table
-                info = state.consumers.consumer_group_info(group)
-                assert info is not None
-                assert set(info.subscription_table) == {each["topic"] for each in one["subscriptionDataSet"]}
-                while state.topics.select_topic_config(f"%RETRY%{group}") is None:
-                    await client.round_trip()
-                config = state.topics.select_topic_config(f"%RETRY%{group}")
-                assert config is not None
-                assert (config.read_queue_nums, config.perm) == (1, 6)
-            for one in data.get("producerDataSet") or ():
-                assert len(state.producers.channels(one["groupName"])) == 1
-
-    run(scenario())
+async def test_heartbeats_of_all_clients_are_understood(tmp_path: Path, recorded: Recorded) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        (begun,) = client.begin_all([decode_command(recorded.frame)])
+        answer = await begun
+        assert (answer.code, answer.remark) == (0, None)
+        assert answer.ext_fields == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+        data = json.loads(recorded.body)
+        state = served.controller._state
+        for one in data.get("consumerDataSet") or ():
+            group = one["groupName"]
+            assert await members(client, group) == [data["clientID"]]
+            assert group in state.groups.subscription_group_table
+            info = state.consumers.consumer_group_info(group)
+            assert info is not None
+            assert set(info.subscription_table) == {each["topic"] for each in one["subscriptionDataSet"]}
+            while state.topics.select_topic_config(f"%RETRY%{group}") is None:
+                await client.round_trip()
+            config = state.topics.select_topic_config(f"%RETRY%{group}")
+            assert config is not None
+            assert (config.read_queue_nums, config.perm) == (1, 6)
+        for one in data.get("producerDataSet") or ():
+            assert len(state.producers.channels(one["groupName"])) == 1
 
 
-def test_a_group_that_may_not_be_made_is_passed_over(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", autoCreateSubscriptionGroup="false") as served:
-            client = await served.client()
-            await client.heartbeat("c", consumer("g", "orders"))
-            assert await members(client, "g") is None
-            assert "g" not in served.controller._state.groups.subscription_group_table
-
-    run(scenario())
+async def test_a_group_that_may_not_be_made_is_passed_over(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", autoCreateSubscriptionGroup="false") as served:
+        client = await served.client()
+        await client.heartbeat("c", consumer("g", "orders"))
+        assert await members(client, "g") is None
+        assert "g" not in served.controller._state.groups.subscription_group_table
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\xff", b'{"clientID":"c","consumerDataSet":[{"groupName":3}]}'])
-def test_a_body_that_is_no_heartbeat_is_refused_and_the_connection_lives(tmp_path: Path, body: bytes) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            assert (await client.ask(RequestCode.HEART_BEAT, body)).code == ResponseCode.SYSTEM_ERROR
-            await client.round_trip()
-
-    run(scenario())
+async def test_a_body_that_is_no_heartbeat_is_refused_and_the_connection_lives(tmp_path: Path, body: bytes) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        assert (await client.ask(RequestCode.HEART_BEAT, body)).code == ResponseCode.SYSTEM_ERROR
+        await client.round_trip()
 
 
-def test_members_are_told_of_those_who_join_leave_and_close(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            one, two, three = [await served.client() for _ in range(3)]
-            await one.heartbeat("1", consumer("g", "orders"))
-            assert await notified(one) == "g"
-            await two.heartbeat("2", consumer("g", "orders"))
-            assert [await notified(client) for client in (one, two)] == ["g", "g"]
-            await three.heartbeat("3", consumer("g", "orders"))
-            assert [await notified(client) for client in (one, two, three)] == ["g", "g", "g"]
-            assert await members(one, "g") == ["1", "2", "3"]
-            await three.heartbeat("3", consumer("g", "orders"))  # nothing new: nobody is told
-            answer = await three.ask(RequestCode.UNREGISTER_CLIENT, clientID="3", consumerGroup="g", producerGroup="")
-            assert answer.code == 0
-            assert [await notified(client) for client in (one, two)] == ["g", "g"]
-            assert await members(one, "g") == ["1", "2"]
-            await two.leave()
-            assert await notified(one) == "g"
-            assert await members(one, "g") == ["1"]
-            await one.heartbeat("1", consumer("g", "orders", "payments", version=2))
-            assert await notified(one) == "g"
-            assert [client.requests.qsize() for client in (one, two, three)] == [0, 0, 0]
-
-    run(scenario())
+async def test_members_are_told_of_those_who_join_leave_and_close(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        one, two, three = [await served.client() for _ in range(3)]
+        await one.heartbeat("1", consumer("g", "orders"))
+        assert await notified(one) == "g"
+        await two.heartbeat("2", consumer("g", "orders"))
+        assert [await notified(client) for client in (one, two)] == ["g", "g"]
+        await three.heartbeat("3", consumer("g", "orders"))
+        assert [await notified(client) for client in (one, two, three)] == ["g", "g", "g"]
+        assert await members(one, "g") == ["1", "2", "3"]
+        await three.heartbeat("3", consumer("g", "orders"))  # nothing new: nobody is told
+        answer = await three.ask(RequestCode.UNREGISTER_CLIENT, clientID="3", consumerGroup="g", producerGroup="")
+        assert answer.code == 0
+        assert [await notified(client) for client in (one, two)] == ["g", "g"]
+        assert await members(one, "g") == ["1", "2"]
+        await two.leave()
+        assert await notified(one) == "g"
+        assert await members(one, "g") == ["1"]
+        await one.heartbeat("1", consumer("g", "orders", "payments", version=2))
+        assert await notified(one) == "g"
+        assert [client.requests.qsize() for client in (one, two, three)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -120,20 +107,17 @@ def test_members_are_told_of_those_who_join_leave_and_close(tmp_path: Path) -> N
     [({"notifyConsumerIdsChangedEnable": "false"}, {}), ({}, {"messageModel": "BROADCASTING"})],
     ids=["switched off", "broadcasting"],
 )
-def test_nobody_is_told(tmp_path: Path, keys: dict[str, Any], more: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            one, two = await served.client(), await served.client()
-            for number, client in enumerate((one, two)):
-                await client.heartbeat(str(number), consumer("g", "orders", **more))
-            await one.round_trip()
-            assert [client.requests.qsize() for client in (one, two)] == [0, 0]
-            assert await members(one, "g") == ["0", "1"]
-
-    run(scenario())
+async def test_nobody_is_told(tmp_path: Path, keys: dict[str, Any], more: dict[str, Any]) -> None:
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        one, two = await served.client(), await served.client()
+        for number, client in enumerate((one, two)):
+            await client.heartbeat(str(number), consumer("g", "orders", **more))
+        await one.round_trip()
+        assert [client.requests.qsize() for client in (one, two)] == [0, 0]
+        assert await members(one, "g") == ["0", "1"]
 
 
-def test_the_log_tells_once_who_joins_a_group_and_who_leaves_it(
+async def test_the_log_tells_once_who_joins_a_group_and_who_leaves_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def told() -> list[str]:
@@ -141,7 +125,7 @@ def test_the_log_tells_once_who_joins_a_group_and_who_leaves_it(
         caplog.clear()
         return lines
 
-    async def scenario() -> None:
+    with caplog.at_level(logging.INFO, "reput.service"):
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()
             await client.round_trip()
@@ -165,41 +149,32 @@ def test_the_log_tells_once_who_joins_a_group_and_who_leaves_it(
             (line,) = told()
             assert line.startswith("consumer left group=h client=127.0.0.1:")
 
-    with caplog.at_level(logging.INFO, "reput.service"):
-        run(scenario())
+
+async def test_a_silent_client_is_closed_and_the_others_are_told(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", channelExpiredTimeout=60_000) as served:
+        silent, other = await served.client(), await served.client()
+        await silent.heartbeat("1", consumer("g", "orders"), producers=["p"])
+        await other.heartbeat("2", consumer("g", "orders"))
+        await notified(other)
+        state = served.controller._state
+        info = next(iter(state.consumers.channels("g").values()))
+        info.last_update_ms -= 60_001
+        served.controller._services.clients.scan_not_active_channels()
+        await silent.ended()
+        assert await notified(other) == "g"
+        assert await members(other, "g") == ["2"]
+        assert not state.producers.channels("p")
 
 
-def test_a_silent_client_is_closed_and_the_others_are_told(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", channelExpiredTimeout=60_000) as served:
-            silent, other = await served.client(), await served.client()
-            await silent.heartbeat("1", consumer("g", "orders"), producers=["p"])
-            await other.heartbeat("2", consumer("g", "orders"))
-            await notified(other)
-            state = served.controller._state
-            info = next(iter(state.consumers.channels("g").values()))
-            info.last_update_ms -= 60_001
-            served.controller._services.clients.scan_not_active_channels()
-            await silent.ended()
-            assert await notified(other) == "g"
-            assert await members(other, "g") == ["2"]
-            assert not state.producers.channels("p")
-
-    run(scenario())
-
-
-def test_sql_expressions_are_refused_before_a_consumer_starts(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            codes = {}
-            for kind in ("TAG", "SQL92"):
-                subscription = {"topic": "orders", "subString": "a", "expressionType": kind}
-                body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
-                codes[kind] = (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body)).code
-            assert codes == {"TAG": 0, "SQL92": ResponseCode.SYSTEM_ERROR}
-
-    run(scenario())
+async def test_sql_expressions_are_refused_before_a_consumer_starts(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        codes = {}
+        for kind in ("TAG", "SQL92"):
+            subscription = {"topic": "orders", "subString": "a", "expressionType": kind}
+            body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
+            codes[kind] = (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body)).code
+        assert codes == {"TAG": 0, "SQL92": ResponseCode.SYSTEM_ERROR}
 
 
 # -- offsets
@@ -212,25 +187,22 @@ async def offset(client: Client, topic: str = "orders", group: str = "g", **more
     return answer.code, (answer.ext_fields or {}).get("offset", answer.remark)
 
 
-def test_the_offset_of_a_group_is_what_it_committed_last(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await client.send_message("orders")
-            await client.heartbeat("c", consumer("g", "orders"))
-            for number in (5, 3):
-                fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": number}
-                assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == 0
-                assert await offset(client) == (0, str(number))
-            await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **(fields | {"commitOffset": 9}))
-            assert await offset(client) == (0, "9")
-            for other, code in (({"consumerGroup": "none"}, 26), ({"topic": "none"}, 17)):
-                assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **(fields | other))).code == code
-
-    run(scenario())
+async def test_the_offset_of_a_group_is_what_it_committed_last(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await client.send_message("orders")
+        await client.heartbeat("c", consumer("g", "orders"))
+        for number in (5, 3):
+            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": number}
+            assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == 0
+            assert await offset(client) == (0, str(number))
+        await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **(fields | {"commitOffset": 9}))
+        assert await offset(client) == (0, "9")
+        for other, code in (({"consumerGroup": "none"}, 26), ({"topic": "none"}, 17)):
+            assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **(fields | other))).code == code
 
 
-def test_an_offset_without_a_field_is_refused_as_rocketmq_refuses_it(tmp_path: Path) -> None:
+async def test_an_offset_without_a_field_is_refused_as_rocketmq_refuses_it(tmp_path: Path) -> None:
     fields = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "5"}
 
     async def refused(client: Client, **more: str | None) -> tuple[int, str | None]:
@@ -238,30 +210,27 @@ def test_an_offset_without_a_field_is_refused_as_rocketmq_refuses_it(tmp_path: P
         answer = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **given)
         return answer.code, answer.remark
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await client.send_message("orders")
-            await client.heartbeat("c", consumer("g", "orders"))
-            assert await refused(client, queueId=None) == (29, "QueueId is null, topic is orders")
-            assert await refused(client, queueId="x") == (29, "QueueId is null, topic is orders")
-            assert await refused(client, commitOffset=None) == (29, "Offset is null, topic is orders")
-            assert await refused(client, queueId=None, consumerGroup="none") == (26, "Group none not exist!")
-            assert await refused(client, consumerGroup=None) == (26, "Group null not exist!")
-            assert await refused(client, queueId=None, topic="none") == (17, "Topic none not exist!")
-            no_topic = (1, "UpdateConsumerOffsetRequestHeader: the field topic is missing")
-            assert await refused(client, topic=None) == no_topic
-            assert await refused(client, topic=None, consumerGroup="none") == no_topic
-            assert await refused(client, **dict.fromkeys(fields)) == no_topic
-            assert await offset(client) == (0, "0")  # none was kept
-            assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, topic="orders", queueId=0)).code == 0
-            assert (await client.ask(RequestCode.UNREGISTER_CLIENT, consumerGroup="g")).code == 0
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await client.send_message("orders")
+        await client.heartbeat("c", consumer("g", "orders"))
+        assert await refused(client, queueId=None) == (29, "QueueId is null, topic is orders")
+        assert await refused(client, queueId="x") == (29, "QueueId is null, topic is orders")
+        assert await refused(client, commitOffset=None) == (29, "Offset is null, topic is orders")
+        assert await refused(client, queueId=None, consumerGroup="none") == (26, "Group none not exist!")
+        assert await refused(client, consumerGroup=None) == (26, "Group null not exist!")
+        assert await refused(client, queueId=None, topic="none") == (17, "Topic none not exist!")
+        no_topic = (1, "UpdateConsumerOffsetRequestHeader: the field topic is missing")
+        assert await refused(client, topic=None) == no_topic
+        assert await refused(client, topic=None, consumerGroup="none") == no_topic
+        assert await refused(client, **dict.fromkeys(fields)) == no_topic
+        assert await offset(client) == (0, "0")  # none was kept
+        assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, topic="orders", queueId=0)).code == 0
+        assert (await client.ask(RequestCode.UNREGISTER_CLIENT, consumerGroup="g")).code == 0
 
 
 @pytest.mark.parametrize("is_at_hand", [True, False])
-def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_memory(
+async def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_memory(
     tmp_path: Path, is_at_hand: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`is_at_hand`: the loop sees it by itself; else a thread asks the disk."""
@@ -276,20 +245,17 @@ def test_a_group_without_an_offset_begins_at_zero_where_the_first_message_is_in_
     first = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
     none = "Not found, do not set to zero, maybe this group boot first"
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            assert await offset(client) == (ResponseCode.QUERY_NOT_FOUND, first)
-            assert await offset(client, "unknown") == (ResponseCode.QUERY_NOT_FOUND, first)
-            await client.send_message("orders")
-            await client.pull("orders", hold_ms=60_000)
-            assert await offset(client) == (0, "0")
-            assert await offset(client, setZeroIfNotFound=True) == (0, "0")
-            assert await offset(client, setZeroIfNotFound=False) == (ResponseCode.QUERY_NOT_FOUND, none)
-            assert (True in asked) != is_at_hand
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        assert await offset(client) == (ResponseCode.QUERY_NOT_FOUND, first)
+        assert await offset(client, "unknown") == (ResponseCode.QUERY_NOT_FOUND, first)
+        await client.send_message("orders")
+        await client.pull("orders", hold_ms=60_000)
+        assert await offset(client) == (0, "0")
+        assert await offset(client, setZeroIfNotFound=True) == (0, "0")
+        assert await offset(client, setZeroIfNotFound=False) == (ResponseCode.QUERY_NOT_FOUND, none)
+        assert (True in asked) != is_at_hand
 
 
 # -- locks
@@ -304,38 +270,32 @@ async def locked(client: Client, code: int, client_id: str, *queues: int) -> set
     return {queue["queueId"] for queue in json.loads(answer.body)["lockOKMQSet"]} if answer.body else set()
 
 
-def test_a_queue_is_locked_by_one_client_until_it_frees_it(tmp_path: Path) -> None:
+async def test_a_queue_is_locked_by_one_client_until_it_frees_it(tmp_path: Path) -> None:
     lock, unlock = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            one, two = await served.client(), await served.client()
-            assert await locked(one, lock, "1", 0, 1) == {0, 1}
-            assert await locked(two, lock, "2", 1, 2) == {2}
-            assert await locked(one, lock, "1", 0, 1, 2) == {0, 1}
-            assert await locked(two, unlock, "2", 0, 1) == set()
-            assert await locked(two, lock, "2", 1) == set()
-            await locked(one, unlock, "1", 1)
-            assert await locked(two, lock, "2", 1) == {1}
-            await one.leave()  # a closed connection frees nothing
-            assert await locked(two, lock, "2", 0) == set()
-            locks = served.controller._state.locks._locks["g"]
-            expired = {
-                queue: (holder, time - rebalance_lock_manager.LOCK_MAX_LIVE_TIME_MS - 1)
-                for queue, (holder, time) in locks.items()
-            }
-            locks |= expired
-            assert await locked(two, lock, "2", 0) == {0}
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        one, two = await served.client(), await served.client()
+        assert await locked(one, lock, "1", 0, 1) == {0, 1}
+        assert await locked(two, lock, "2", 1, 2) == {2}
+        assert await locked(one, lock, "1", 0, 1, 2) == {0, 1}
+        assert await locked(two, unlock, "2", 0, 1) == set()
+        assert await locked(two, lock, "2", 1) == set()
+        await locked(one, unlock, "1", 1)
+        assert await locked(two, lock, "2", 1) == {1}
+        await one.leave()  # a closed connection frees nothing
+        assert await locked(two, lock, "2", 0) == set()
+        locks = served.controller._state.locks._locks["g"]
+        expired = {
+            queue: (holder, time - rebalance_lock_manager.LOCK_MAX_LIVE_TIME_MS - 1)
+            for queue, (holder, time) in locks.items()
+        }
+        locks |= expired
+        assert await locked(two, lock, "2", 0) == {0}
 
 
-def test_a_heartbeat_is_answered_when_the_retry_topics_of_new_groups_are_there(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await client.heartbeat("c", consumer("one", "orders"), consumer("two", "orders"))
-            topics = served.controller._state.topics
-            assert all(topics.select_topic_config(f"%RETRY%{group}") is not None for group in ("one", "two"))
-
-    run(scenario())
+async def test_a_heartbeat_is_answered_when_the_retry_topics_of_new_groups_are_there(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await client.heartbeat("c", consumer("one", "orders"), consumer("two", "orders"))
+        topics = served.controller._state.topics
+        assert all(topics.select_topic_config(f"%RETRY%{group}") is not None for group in ("one", "two"))

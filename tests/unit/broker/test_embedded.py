@@ -13,7 +13,7 @@ import pytest
 from reput import Broker, MessageStore
 from reput.errors import ConfigError, RemotingError, StoreLockedError
 from reput.remoting.codes import RequestCode
-from reput.transport.client import RemotingClient
+from tests.support.asking import call
 from tests.support.broker import SMALL, send_command
 from tests.support.namesrv import asked_name_server
 
@@ -22,14 +22,7 @@ HERE = SMALL | {"bind_address": "127.0.0.1"}
 
 def ask(address: str) -> int:
     """Code of the answer to a send."""
-
-    async def scenario() -> int:
-        client = RemotingClient()
-        answer = await client.call(address, send_command("orders", b"x"))
-        client.close()
-        return answer.code
-
-    return asyncio.run(scenario())
+    return call(address, send_command("orders", b"x")).code
 
 
 def test_a_program_has_a_broker_and_closes_it_clean(tmp_path: Path) -> None:
@@ -95,20 +88,17 @@ def test_a_taken_port_is_an_error_and_nothing_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_brokers_of_one_process_register_at_a_name_server_elsewhere(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with asked_name_server(tmp_path) as asked:
+async def test_brokers_of_one_process_register_at_a_name_server_elsewhere(tmp_path: Path) -> None:
+    async with asked_name_server(tmp_path) as asked:
 
-            def both() -> None:
-                keys = HERE | {"namesrv_addr": asked.address}
-                with Broker.start(tmp_path / "a", **keys) as a, Broker.start(tmp_path / "b", brokerName="b", **keys):
-                    assert a.namesrv == asked.address
-                    code = asyncio.run_coroutine_threadsafe(asked.ask(RequestCode.GET_BROKER_CLUSTER_INFO), loop)
-                    names.append(sorted(json.loads(code.result().body)["brokerAddrTable"]))
+        def both() -> None:
+            keys = HERE | {"namesrv_addr": asked.address}
+            with Broker.start(tmp_path / "a", **keys) as a, Broker.start(tmp_path / "b", brokerName="b", **keys):
+                assert a.namesrv == asked.address
+                code = asyncio.run_coroutine_threadsafe(asked.ask(RequestCode.GET_BROKER_CLUSTER_INFO), loop)
+                names.append(sorted(json.loads(code.result().body)["brokerAddrTable"]))
 
-            names: list[list[str]] = []
-            loop = asyncio.get_running_loop()
-            await asyncio.to_thread(both)
-            assert names == [["b", "broker-a"]]
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+        names: list[list[str]] = []
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(both)
+        assert names == [["b", "broker-a"]]

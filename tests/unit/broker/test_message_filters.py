@@ -13,7 +13,6 @@ from reput.filter.compiled_expressions import compile_all, take_short
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import LONG_MS, Client, consumer, messages_of, serving_broker, with_topic
-from tests.support.sockets import run
 
 ON = {"enablePropertyFilter": "true"}
 SQL = {"expressionType": "SQL92"}
@@ -53,48 +52,41 @@ def sql_consumer(group: str, topic: str, text: str, version: int = 1) -> dict[st
         (LONG, [b"3"]),
     ],
 )
-def test_a_pull_gets_the_messages_that_its_expression_matches(tmp_path: Path, text: str, wanted: list[bytes]) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **ON) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, "orders", "east", "west", "5", "east")
-            answer = await client.pull("orders", tags=text, **SQL)
-            assert bodies(answer) == wanted
-            assert following(answer) == 4
-
-    run(scenario())
-
-
-def test_nothing_that_matches_is_answered_at_once_with_the_offset_behind_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **ON) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, "orders", *["east"] * 3)
-            answer = await client.pull("orders", tags="region = 'west'", hold_ms=LONG_MS, **SQL)
-            assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
-            assert following(answer) == 3
-
-    run(scenario())
+async def test_a_pull_gets_the_messages_that_its_expression_matches(
+    tmp_path: Path, text: str, wanted: list[bytes]
+) -> None:
+    async with serving_broker(tmp_path / "store", **ON) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, "orders", "east", "west", "5", "east")
+        answer = await client.pull("orders", tags=text, **SQL)
+        assert bodies(answer) == wanted
+        assert following(answer) == 4
 
 
-def test_a_held_pull_waits_for_a_message_that_its_expression_matches(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **ON) as served:
-            client, sender = await served.client(), await served.client()
-            await with_topic(client, "orders")
-            fields = pull_fields("region = 'west'")
-            held = client.begin(RequestCode.PULL_MESSAGE, **fields)
-            await client.round_trip()
-            await send(sender, "orders", "east", "north")
-            await sender.round_trip()
-            assert not held.done()
-            await send(sender, "orders", "west")
-            assert bodies(await held) == [b"0"]
-            assert following(await held) == 3
+async def test_nothing_that_matches_is_answered_at_once_with_the_offset_behind_it(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **ON) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, "orders", *["east"] * 3)
+        answer = await client.pull("orders", tags="region = 'west'", hold_ms=LONG_MS, **SQL)
+        assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
+        assert following(answer) == 3
 
-    run(scenario())
+
+async def test_a_held_pull_waits_for_a_message_that_its_expression_matches(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **ON) as served:
+        client, sender = await served.client(), await served.client()
+        await with_topic(client, "orders")
+        fields = pull_fields("region = 'west'")
+        held = client.begin(RequestCode.PULL_MESSAGE, **fields)
+        await client.round_trip()
+        await send(sender, "orders", "east", "north")
+        await sender.round_trip()
+        assert not held.done()
+        await send(sender, "orders", "west")
+        assert bodies(await held) == [b"0"]
+        assert following(await held) == 3
 
 
 def pull_fields(text: str) -> dict[str, object]:
@@ -113,53 +105,44 @@ REFUSALS: Sequence[tuple[dict[str, str], str, ResponseCode, str]] = [
 
 
 @pytest.mark.parametrize(("keys", "text", "code", "remark"), REFUSALS)
-def test_a_pull_whose_expression_cannot_be_used_is_refused(
+async def test_a_pull_whose_expression_cannot_be_used_is_refused(
     tmp_path: Path, keys: dict[str, str], text: str, code: ResponseCode, remark: str
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, "orders", "5", "5", "east")
-            answer = await client.pull("orders", tags=text, **SQL)
-            assert answer.code == code
-            if remark:
-                assert answer.remark == remark
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, "orders", "5", "5", "east")
+        answer = await client.pull("orders", tags=text, **SQL)
+        assert answer.code == code
+        if remark:
+            assert answer.remark == remark
 
 
-def test_a_group_pulls_by_the_expression_of_its_heartbeats(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **ON) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, "orders", "east", "west")
-            await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'", version=5))
-            assert bodies(await client.pull("orders", tags=None, subVersion=5)) == [b"1"]
-            await client.heartbeat("c", sql_consumer("g", "orders", LONG + " OR region = 'east'", version=6))
-            assert bodies(await client.pull("orders", tags=None, subVersion=6)) == [b"0"]
-            await client.heartbeat("c", sql_consumer("g", "orders", "region = ", version=7))
-            answer = await client.pull("orders", tags=None, subVersion=7)
-            assert answer.code == ResponseCode.FILTER_DATA_NOT_EXIST
-            assert "is not exist" in (answer.remark or "")
-
-    run(scenario())
+async def test_a_group_pulls_by_the_expression_of_its_heartbeats(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **ON) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, "orders", "east", "west")
+        await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'", version=5))
+        assert bodies(await client.pull("orders", tags=None, subVersion=5)) == [b"1"]
+        await client.heartbeat("c", sql_consumer("g", "orders", LONG + " OR region = 'east'", version=6))
+        assert bodies(await client.pull("orders", tags=None, subVersion=6)) == [b"0"]
+        await client.heartbeat("c", sql_consumer("g", "orders", "region = ", version=7))
+        answer = await client.pull("orders", tags=None, subVersion=7)
+        assert answer.code == ResponseCode.FILTER_DATA_NOT_EXIST
+        assert "is not exist" in (answer.remark or "")
 
 
-def test_a_filter_that_is_older_than_the_request_does_not_do(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **ON) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'", version=5))
-            data = served.controller._state.filters._data["orders"]
-            object.__setattr__(data["g"], "client_version", 4)  # as after a heartbeat that is taken meanwhile
-            answer = await client.pull("orders", tags=None, subVersion=5)
-            assert answer.code == ResponseCode.FILTER_DATA_NOT_LATEST
-            assert answer.remark == "the consumer's consumer filter data not latest"
-
-    run(scenario())
+async def test_a_filter_that_is_older_than_the_request_does_not_do(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **ON) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'", version=5))
+        data = served.controller._state.filters._data["orders"]
+        object.__setattr__(data["g"], "client_version", 4)  # as after a heartbeat that is taken meanwhile
+        answer = await client.pull("orders", tags=None, subVersion=5)
+        assert answer.code == ResponseCode.FILTER_DATA_NOT_LATEST
+        assert answer.remark == "the consumer's consumer filter data not latest"
 
 
 @pytest.mark.parametrize(
@@ -173,71 +156,56 @@ def test_a_filter_that_is_older_than_the_request_does_not_do(tmp_path: Path) -> 
         (ON, "OTHER", "n > 3", ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     ],
 )
-def test_the_check_of_a_clients_configuration_compiles_its_expression(
+async def test_the_check_of_a_clients_configuration_compiles_its_expression(
     tmp_path: Path, keys: dict[str, str], kind: str, text: str, code: ResponseCode
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await served.client()
-            subscription = {"topic": "orders", "subString": text, "expressionType": kind}
-            body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
-            assert (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body)).code == code
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await served.client()
+        subscription = {"topic": "orders", "subString": text, "expressionType": kind}
+        body = json.dumps({"clientId": "c", "group": "g", "subscriptionData": subscription}).encode()
+        assert (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body)).code == code
 
 
-def test_a_pop_takes_the_messages_that_its_expression_matches(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **ON) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, "orders", "east", "west", "east")
-            pop = {
-                "consumerGroup": "g", "topic": "orders", "queueId": 0, "maxMsgNums": 32, "invisibleTime": 60_000,
-                "pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "SQL92",
-            }  # fmt: skip
-            answer = await client.ask(RequestCode.POP_MESSAGE, exp="region = 'west'", **pop)
-            assert bodies(answer) == [b"1"]
-            answer = await client.ask(RequestCode.POP_MESSAGE, exp="region = ", **pop)
-            assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
-
-    run(scenario())
+async def test_a_pop_takes_the_messages_that_its_expression_matches(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **ON) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, "orders", "east", "west", "east")
+        pop = {
+            "consumerGroup": "g", "topic": "orders", "queueId": 0, "maxMsgNums": 32, "invisibleTime": 60_000,
+            "pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "SQL92",
+        }  # fmt: skip
+        answer = await client.ask(RequestCode.POP_MESSAGE, exp="region = 'west'", **pop)
+        assert bodies(answer) == [b"1"]
+        answer = await client.ask(RequestCode.POP_MESSAGE, exp="region = ", **pop)
+        assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
-def test_filters_are_switched_on_while_the_broker_runs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, "orders", "east", "west")
-            assert (await client.pull("orders", tags="region = 'west'", **SQL)).code == ResponseCode.SYSTEM_ERROR
-            assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"enablePropertyFilter=true\n")).code == 0
-            assert bodies(await client.pull("orders", tags="region = 'west'", **SQL)) == [b"1"]
-            await client.heartbeat("c", sql_consumer("g", "orders", "region = 'east'"))
-            assert bodies(await client.pull("orders", tags=None, subVersion=1)) == [b"0"]
-
-    run(scenario())
+async def test_filters_are_switched_on_while_the_broker_runs(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, "orders", "east", "west")
+        assert (await client.pull("orders", tags="region = 'west'", **SQL)).code == ResponseCode.SYSTEM_ERROR
+        assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"enablePropertyFilter=true\n")).code == 0
+        assert bodies(await client.pull("orders", tags="region = 'west'", **SQL)) == [b"1"]
+        await client.heartbeat("c", sql_consumer("g", "orders", "region = 'east'"))
+        assert bodies(await client.pull("orders", tags=None, subVersion=1)) == [b"0"]
 
 
-def test_filters_are_written_at_the_stop_and_read_at_the_start(tmp_path: Path) -> None:
+async def test_filters_are_written_at_the_stop_and_read_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "store"
 
-    async def first() -> None:
-        async with serving_broker(path, **ON) as served:
-            client = await served.client()
-            await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'"))
-
-    async def second() -> None:
-        async with serving_broker(path, **ON) as served:
-            data = served.controller._state.filters.filter_data("orders", "g")
-            assert data is not None
-            assert data.dead_time >= data.born_time > 0  # until its consumer comes
-
-    run(first())
+    async with serving_broker(path, **ON) as served:
+        client = await served.client()
+        await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'"))
     written = json.loads((path / "config/consumerFilter.json").read_text())
     found = written["filterDataByTopic"]["orders"]["groupFilterData"]["g"]
     assert (found["expression"], found["dead"], found["bloomFilterData"]["bitNum"]) == ("region = 'west'", True, 112)
-    run(second())
+    async with serving_broker(path, **ON) as served:
+        data = served.controller._state.filters.filter_data("orders", "g")
+        assert data is not None
+        assert data.dead_time >= data.born_time > 0  # until its consumer comes
 
 
 def test_only_what_is_short_or_known_is_compiled_in_the_loop() -> None:

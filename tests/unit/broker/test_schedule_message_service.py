@@ -23,7 +23,6 @@ from reput.log.metadata import read_metadata
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.store.put_rows import PutRow
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, serving_broker, with_topic
-from tests.support.sockets import run
 
 #: The delays of the levels in these tests, in ms.
 DELAYS_MS = (30, 150)
@@ -56,142 +55,121 @@ async def send(client: Client, body: bytes, level: int, **properties: str) -> No
 
 
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
-def test_a_message_comes_after_its_delay_as_it_was_sent(tmp_path: Path, keys: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await served.client()
-            await with_topic(client, "orders", 3)
-            answer = await client.send_message(
-                "orders",
-                b"later",
-                queueId=2,
-                flag=7,
-                properties={"DELAY": "1", "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
-            )
-            assert (answer.code, (answer.ext_fields or {})["queueId"]) == (0, "2")
-            (message,) = messages_of(await client.pull("orders", queueId=2, hold_ms=LONG_MS))
-            (sent,) = waiting(served, 1)
-            assert message.store_timestamp >= sent.store_timestamp + DELAYS_MS[0]
-            assert (message.body, message.flag, message.tags, message.keys) == (b"later", 7, "t", ("k",))
-            assert message.born_timestamp == sent.born_timestamp
-            assert message.properties == sent.properties
-            assert message.properties.items() >= {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "2"}.items()
-
-    run(scenario())
+async def test_a_message_comes_after_its_delay_as_it_was_sent(tmp_path: Path, keys: dict[str, Any]) -> None:
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await served.client()
+        await with_topic(client, "orders", 3)
+        answer = await client.send_message(
+            "orders",
+            b"later",
+            queueId=2,
+            flag=7,
+            properties={"DELAY": "1", "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
+        )
+        assert (answer.code, (answer.ext_fields or {})["queueId"]) == (0, "2")
+        (message,) = messages_of(await client.pull("orders", queueId=2, hold_ms=LONG_MS))
+        (sent,) = waiting(served, 1)
+        assert message.store_timestamp >= sent.store_timestamp + DELAYS_MS[0]
+        assert (message.body, message.flag, message.tags, message.keys) == (b"later", 7, "t", ("k",))
+        assert message.born_timestamp == sent.born_timestamp
+        assert message.properties == sent.properties
+        assert message.properties.items() >= {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "2"}.items()
 
 
-def test_messages_of_a_level_keep_their_order_and_none_is_early(tmp_path: Path) -> None:
+async def test_messages_of_a_level_keep_their_order_and_none_is_early(tmp_path: Path) -> None:
     count = 150  # more than are put at once
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            for number in range(count):
-                await send(client, b"%d" % number, 1 + number % 2, UNIQ_KEY=str(number))
-            found = await received(client, count)
-            for level in (1, 2):
-                sent = waiting(served, level)
-                of_level = [one for one in found if one.properties["DELAY"] == str(level)]
-                assert [one.body for one in of_level] == [one.body for one in sent]
-                late = [
-                    one.store_timestamp - before.store_timestamp for one, before in zip(of_level, sent, strict=True)
-                ]
-                assert min(late) >= DELAYS_MS[level - 1]
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        for number in range(count):
+            await send(client, b"%d" % number, 1 + number % 2, UNIQ_KEY=str(number))
+        found = await received(client, count)
+        for level in (1, 2):
+            sent = waiting(served, level)
+            of_level = [one for one in found if one.properties["DELAY"] == str(level)]
+            assert [one.body for one in of_level] == [one.body for one in sent]
+            late = [one.store_timestamp - before.store_timestamp for one, before in zip(of_level, sent, strict=True)]
+            assert min(late) >= DELAYS_MS[level - 1]
 
 
-def test_a_level_above_the_last_is_the_last_and_none_is_at_once(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"far", 99)
-            await send(client, b"now", 0)
-            await send(client, b"negative", -1)
-            assert {one.body for one in await received(client, 3)} == {b"now", b"negative", b"far"}
-            assert [(one.body, one.properties["DELAY"]) for one in waiting(served, 2)] == [(b"far", "2")]
-            assert waiting(served, 1) == []
-
-    run(scenario())
+async def test_a_level_above_the_last_is_the_last_and_none_is_at_once(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"far", 99)
+        await send(client, b"now", 0)
+        await send(client, b"negative", -1)
+        assert {one.body for one in await received(client, 3)} == {b"now", b"negative", b"far"}
+        assert [(one.body, one.properties["DELAY"]) for one in waiting(served, 2)] == [(b"far", "2")]
+        assert waiting(served, 1) == []
 
 
 @pytest.mark.parametrize(
     ("properties", "remark"),
     [({"DELAY": "x"}, "the property DELAY is 'x', no number"), ({"TIMER_DELAY_MS": "x"}, "timer message illegal")],
 )
-def test_what_cannot_wait_is_refused(tmp_path: Path, properties: dict[str, str], remark: str) -> None:
-    async def scenario() -> None:
+async def test_what_cannot_wait_is_refused(tmp_path: Path, properties: dict[str, str], remark: str) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        answer = await client.send_message("orders", properties=properties)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert remark in (answer.remark or "")
+
+
+async def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"first", 1)
+        await received(client, 1)
+        await send(client, b"second", 2)
+    for _ in range(2):
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()
-            await with_topic(client, "orders")
-            answer = await client.send_message("orders", properties=properties)
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-            assert remark in (answer.remark or "")
-
-    run(scenario())
-
-
-def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"first", 1)
-            await received(client, 1)
-            await send(client, b"second", 2)
-        for _ in range(2):
-            async with serving_broker(tmp_path / "store") as served:
-                client = await served.client()
-                assert [one.body for one in await received(client, 2)] == [b"first", b"second"]
-        offsets = read_metadata(str(tmp_path / "store"), DelayOffsets, DISK)
-        assert offsets is not None
-        assert offsets.offset_table == {1: 1, 2: 1}
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await send(client, b"last", 1)
-            assert [one.body for one in await received(client, 3)] == [b"first", b"second", b"last"]
-
-    run(scenario())
+            assert [one.body for one in await received(client, 2)] == [b"first", b"second"]
+    offsets = read_metadata(str(tmp_path / "store"), DelayOffsets, DISK)
+    assert offsets is not None
+    assert offsets.offset_table == {1: 1, 2: 1}
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await send(client, b"last", 1)
+        assert [one.body for one in await received(client, 3)] == [b"first", b"second", b"last"]
 
 
-def test_a_kill_loses_nothing_and_delivers_again_what_no_file_counts(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **SYNCED) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"first", 1)
-            await received(client, 1)
-            await send(client, b"second", 2)
-            shutil.copytree(tmp_path / "store", tmp_path / "killed")  # what a kill leaves: no file of offsets
-        async with serving_broker(tmp_path / "killed", **SYNCED) as served:
-            client = await served.client()
-            found = [one.body for one in await received(client, 3)]
-            assert (found[0], found.count(b"first"), b"second" in found) == (b"first", 2, True)
-
-    run(scenario())
+async def test_a_kill_loses_nothing_and_delivers_again_what_no_file_counts(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **SYNCED) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"first", 1)
+        await received(client, 1)
+        await send(client, b"second", 2)
+        shutil.copytree(tmp_path / "store", tmp_path / "killed")  # what a kill leaves: no file of offsets
+    async with serving_broker(tmp_path / "killed", **SYNCED) as served:
+        client = await served.client()
+        found = [one.body for one in await received(client, 3)]
+        assert (found[0], found.count(b"first"), b"second" in found) == (b"first", 2, True)
 
 
-def test_a_message_that_names_no_topic_stops_no_other(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            host = encode_host("127.0.0.1:1")
-            for text in (
-                b"",
-                b"REAL_TOPIC\x01orders\x02",
-                b"REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010\x02",
-            ):
-                await served.controller._state.appends.append_row(PutRow(SCHEDULE_TOPIC, 0, b"x", text, 0, 0, 1, host))
-            await send(client, b"good", 1)
-            assert [one.body for one in await received(client, 1)] == [b"good"]
-
-    run(scenario())
+async def test_a_message_that_names_no_topic_stops_no_other(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        host = encode_host("127.0.0.1:1")
+        for text in (
+            b"",
+            b"REAL_TOPIC\x01orders\x02",
+            b"REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010\x02",
+        ):
+            await served.controller._state.appends.append_row(PutRow(SCHEDULE_TOPIC, 0, b"x", text, 0, 0, 1, host))
+        await send(client, b"good", 1)
+        assert [one.body for one in await received(client, 1)] == [b"good"]
 
 
-def test_a_full_disk_holds_messages_back_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_holds_messages_back_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(schedule_message_service, "_RETRY_S", 0.01)
     append, failures = Appends.append_row, [StoreFullError("no space left")] * 3
 
@@ -202,64 +180,52 @@ def test_a_full_disk_holds_messages_back_until_there_is_room(tmp_path: Path, mon
 
     monkeypatch.setattr(Appends, "append_row", append_row)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"a", 1)
-            await send(client, b"b", 1)
-            assert [one.body for one in await received(client, 2)] == [b"a", b"b"]
-            assert not failures
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"a", 1)
+        await send(client, b"b", 1)
+        assert [one.body for one in await received(client, 2)] == [b"a", b"b"]
+        assert not failures
 
 
-def test_an_offset_before_or_after_all_messages_is_corrected(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"a", 1)
-            await received(client, 1)
-        path = tmp_path / "store/config/delayOffset.json"
-        path.write_text(json.dumps({"dataVersion": {"counter": 0, "timestamp": 1}, "offsetTable": {"1": 77}}))
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await send(client, b"b", 1)
-            assert (await received(client, 1, offset=1))[0].body == b"b"
-
-    run(scenario())
+async def test_an_offset_before_or_after_all_messages_is_corrected(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"a", 1)
+        await received(client, 1)
+    path = tmp_path / "store/config/delayOffset.json"
+    path.write_text(json.dumps({"dataVersion": {"counter": 0, "timestamp": 1}, "offsetTable": {"1": 77}}))
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await send(client, b"b", 1)
+        assert (await received(client, 1, offset=1))[0].body == b"b"
 
 
-def test_a_consumers_direct_pull_of_what_waits_is_not_disturbed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await asyncio.gather(*(send(client, b"%d" % one, 1) for one in range(40)))
-            answer = await client.ask(RequestCode.GET_MAX_OFFSET, topic=SCHEDULE_TOPIC, queueId=0)
-            assert (answer.ext_fields or {})["offset"] == "40"
-            assert len(await received(client, 40)) == 40
-
-    run(scenario())
+async def test_a_consumers_direct_pull_of_what_waits_is_not_disturbed(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await asyncio.gather(*(send(client, b"%d" % one, 1) for one in range(40)))
+        answer = await client.ask(RequestCode.GET_MAX_OFFSET, topic=SCHEDULE_TOPIC, queueId=0)
+        assert (answer.ext_fields or {})["offset"] == "40"
+        assert len(await received(client, 40)) == 40
 
 
-def test_a_slave_is_told_the_offsets(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"a", 1)
-            await received(client, 1)
-            answer = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
-            assert answer.code == ResponseCode.SUCCESS
-            told = decode_metadata(DelayOffsets, answer.body)
-            assert told.offset_table == {1: served.controller._state.delay_offsets.offset(1)}
-
-    run(scenario())
+async def test_a_slave_is_told_the_offsets(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"a", 1)
+        await received(client, 1)
+        answer = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
+        assert answer.code == ResponseCode.SUCCESS
+        told = decode_metadata(DelayOffsets, answer.body)
+        assert told.offset_table == {1: served.controller._state.delay_offsets.offset(1)}
 
 
-def test_what_was_delivered_before_a_failure_is_not_delivered_again(
+async def test_what_was_delivered_before_a_failure_is_not_delivered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule_message_service, "_RETRY_S", 0.01)
@@ -272,37 +238,28 @@ def test_what_was_delivered_before_a_failure_is_not_delivered_again(
 
     monkeypatch.setattr(Appends, "append_row", append_row)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await asyncio.gather(*(send(client, b"%d" % one, 2) for one in range(5)))
-            await received(client, 5)
-            await send(client, b"last", 1)
-            assert [one.body for one in await received(client, 6)] == [b"0", b"1", b"2", b"3", b"4", b"last"]
-            assert not failures
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await asyncio.gather(*(send(client, b"%d" % one, 2) for one in range(5)))
+        await received(client, 5)
+        await send(client, b"last", 1)
+        assert [one.body for one in await received(client, 6)] == [b"0", b"1", b"2", b"3", b"4", b"last"]
+        assert not failures
 
 
-def test_a_delivered_message_has_the_crc_of_its_own_record_alone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", enabled_append_prop_crc=True) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"a", 1)
-            (message,) = await received(client, 1)
-            assert message.raw.count(b"__CRC32#") == 1
-
-    run(scenario())
+async def test_a_delivered_message_has_the_crc_of_its_own_record_alone(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", enabled_append_prop_crc=True) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"a", 1)
+        (message,) = await received(client, 1)
+        assert message.raw.count(b"__CRC32#") == 1
 
 
-def test_a_message_that_a_timer_has_delivered_is_put_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await send(client, b"a", 0, TIMER_DELAY_MS="5", TIMER_OUT_MS="1700000000000")
-            assert [one.body for one in await received(client, 1)] == [b"a"]
-
-    run(scenario())
+async def test_a_message_that_a_timer_has_delivered_is_put_again(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await send(client, b"a", 0, TIMER_DELAY_MS="5", TIMER_OUT_MS="1700000000000")
+        assert [one.body for one in await received(client, 1)] == [b"a"]

@@ -29,7 +29,6 @@ from tests.support.broker import (
     serving_broker,
     with_topic,
 )
-from tests.support.sockets import run
 
 IP = "127.0.0.1"
 
@@ -41,66 +40,57 @@ async def stored(client: Client, topic: str, queue_id: int = 0) -> list[Any]:
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
 @pytest.mark.parametrize("kind", SerializeType)
-def test_a_message_is_stored_as_it_was_sent(tmp_path: Path, code: RequestCode, kind: SerializeType) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", 4)
-            properties = {"KEYS": "o-1 o-2", "UNIQ_KEY": "AB" * 16, "TAGS": "paid", "POP_CK": "7 8", "WAIT": "true"}
-            command = send_command(
-                "orders", b"\x00body\xff", code=code, properties=properties, queueId=3, flag=7, sysFlag=1,
-                reconsumeTimes=2,
-            )  # fmt: skip
-            command.serialize_type = kind
-            (answer,) = [await one for one in client.begin_all([command])]
-            address = served.controller.address
-            first = encode_message_id(encode_host(address), 0)
-            assert (answer.code, answer.remark) == (0, None)
-            assert answer.serialize_type is SerializeType.JSON
-            assert answer.ext_fields == {
-                "msgId": first, "queueId": "3", "queueOffset": "0", "transactionId": "AB" * 16,
-                "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
-            }  # fmt: skip
-            (message,) = await stored(client, "orders", 3)
-            host = client.writer.get_extra_info("sockname")
-            assert message.body == b"\x00body\xff"
-            assert (message.topic, message.queue_id, message.queue_offset) == ("orders", 3, 0)
-            assert (message.flag, message.sys_flag, message.reconsume_times) == (7, 1, 2)
-            assert (message.born_timestamp, message.born_host) == (BORN_MS, f"{host[0]}:{host[1]}")
-            assert (message.store_host, message.message_id) == (address, first)
-            assert (message.tags, message.keys, message.unique_key) == ("paid", ("o-1", "o-2"), "AB" * 16)
-            assert message.properties == {
-                "WAIT": "true", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster",
-            }  # fmt: skip
-
-    run(scenario())
+async def test_a_message_is_stored_as_it_was_sent(tmp_path: Path, code: RequestCode, kind: SerializeType) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 4)
+        properties = {"KEYS": "o-1 o-2", "UNIQ_KEY": "AB" * 16, "TAGS": "paid", "POP_CK": "7 8", "WAIT": "true"}
+        command = send_command(
+            "orders", b"\x00body\xff", code=code, properties=properties, queueId=3, flag=7, sysFlag=1,
+            reconsumeTimes=2,
+        )  # fmt: skip
+        command.serialize_type = kind
+        (answer,) = [await one for one in client.begin_all([command])]
+        address = served.controller.address
+        first = encode_message_id(encode_host(address), 0)
+        assert (answer.code, answer.remark) == (0, None)
+        assert answer.serialize_type is SerializeType.JSON
+        assert answer.ext_fields == {
+            "msgId": first, "queueId": "3", "queueOffset": "0", "transactionId": "AB" * 16,
+            "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
+        }  # fmt: skip
+        (message,) = await stored(client, "orders", 3)
+        host = client.writer.get_extra_info("sockname")
+        assert message.body == b"\x00body\xff"
+        assert (message.topic, message.queue_id, message.queue_offset) == ("orders", 3, 0)
+        assert (message.flag, message.sys_flag, message.reconsume_times) == (7, 1, 2)
+        assert (message.born_timestamp, message.born_host) == (BORN_MS, f"{host[0]}:{host[1]}")
+        assert (message.store_host, message.message_id) == (address, first)
+        assert (message.tags, message.keys, message.unique_key) == ("paid", ("o-1", "o-2"), "AB" * 16)
+        assert message.properties == {
+            "WAIT": "true", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "CLUSTER": "DefaultCluster",
+        }  # fmt: skip
 
 
-def test_the_brokers_own_keys_are_in_the_properties(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        keys = {"regionId": "Here", "traceOn": "false", "brokerClusterName": "C1"}
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await served.client()
-            answer = await client.send_message("orders")
-            assert answer.ext_fields is not None
-            assert (answer.ext_fields["MSG_REGION"], answer.ext_fields["TRACE_ON"]) == ("Here", "false")
-            (message,) = await stored(client, "orders")
-            assert message.properties == {"MSG_REGION": "Here", "TRACE_ON": "false", "CLUSTER": "C1"}
-            assert re.fullmatch("[0-9A-F]{32}", message.unique_key)
-            assert answer.ext_fields["transactionId"] == message.unique_key
-
-    run(scenario())
+async def test_the_brokers_own_keys_are_in_the_properties(tmp_path: Path) -> None:
+    keys = {"regionId": "Here", "traceOn": "false", "brokerClusterName": "C1"}
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await served.client()
+        answer = await client.send_message("orders")
+        assert answer.ext_fields is not None
+        assert (answer.ext_fields["MSG_REGION"], answer.ext_fields["TRACE_ON"]) == ("Here", "false")
+        (message,) = await stored(client, "orders")
+        assert message.properties == {"MSG_REGION": "Here", "TRACE_ON": "false", "CLUSTER": "C1"}
+        assert re.fullmatch("[0-9A-F]{32}", message.unique_key)
+        assert answer.ext_fields["transactionId"] == message.unique_key
 
 
-def test_messages_without_an_id_get_different_ones(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await asyncio.gather(*client.begin_all([send_command("orders") for _ in range(20)]))
-            messages = await stored(client, "orders")
-            assert len({message.unique_key for message in messages}) == len(messages) == 20
-
-    run(scenario())
+async def test_messages_without_an_id_get_different_ones(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await asyncio.gather(*client.begin_all([send_command("orders") for _ in range(20)]))
+        messages = await stored(client, "orders")
+        assert len({message.unique_key for message in messages}) == len(messages) == 20
 
 
 #: (keys of the broker, the send, its answer's code and remark); the topic `orders` has two queues for writing.
@@ -173,106 +163,88 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_send_is_refused_with_rocketmqs_code_and_remark(tmp_path: Path, case: str) -> None:
+async def test_a_send_is_refused_with_rocketmqs_code_and_remark(tmp_path: Path, case: str) -> None:
     keys, send, (code, remark) = REFUSALS[case]
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:  # type: ignore[arg-type]
-            client = await served.client()
-            await with_topic(client, "orders", 2)
-            answer = await client.send_message(**{"topic": "orders"} | send)
-            assert answer.code == code
-            assert answer.remark is not None
-            assert re.fullmatch(remark, answer.remark), answer.remark
-            assert served.controller._state.store.topics.keys() >= {"orders"}
-            assert "new" not in served.controller._state.store.topics
-            assert (await client.pull("orders")).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys) as served:  # type: ignore[arg-type]
+        client = await served.client()
+        await with_topic(client, "orders", 2)
+        answer = await client.send_message(**{"topic": "orders"} | send)
+        assert answer.code == code
+        assert answer.remark is not None
+        assert re.fullmatch(remark, answer.remark), answer.remark
+        assert served.controller._state.store.topics.keys() >= {"orders"}
+        assert "new" not in served.controller._state.store.topics
+        assert (await client.pull("orders")).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_an_order_topic_refuses_sends_on_a_broker_that_may_not_be_written_to(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", brokerPermission=4) as served:
-            client = await served.client()
-            await with_topic(client, "in-order", order=True)
-            await with_topic(client, "plain")
-            answer = await client.send_message("in-order")
-            assert answer.code == ResponseCode.NO_PERMISSION
-            assert answer.remark == f"the broker[{IP}] sending message is forbidden"
-            assert (await client.send_message("plain")).code == 0
-
-    run(scenario())
+async def test_an_order_topic_refuses_sends_on_a_broker_that_may_not_be_written_to(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", brokerPermission=4) as served:
+        client = await served.client()
+        await with_topic(client, "in-order", order=True)
+        await with_topic(client, "plain")
+        answer = await client.send_message("in-order")
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark == f"the broker[{IP}] sending message is forbidden"
+        assert (await client.send_message("plain")).code == 0
 
 
-def test_a_topic_of_several_tags_marks_its_messages(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "many", filter_type="MULTI_TAG")
-            await client.send_message("many", sysFlag=1)
-            assert [message.sys_flag for message in await stored(client, "many")] == [3]
-
-    run(scenario())
+async def test_a_topic_of_several_tags_marks_its_messages(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "many", filter_type="MULTI_TAG")
+        await client.send_message("many", sysFlag=1)
+        assert [message.sys_flag for message in await stored(client, "many")] == [3]
 
 
-def test_a_compacted_topic_takes_no_message_without_a_key(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "compacted", attributes="+cleanup.policy=COMPACTION")
-            answer = await client.send_message("compacted")
-            assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
-            assert (await client.send_message("compacted", properties={"KEYS": "k"})).code == 0
-
-    run(scenario())
+async def test_a_compacted_topic_takes_no_message_without_a_key(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "compacted", attributes="+cleanup.policy=COMPACTION")
+        answer = await client.send_message("compacted")
+        assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        assert (await client.send_message("compacted", properties={"KEYS": "k"})).code == 0
 
 
-def test_a_batch_is_stored_message_by_message(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", 2)
-            bodies = [b"one", b"two", b"three"]
-            (begun,) = client.begin_all([batch_command("orders", bodies, queueId=1, properties={"UNIQ_KEY": "u"})])
-            answer = await begun
-            messages = await stored(client, "orders", 1)
-            assert answer.ext_fields is not None
-            assert answer.ext_fields["msgId"] == ",".join(message.message_id for message in messages)
-            assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == ("1", "0")
-            assert [message.body for message in messages] == bodies
-            assert [message.tags for message in messages] == ["0", "1", "2"]
-            assert [message.queue_offset for message in messages] == [0, 1, 2]
-            assert [message.properties["CLUSTER"] for message in messages] == ["DefaultCluster"] * 3
-            following = await client.send_message("orders", queueId=1)
-            assert following.ext_fields is not None
-            assert following.ext_fields["queueOffset"] == "3"
-
-    run(scenario())
+async def test_a_batch_is_stored_message_by_message(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 2)
+        bodies = [b"one", b"two", b"three"]
+        (begun,) = client.begin_all([batch_command("orders", bodies, queueId=1, properties={"UNIQ_KEY": "u"})])
+        answer = await begun
+        messages = await stored(client, "orders", 1)
+        assert answer.ext_fields is not None
+        assert answer.ext_fields["msgId"] == ",".join(message.message_id for message in messages)
+        assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == ("1", "0")
+        assert [message.body for message in messages] == bodies
+        assert [message.tags for message in messages] == ["0", "1", "2"]
+        assert [message.queue_offset for message in messages] == [0, 1, 2]
+        assert [message.properties["CLUSTER"] for message in messages] == ["DefaultCluster"] * 3
+        following = await client.send_message("orders", queueId=1)
+        assert following.ext_fields is not None
+        assert following.ext_fields["queueOffset"] == "3"
 
 
-def test_a_batch_for_batch_consume_queues_is_one_inner_batch(tmp_path: Path) -> None:
+async def test_a_batch_for_batch_consume_queues_is_one_inner_batch(tmp_path: Path) -> None:
     bodies = [b"one", b"two", b"three"]
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", 2, attributes="+queue.type=BatchCQ")
-            command = batch_command("orders", bodies, queueId=1, properties={"UNIQ_KEY": "u", "KEYS": "k"})
-            answer = await client.begin_all([command])[0]
-            assert answer.ext_fields == {
-                "msgId": encode_message_id(encode_host(served.controller.address), 0), "queueId": "1",
-                "queueOffset": "0", "transactionId": "u", "batchUniqId": "u", "MSG_REGION": "DefaultRegion",
-                "TRACE_ON": "true",
-            }  # fmt: skip
-            following = await client.send_message("orders", b"four", queueId=1)
-            assert (following.ext_fields or {})["queueOffset"] == "3"
-            assert "batchUniqId" not in (following.ext_fields or {})
-            plain = await client.begin_all([batch_command("orders", bodies, queueId=1)])[0]
-            assert (plain.ext_fields or {})["msgId"].count(",") == 2  # without an id it is stored message by message
-            await served.stop()
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 2, attributes="+queue.type=BatchCQ")
+        command = batch_command("orders", bodies, queueId=1, properties={"UNIQ_KEY": "u", "KEYS": "k"})
+        answer = await client.begin_all([command])[0]
+        assert answer.ext_fields == {
+            "msgId": encode_message_id(encode_host(served.controller.address), 0), "queueId": "1",
+            "queueOffset": "0", "transactionId": "u", "batchUniqId": "u", "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+        }  # fmt: skip
+        following = await client.send_message("orders", b"four", queueId=1)
+        assert (following.ext_fields or {})["queueOffset"] == "3"
+        assert "batchUniqId" not in (following.ext_fields or {})
+        plain = await client.begin_all([batch_command("orders", bodies, queueId=1)])[0]
+        assert (plain.ext_fields or {})["msgId"].count(",") == 2  # without an id it is stored message by message
+        await served.stop()
     with MessageStore.open(tmp_path / "store", read_only=True, **SMALL) as store:
         first, *others = store.get_message("orders", 1, 0, 32).messages()
         assert first.sys_flag & INNER_BATCH == INNER_BATCH
@@ -299,18 +271,15 @@ def test_a_batch_for_batch_consume_queues_is_one_inner_batch(tmp_path: Path) -> 
         send_command("orders", sysFlag=0xC0, properties={"INNER_NUM": "3"}),
     ],
 )
-def test_one_message_is_no_inner_batch(tmp_path: Path, command: RemotingCommand, attributes: str) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", 1, attributes=attributes)
-            assert (await client.send_message("orders")).code == 0  # the kernel knows the topic from now on
-            answer = await client.begin_all([command])[0]
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-            assert (answer.remark or "").startswith("the message is illegal, ")
-            assert len(await stored(client, "orders")) == 1
-
-    run(scenario())
+async def test_one_message_is_no_inner_batch(tmp_path: Path, command: RemotingCommand, attributes: str) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 1, attributes=attributes)
+        assert (await client.send_message("orders")).code == 0  # the kernel knows the topic from now on
+        answer = await client.begin_all([command])[0]
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert (answer.remark or "").startswith("the message is illegal, ")
+        assert len(await stored(client, "orders")) == 1
 
 
 @pytest.mark.parametrize(
@@ -321,176 +290,146 @@ def test_one_message_is_no_inner_batch(tmp_path: Path, command: RemotingCommand,
         (send_command("orders", b"no batch", batch=True), "the message is illegal, "),
     ],
 )
-def test_a_batch_is_refused(tmp_path: Path, command: RemotingCommand, remark: str) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            (begun,) = client.begin_all([command])
-            answer = await begun
-            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-            assert answer.remark is not None
-            assert answer.remark.startswith(remark)
-
-    run(scenario())
+async def test_a_batch_is_refused(tmp_path: Path, command: RemotingCommand, remark: str) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        (begun,) = client.begin_all([command])
+        answer = await begun
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert answer.remark is not None
+        assert answer.remark.startswith(remark)
 
 
-def test_the_field_decides_what_a_batch_is_and_only_true_is_true(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            command = batch_command("orders", [b"a", b"b"])
-            assert command.ext_fields is not None
-            command.ext_fields["m"] = "1"  # as an old C++ client says it
-            await client.begin_all([command])[0]
-            assert [message.body for message in await stored(client, "orders")] == [command.body]
-
-    run(scenario())
+async def test_the_field_decides_what_a_batch_is_and_only_true_is_true(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        command = batch_command("orders", [b"a", b"b"])
+        assert command.ext_fields is not None
+        command.ext_fields["m"] = "1"  # as an old C++ client says it
+        await client.begin_all([command])[0]
+        assert [message.body for message in await stored(client, "orders")] == [command.body]
 
 
-def test_a_queue_below_zero_is_any_queue(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", 3)
-            begun = client.begin_all([send_command("orders", queueId=-1) for _ in range(100)])
-            answers = await asyncio.gather(*begun)
-            assert {answer.ext_fields["queueId"] for answer in answers if answer.ext_fields} == {"0", "1", "2"}
-
-    run(scenario())
+async def test_a_queue_below_zero_is_any_queue(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 3)
+        begun = client.begin_all([send_command("orders", queueId=-1) for _ in range(100)])
+        answers = await asyncio.gather(*begun)
+        assert {answer.ext_fields["queueId"] for answer in answers if answer.ext_fields} == {"0", "1", "2"}
 
 
-def test_a_send_makes_its_topic_after_the_template_and_name_servers_know_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", defaultTopicQueueNums=6) as served:
-            client = await served.client()
-            assert (await client.send_message("few", defaultTopicQueueNums=4)).code == 0
-            assert (await client.send_message("many", defaultTopicQueueNums=40)).code == 0
-            topics = served.controller._state.store.topics
-            assert [(topics[name].write_queue_nums, topics[name].perm) for name in ("few", "many")] == [(4, 6), (6, 6)]
-            assert served.controller._name_server is not None
-            host, _, port = served.controller.namesrv.rpartition(":")
-            asked = Client(*await asyncio.open_connection(host, int(port)))
-            assert (await asked.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="few")).code == 0
-            await asked.leave()
-
-    run(scenario())
+async def test_a_send_makes_its_topic_after_the_template_and_name_servers_know_it(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", defaultTopicQueueNums=6) as served:
+        client = await served.client()
+        assert (await client.send_message("few", defaultTopicQueueNums=4)).code == 0
+        assert (await client.send_message("many", defaultTopicQueueNums=40)).code == 0
+        topics = served.controller._state.store.topics
+        assert [(topics[name].write_queue_nums, topics[name].perm) for name in ("few", "many")] == [(4, 6), (6, 6)]
+        assert served.controller._name_server is not None
+        host, _, port = served.controller.namesrv.rpartition(":")
+        asked = Client(*await asyncio.open_connection(host, int(port)))
+        assert (await asked.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="few")).code == 0
+        await asked.leave()
 
 
-def test_sends_of_one_connection_to_a_new_topic_keep_their_order(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            create = served.controller._state.topics.create
-            loop, made, more_sent = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+async def test_sends_of_one_connection_to_a_new_topic_keep_their_order(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        create = served.controller._state.topics.create
+        loop, made, more_sent = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
 
-            def create_and_wait(configs: Any) -> Any:
-                result = create(configs)  # from here on the topic is there
-                loop.call_soon_threadsafe(made.set)
-                asyncio.run_coroutine_threadsafe(more_sent.wait(), loop).result()
-                return result
+        def create_and_wait(configs: Any) -> Any:
+            result = create(configs)  # from here on the topic is there
+            loop.call_soon_threadsafe(made.set)
+            asyncio.run_coroutine_threadsafe(more_sent.wait(), loop).result()
+            return result
 
-            served.controller._state.topics.create = create_and_wait  # type: ignore[method-assign]
-            begun = client.begin_all([send_command("new", b"%d" % i) for i in range(3)])
-            await made.wait()
-            begun += client.begin_all([send_command("new", b"%d" % i) for i in range(3, 6)])
-            await client.round_trip()
-            more_sent.set()
-            answers = await asyncio.gather(*begun)
-            assert [answer.ext_fields["queueOffset"] for answer in answers if answer.ext_fields] == list("012345")
-            assert [message.body for message in await stored(client, "new")] == [b"%d" % i for i in range(6)]
-
-    run(scenario())
+        served.controller._state.topics.create = create_and_wait  # type: ignore[method-assign]
+        begun = client.begin_all([send_command("new", b"%d" % i) for i in range(3)])
+        await made.wait()
+        begun += client.begin_all([send_command("new", b"%d" % i) for i in range(3, 6)])
+        await client.round_trip()
+        more_sent.set()
+        answers = await asyncio.gather(*begun)
+        assert [answer.ext_fields["queueOffset"] for answer in answers if answer.ext_fields] == list("012345")
+        assert [message.body for message in await stored(client, "new")] == [b"%d" % i for i in range(6)]
 
 
-def test_a_one_way_send_is_stored_and_not_answered(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            for body in (b"one", b""):  # the second is refused
-                client.begin_all([send_command("orders", body, one_way=True)])
-            # An answer with an opaque that nobody waits for would end the client's reading.
-            assert (await client.send_message("orders", b"two")).code == 0
-            assert [message.body for message in await stored(client, "orders")] == [b"one", b"two"]
-
-    run(scenario())
+async def test_a_one_way_send_is_stored_and_not_answered(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        for body in (b"one", b""):  # the second is refused
+            client.begin_all([send_command("orders", body, one_way=True)])
+        # An answer with an opaque that nobody waits for would end the client's reading.
+        assert (await client.send_message("orders", b"two")).code == 0
+        assert [message.body for message in await stored(client, "orders")] == [b"one", b"two"]
 
 
-def test_fields_that_are_missing_are_named_and_the_connection_lives(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", b="orders")
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert answer.remark is not None
-            assert "queueId is missing" in answer.remark
-            assert (await client.send_message("orders")).code == 0
-
-    run(scenario())
+async def test_fields_that_are_missing_are_named_and_the_connection_lives(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        answer = await client.ask(RequestCode.SEND_MESSAGE_V2, b"x", b="orders")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark is not None
+        assert "queueId is missing" in answer.remark
+        assert (await client.send_message("orders")).code == 0
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-def test_a_send_needs_no_group_and_to_a_known_topic_no_template(tmp_path: Path, code: RequestCode) -> None:
+async def test_a_send_needs_no_group_and_to_a_known_topic_no_template(tmp_path: Path, code: RequestCode) -> None:
     def without(topic: str, name: str) -> RemotingCommand:
         command = send_command(topic, name.encode(), code=code)
         assert command.ext_fields is not None
         del command.ext_fields[V2_NAMES[name] if code == RequestCode.SEND_MESSAGE else name]
         return command
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            for name in ("a", "c", "d"):
-                assert (await client.begin_all([without("orders", name)])[0]).code == 0
-            assert [message.body for message in await stored(client, "orders")] == [b"a", b"c", b"d"]
-            for name, field in (("c", "defaultTopic"), ("d", "defaultTopicQueueNums")):
-                answer = await client.begin_all([without("new", name)])[0]
-                assert answer.code == ResponseCode.SYSTEM_ERROR
-                assert answer.remark == f"SendMessageRequestHeader: the field {field} is missing"
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        for name in ("a", "c", "d"):
+            assert (await client.begin_all([without("orders", name)])[0]).code == 0
+        assert [message.body for message in await stored(client, "orders")] == [b"a", b"c", b"d"]
+        for name, field in (("c", "defaultTopic"), ("d", "defaultTopicQueueNums")):
+            answer = await client.begin_all([without("new", name)])[0]
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark == f"SendMessageRequestHeader: the field {field} is missing"
 
 
-def test_a_field_that_is_no_number_is_refused_in_the_short_names_and_not_in_the_long_ones(tmp_path: Path) -> None:
+async def test_a_field_that_is_no_number_is_refused_in_the_short_names_and_not_in_the_long_ones(tmp_path: Path) -> None:
     def with_text(code: RequestCode, letter: str) -> RemotingCommand:
         command = send_command("orders", b"x", code=code)
         assert command.ext_fields is not None
         command.ext_fields[letter if code == RequestCode.SEND_MESSAGE_V2 else V2_NAMES[letter]] = "1x"
         return command
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            assert (await client.send_message("orders", b"plain")).code == 0  # the kernel knows the topic
-            for letter in "djl":
-                assert (await client.begin_all([with_text(RequestCode.SEND_MESSAGE, letter)])[0]).code == 0
-                answer = await client.begin_all([with_text(RequestCode.SEND_MESSAGE_V2, letter)])[0]
-                assert answer.code == ResponseCode.SYSTEM_ERROR
-                expected = f"SendMessageRequestHeader: the field {V2_NAMES[letter]} is '1x', no number"
-                assert answer.remark == expected
-            assert len(await stored(client, "orders")) == 4
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        assert (await client.send_message("orders", b"plain")).code == 0  # the kernel knows the topic
+        for letter in "djl":
+            assert (await client.begin_all([with_text(RequestCode.SEND_MESSAGE, letter)])[0]).code == 0
+            answer = await client.begin_all([with_text(RequestCode.SEND_MESSAGE_V2, letter)])[0]
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            expected = f"SendMessageRequestHeader: the field {V2_NAMES[letter]} is '1x', no number"
+            assert answer.remark == expected
+        assert len(await stored(client, "orders")) == 4
 
 
-def test_a_record_of_four_mebibytes_is_stored_and_pulled(tmp_path: Path) -> None:
+async def test_a_record_of_four_mebibytes_is_stored_and_pulled(tmp_path: Path) -> None:
     body = bytes(range(256)) * (1 << 14)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", mapped_file_size_commit_log=8 << 20) as served:
-            client = await served.client()
-            for number in range(3):
-                answer = await client.send_message("large", body)
-                assert answer.ext_fields is not None
-                assert answer.ext_fields["queueOffset"] == str(number)
-            for number in range(3):
-                (begun,) = client.begin_all([pull_command("large", number, hold_ms=60_000)])
-                (message,) = messages_of(await begun)
-                assert message.body == body
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", mapped_file_size_commit_log=8 << 20) as served:
+        client = await served.client()
+        for number in range(3):
+            answer = await client.send_message("large", body)
+            assert answer.ext_fields is not None
+            assert answer.ext_fields["queueOffset"] == str(number)
+        for number in range(3):
+            (begun,) = client.begin_all([pull_command("large", number, hold_ms=60_000)])
+            (message,) = messages_of(await begun)
+            assert message.body == body
 
 
 def test_properties_are_read_and_written_as_rocketmq_does() -> None:
@@ -500,7 +439,7 @@ def test_properties_are_read_and_written_as_rocketmq_does() -> None:
     assert read_properties("") == {}
 
 
-def test_a_topic_counts_as_new_until_those_that_wait_for_it_are_stored(
+async def test_a_topic_counts_as_new_until_those_that_wait_for_it_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done, is_new = TopicCreation._done, []
@@ -511,10 +450,7 @@ def test_a_topic_counts_as_new_until_those_that_wait_for_it_are_stored(
 
     monkeypatch.setattr(TopicCreation, "_done", done_and_seen)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            assert (await client.send_message("new")).code == 0
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        assert (await client.send_message("new")).code == 0
     assert is_new == [True]

@@ -29,13 +29,13 @@ from reput.replication.follower import Follower
 from reput.transport.blocking_client import BlockingConnection
 from reput.transport.tls import ClientTls
 from tests.support.asking import ask, call, request, until
+from tests.support.async_tests import run
 from tests.support.broker import SMALL, batch_command, make_topic, pull_command, send_command
 from tests.support.certificates import Files, write_certificate
 from tests.support.fake_master import log_of
 from tests.support.master_and_slave import KEYS, Pair, hurry
 from tests.support.metrics import MEASURED, page
 from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
-from tests.support.sockets import run
 
 #: Begins the warning of a master that lacks topics.
 NOT_THERE = "messages cannot be read, as their topics are not there"

@@ -30,7 +30,6 @@ from tests.support.broker import (
 )
 from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
 from tests.support.held_disk import HeldDisk
-from tests.support.sockets import run
 
 #: Each file is full after a few messages.
 TINY = SMALL | {
@@ -71,7 +70,7 @@ async def all_of(client: Client, topic: str, queue_id: int = 0) -> list[bytes]:
     return found
 
 
-def test_the_loop_makes_syncs_and_removes_no_file(tmp_path: Path) -> None:
+async def test_the_loop_makes_syncs_and_removes_no_file(tmp_path: Path) -> None:
     loop_thread = threading.current_thread()
     in_loop: list[Operation] = []
     kinds: set[str] = set()
@@ -124,66 +123,57 @@ def test_the_loop_makes_syncs_and_removes_no_file(tmp_path: Path) -> None:
         assert (await admin.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="made")).code == 0
         assert store.min_commit_log_offset > 0
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **TINY) as served:
-            in_loop.clear()  # those of the start
-            await work(served)
-            assert not in_loop
-            assert kinds >= {"create", "make_directories", "allocate", "sync", "sync_directory", "rename", "unlink"}
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **TINY) as served:
+        in_loop.clear()  # those of the start
+        await work(served)
+        assert not in_loop
+        assert kinds >= {"create", "make_directories", "allocate", "sync", "sync_directory", "rename", "unlink"}
 
 
-def test_sends_wait_for_a_log_file_that_is_not_there_yet_and_nobody_else_does(tmp_path: Path) -> None:
+async def test_sends_wait_for_a_log_file_that_is_not_there_yet_and_nobody_else_does(tmp_path: Path) -> None:
     disk = HeldDisk()
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **TINY) as served:
-            client, other = await served.client(), await served.client()
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"first")
-            with disk.held():  # the next file is not finished, as its sync does not end
-                begun = client.begin_all(filling("orders", 200))
-                await begun[20]
-                await asyncio.to_thread(disk.wait)
-                for _ in range(10):
-                    await loop_is_free(other)
-                assert len(messages_of(await other.pull("orders"))) > 1
-                assert not begun[-1].done()
-            answers = await asyncio.gather(*begun)
-            assert [answer.code for answer in answers] == [0] * 200
-            assert [body[:8] for body in await all_of(client, "orders")] == [
-                b"first", *(b"%08d" % number for number in range(200))
-            ]  # fmt: skip
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **TINY) as served:
+        client, other = await served.client(), await served.client()
+        await with_topic(client, "orders")
+        await client.send_message("orders", b"first")
+        with disk.held():  # the next file is not finished, as its sync does not end
+            begun = client.begin_all(filling("orders", 200))
+            await begun[20]
+            await asyncio.to_thread(disk.wait)
+            for _ in range(10):
+                await loop_is_free(other)
+            assert len(messages_of(await other.pull("orders"))) > 1
+            assert not begun[-1].done()
+        answers = await asyncio.gather(*begun)
+        assert [answer.code for answer in answers] == [0] * 200
+        assert [body[:8] for body in await all_of(client, "orders")] == [
+            b"first", *(b"%08d" % number for number in range(200))
+        ]  # fmt: skip
 
 
-def test_batches_and_sends_that_wait_for_a_log_file_keep_their_order(tmp_path: Path) -> None:
+async def test_batches_and_sends_that_wait_for_a_log_file_keep_their_order(tmp_path: Path) -> None:
     disk = HeldDisk()
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **TINY) as served:
-            client = await served.client()
-            with disk.held():  # the topic is new, the log has no file, and each frame goes another way
-                commands = [
-                    batch_command("orders", [b"%d-%d" % (number, i) + bytes(3000) for i in range(3)])
-                    if number % 3 == 0
-                    else send_command("orders", b"%d-0" % number + bytes(5000 * (number % 3)))
-                    for number in range(30)
-                ]
-                begun = client.begin_all(commands)
-                await asyncio.to_thread(disk.wait)
-                assert not begun[0].done()
-            assert {answer.code for answer in await asyncio.gather(*begun)} == {0}
-            bodies = [body.rstrip(b"\0") for body in await all_of(client, "orders")]
-            expected = [b"%d-%d" % (n, i) for n in range(30) for i in range(1 if n % 3 else 3)]
-            assert bodies == expected
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **TINY) as served:
+        client = await served.client()
+        with disk.held():  # the topic is new, the log has no file, and each frame goes another way
+            commands = [
+                batch_command("orders", [b"%d-%d" % (number, i) + bytes(3000) for i in range(3)])
+                if number % 3 == 0
+                else send_command("orders", b"%d-0" % number + bytes(5000 * (number % 3)))
+                for number in range(30)
+            ]
+            begun = client.begin_all(commands)
+            await asyncio.to_thread(disk.wait)
+            assert not begun[0].done()
+        assert {answer.code for answer in await asyncio.gather(*begun)} == {0}
+        bodies = [body.rstrip(b"\0") for body in await all_of(client, "orders")]
+        expected = [b"%d-%d" % (n, i) for n in range(30) for i in range(1 if n % 3 else 3)]
+        assert bodies == expected
 
 
-def test_a_send_to_a_new_topic_does_not_overtake_one_that_waits_for_a_log_file(tmp_path: Path) -> None:
+async def test_a_send_to_a_new_topic_does_not_overtake_one_that_waits_for_a_log_file(tmp_path: Path) -> None:
     """The first one does not fit into the log's file, the second one does."""
     has_next_file, size = threading.Event(), TINY["mapped_file_size_commit_log"]
 
@@ -191,7 +181,7 @@ def test_a_send_to_a_new_topic_does_not_overtake_one_that_waits_for_a_log_file(t
         if f"/commitlog/{size:020}" in operation.path:
             has_next_file.wait(60)
 
-    async def scenario() -> None:
+    try:
         async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **TINY) as served:
             client, state = await served.client(), served.controller._state
             creation = state.creation
@@ -215,39 +205,33 @@ def test_a_send_to_a_new_topic_does_not_overtake_one_that_waits_for_a_log_file(t
             has_next_file.set()
             assert {answer.code for answer in await asyncio.gather(*begun)} == {0}
             assert await all_of(client, "new") == [bytes(5000), b"small"]
-
-    try:
-        run(scenario())
     finally:
         has_next_file.set()
 
 
-def test_sends_that_wait_for_a_log_file_are_refused_on_a_full_disk_until_there_is_space(tmp_path: Path) -> None:
+async def test_sends_that_wait_for_a_log_file_are_refused_on_a_full_disk_until_there_is_space(tmp_path: Path) -> None:
     files = FaultyFiles()
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", files=files, **TINY) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"first")
-            files.judge = fail_next("create", errno.ENOSPC, part="/commitlog/", times=1 << 30)
-            batch = batch_command("orders", [bytes(30_000)] * 2)
-            begun = client.begin_all([send_command("orders", bytes(30_000)), batch, *filling("orders", 60)])
-            answers = await asyncio.gather(*begun)
-            stored = [answer.code == 0 for answer in answers]
-            assert stored[:3] == [True, False, True]  # what needs a new file is refused, not what fits
-            assert not stored[-1]
-            refused = [answer for answer in answers if answer.code]
-            assert {answer.code for answer in refused} == {ResponseCode.SERVICE_NOT_AVAILABLE}
-            assert all("no space left on the disk" in (answer.remark or "") for answer in refused)
-            files.judge = no_objection
-            assert (await client.send_message("orders", b"after")).code == 0
-            assert (await all_of(client, "orders"))[-1] == b"after"
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", files=files, **TINY) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await client.send_message("orders", b"first")
+        files.judge = fail_next("create", errno.ENOSPC, part="/commitlog/", times=1 << 30)
+        batch = batch_command("orders", [bytes(30_000)] * 2)
+        begun = client.begin_all([send_command("orders", bytes(30_000)), batch, *filling("orders", 60)])
+        answers = await asyncio.gather(*begun)
+        stored = [answer.code == 0 for answer in answers]
+        assert stored[:3] == [True, False, True]  # what needs a new file is refused, not what fits
+        assert not stored[-1]
+        refused = [answer for answer in answers if answer.code]
+        assert {answer.code for answer in refused} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        assert all("no space left on the disk" in (answer.remark or "") for answer in refused)
+        files.judge = no_objection
+        assert (await client.send_message("orders", b"after")).code == 0
+        assert (await all_of(client, "orders"))[-1] == b"after"
 
 
-def test_requests_that_read_wait_for_a_dispatch_that_makes_a_file_and_sends_do_not(tmp_path: Path) -> None:
+async def test_requests_that_read_wait_for_a_dispatch_that_makes_a_file_and_sends_do_not(tmp_path: Path) -> None:
     held, came = threading.Event(), threading.Event()
     held.set()
 
@@ -256,28 +240,25 @@ def test_requests_that_read_wait_for_a_dispatch_that_makes_a_file_and_sends_do_n
             came.set()
             held.wait(60)
 
-    async def scenario() -> None:
-        keys = TINY | {"flush_interval_consume_queue": 60_000}
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **keys) as served:
-            client, reader = await served.client(), await served.client()
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"first")
-            held.clear()
-            await asyncio.gather(*client.begin_all(filling("orders", 20)))  # more than a queue file has units
-            pulled = reader.begin_all([pull_command("orders", 20)])[0]
-            assert await asyncio.to_thread(came.wait, 60)
-            assert (await client.send_message("orders", b"last")).code == 0
-            await loop_is_free(client)
-            assert not pulled.done()
-            held.set()
-            bodies = [message.body[:8] for message in messages_of(await pulled)]
-            assert bodies in ([b"00000019"], [b"00000019", b"last"])
-            assert len(await all_of(client, "orders")) == 22
-
-    run(scenario())
+    keys = TINY | {"flush_interval_consume_queue": 60_000}
+    async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **keys) as served:
+        client, reader = await served.client(), await served.client()
+        await with_topic(client, "orders")
+        await client.send_message("orders", b"first")
+        held.clear()
+        await asyncio.gather(*client.begin_all(filling("orders", 20)))  # more than a queue file has units
+        pulled = reader.begin_all([pull_command("orders", 20)])[0]
+        assert await asyncio.to_thread(came.wait, 60)
+        assert (await client.send_message("orders", b"last")).code == 0
+        await loop_is_free(client)
+        assert not pulled.done()
+        held.set()
+        bodies = [message.body[:8] for message in messages_of(await pulled)]
+        assert bodies in ([b"00000019"], [b"00000019", b"last"])
+        assert len(await all_of(client, "orders")) == 22
 
 
-def test_the_type_of_a_topic_may_change_while_others_send(tmp_path: Path) -> None:
+async def test_the_type_of_a_topic_may_change_while_others_send(tmp_path: Path) -> None:
     """Nothing may be appended meanwhile, and the loop does not wait for that lock."""
     held, came = threading.Event(), threading.Event()
 
@@ -288,64 +269,55 @@ def test_the_type_of_a_topic_may_change_while_others_send(tmp_path: Path) -> Non
 
     came_is_wanted = threading.Event()
 
-    async def scenario() -> None:
-        keys = TINY | {"os_page_cache_busy_time_out_mills": 60_000}
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **keys) as served:
-            client, other, admin = [await served.client() for _ in range(3)]
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"first")
-            came_is_wanted.set()
-            changing = asyncio.ensure_future(with_topic(admin, "batches", attributes="+queue.type=BatchCQ"))
-            assert await asyncio.to_thread(came.wait, 60)
-            begun = client.begin_all([send_command("orders", b"second")])[0]
-            await loop_is_free(other)
-            assert not begun.done()
-            held.set()
-            await changing
-            assert (await begun).code == 0
-            assert await all_of(client, "orders") == [b"first", b"second"]
-
-    run(scenario())
+    keys = TINY | {"os_page_cache_busy_time_out_mills": 60_000}
+    async with serving_broker(tmp_path / "store", files=FaultyFiles(judge), **keys) as served:
+        client, other, admin = [await served.client() for _ in range(3)]
+        await with_topic(client, "orders")
+        await client.send_message("orders", b"first")
+        came_is_wanted.set()
+        changing = asyncio.ensure_future(with_topic(admin, "batches", attributes="+queue.type=BatchCQ"))
+        assert await asyncio.to_thread(came.wait, 60)
+        begun = client.begin_all([send_command("orders", b"second")])[0]
+        await loop_is_free(other)
+        assert not begun.done()
+        held.set()
+        await changing
+        assert (await begun).code == 0
+        assert await all_of(client, "orders") == [b"first", b"second"]
 
 
-def test_no_send_waits_while_the_disk_ends_no_sync(tmp_path: Path) -> None:
+async def test_no_send_waits_while_the_disk_ends_no_sync(tmp_path: Path) -> None:
     """Each queue and index file is full after a few messages, and the next ones cannot be made; the log has room."""
     disk = HeldDisk()
 
-    async def scenario() -> None:
-        keys = TINY | {
-            "mapped_file_size_commit_log": 1 << 22,
-            "mapped_file_size_consume_queue": 800,
-            "max_index_num": 100,
-        }
-        async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"first")  # it makes the log's first file
-            with disk.held():
-                for number in range(200):
-                    answer = await client.send_message("orders", bytes(100), properties={"KEYS": str(number)})
-                    assert answer.code == 0
-                await asyncio.to_thread(disk.wait)
-            assert len(await all_of(client, "orders")) == 201
-
-    run(scenario())
+    keys = TINY | {
+        "mapped_file_size_commit_log": 1 << 22,
+        "mapped_file_size_consume_queue": 800,
+        "max_index_num": 100,
+    }
+    async with serving_broker(tmp_path / "store", files=FaultyFiles(disk.judge), **keys) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await client.send_message("orders", b"first")  # it makes the log's first file
+        with disk.held():
+            for number in range(200):
+                answer = await client.send_message("orders", bytes(100), properties={"KEYS": str(number)})
+                assert answer.code == 0
+            await asyncio.to_thread(disk.wait)
+        assert len(await all_of(client, "orders")) == 201
 
 
-def test_a_stall_of_the_loop_is_measured_for_each_request_that_was_due_meanwhile(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            asking = asyncio.ensure_future(asyncio.to_thread(stalls, served.controller.address, 0.4))
-            while not (connections := served.controller._server.connections):
-                await asyncio.sleep(0)
-            (connection,) = connections
-            opened = connection.last_active
-            while connection.last_active == opened:  # the first request has come
-                await asyncio.sleep(0)
-            time.sleep(0.1)  # the stall
-            late = await asking
-            assert late.size == 400
-            assert 0.05 < late.max() < 60
-            assert np.count_nonzero(late > 0.05) >= 40
-
-    run(scenario())
+async def test_a_stall_of_the_loop_is_measured_for_each_request_that_was_due_meanwhile(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        asking = asyncio.ensure_future(asyncio.to_thread(stalls, served.controller.address, 0.4))
+        while not (connections := served.controller._server.connections):
+            await asyncio.sleep(0)
+        (connection,) = connections
+        opened = connection.last_active
+        while connection.last_active == opened:  # the first request has come
+            await asyncio.sleep(0)
+        time.sleep(0.1)  # the stall
+        late = await asking
+        assert late.size == 400
+        assert 0.05 < late.max() < 60
+        assert np.count_nonzero(late > 0.05) >= 40

@@ -8,7 +8,6 @@ from reput.config.namesrv import NamesrvConfig
 from reput.config.properties import parse_properties
 from reput.errors import ConfigError, RemotingCommandError
 from reput.namesrv.configuration import Configuration
-from tests.support.namesrv import run
 
 
 def test_all_keys_are_shown() -> None:
@@ -19,36 +18,36 @@ def test_all_keys_are_shown() -> None:
     assert NamesrvConfig.from_mapping(shown) == NamesrvConfig(listen_port=1)
 
 
-def test_a_change_is_in_use_and_in_the_file_beside_what_was_there(tmp_path: Path) -> None:
+async def test_a_change_is_in_use_and_in_the_file_beside_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "new" / "namesrv.conf"
     seen: list[NamesrvConfig] = []
     configuration = Configuration(NamesrvConfig(config_store_path=str(path)), seen.append)
-    run(configuration.update("orderMessageEnable=true"))
+    await configuration.update("orderMessageEnable=true")
     assert configuration.config.order_message_enable
     assert seen == [configuration.config]
     assert path.read_text() == "orderMessageEnable=true\n"
     path.write_text("# mine\nclusterTest=true\norderMessageEnable=true\n")
-    run(configuration.update("orderMessageEnable=false\nenableTopicList=false"))
+    await configuration.update("orderMessageEnable=false\nenableTopicList=false")
     assert path.read_text() == "# mine\nclusterTest=true\nenableTopicList=false\norderMessageEnable=false\n"
 
 
 @pytest.mark.parametrize("key", ["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "listenPort"])
-def test_a_key_of_the_black_list_is_refused(tmp_path: Path, key: str) -> None:
+async def test_a_key_of_the_black_list_is_refused(tmp_path: Path, key: str) -> None:
     path = tmp_path / "namesrv.conf"
     config = NamesrvConfig(config_store_path=str(path), config_black_list="listenPort;bindAddress")
     configuration = Configuration(config, lambda _: None)
     with pytest.raises(RemotingCommandError, match="Can not update config in black list") as refused:
-        run(configuration.update(f"enableTopicList=false\n{key}=1"))
+        await configuration.update(f"enableTopicList=false\n{key}=1")
     assert refused.value.code == 16
     assert configuration.config == config
     assert not path.exists()
 
 
 @pytest.mark.parametrize("text", ["noSuchKey=1", "enableTopicList=perhaps", "=1"])
-def test_a_wrong_key_or_value_changes_nothing(tmp_path: Path, text: str) -> None:
+async def test_a_wrong_key_or_value_changes_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "namesrv.conf"
     configuration = Configuration(NamesrvConfig(config_store_path=str(path)), lambda _: None)
     with pytest.raises(ConfigError):
-        run(configuration.update(f"enableTopicList=false\n{text}"))
+        await configuration.update(f"enableTopicList=false\n{text}")
     assert configuration.config.enable_topic_list
     assert not path.exists()

@@ -10,7 +10,6 @@ import pytest
 from reput.errors import CorruptMetadataError, StoreFullError
 from reput.files.layer import FileLayer
 from reput.namesrv.kv_config_manager import KVConfigManager
-from tests.support.namesrv import run
 
 
 class WaitingFiles(FileLayer):
@@ -34,19 +33,16 @@ def loaded(path: Path) -> KVConfigManager:
     return manager
 
 
-def test_values_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_values_are_there_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "kvConfig.json"
 
-    async def scenario() -> None:
-        manager = loaded(path)
-        await manager.put("NS", "k", "v")
-        await manager.put("NS", "Ключ", 'ä "中"')
-        await manager.put("OTHER", "k", "w")
-        await manager.put("NS", "k", "v2")
-        await manager.delete("OTHER", "k")
-        await manager.delete("OTHER", "unknown")
-
-    run(scenario())
+    manager = loaded(path)
+    await manager.put("NS", "k", "v")
+    await manager.put("NS", "Ключ", 'ä "中"')
+    await manager.put("OTHER", "k", "w")
+    await manager.put("NS", "k", "v2")
+    await manager.delete("OTHER", "k")
+    await manager.delete("OTHER", "unknown")
     again = loaded(path)
     assert again.get("NS", "k") == "v2"
     assert again.namespace("NS") == {"k": "v2", "Ключ": 'ä "中"'}
@@ -56,35 +52,29 @@ def test_values_are_there_after_a_restart(tmp_path: Path) -> None:
     assert path.read_text() == '{"configTable":{"NS":{"k":"v2","Ключ":"ä \\"中\\""},"OTHER":{}}}'
 
 
-def test_a_value_is_answered_once_it_is_durable_and_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        files = WaitingFiles()
-        manager = KVConfigManager(str(tmp_path / "kvConfig.json"), files)
-        writing = [asyncio.create_task(manager.put("NS", key, "v")) for key in ("k1", "k2")]
-        await asyncio.to_thread(files.begun.wait, 60)
-        assert manager.get("NS", "k1") is None
-        assert not any(task.done() for task in writing)
-        files.may_write.set()
-        await asyncio.gather(*writing)
-        assert manager.namespace("NS") == {"k1": "v", "k2": "v"}
-
-    run(scenario())
+async def test_a_value_is_answered_once_it_is_durable_and_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
+    files = WaitingFiles()
+    manager = KVConfigManager(str(tmp_path / "kvConfig.json"), files)
+    writing = [asyncio.create_task(manager.put("NS", key, "v")) for key in ("k1", "k2")]
+    await asyncio.to_thread(files.begun.wait, 60)
+    assert manager.get("NS", "k1") is None
+    assert not any(task.done() for task in writing)
+    files.may_write.set()
+    await asyncio.gather(*writing)
+    assert manager.namespace("NS") == {"k1": "v", "k2": "v"}
 
 
-def test_a_value_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        files = WaitingFiles()
-        files.may_write.set()
-        manager = KVConfigManager(str(tmp_path / "kvConfig.json"), files)
-        await manager.put("NS", "k", "v")
-        files.error = StoreFullError("full")
-        with pytest.raises(StoreFullError):
-            await manager.put("NS", "k", "w")
-        with pytest.raises(StoreFullError):
-            await manager.delete("NS", "k")
-        assert manager.get("NS", "k") == "v"
-
-    run(scenario())
+async def test_a_value_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
+    files = WaitingFiles()
+    files.may_write.set()
+    manager = KVConfigManager(str(tmp_path / "kvConfig.json"), files)
+    await manager.put("NS", "k", "v")
+    files.error = StoreFullError("full")
+    with pytest.raises(StoreFullError):
+        await manager.put("NS", "k", "w")
+    with pytest.raises(StoreFullError):
+        await manager.delete("NS", "k")
+    assert manager.get("NS", "k") == "v"
 
 
 def test_the_file_of_apache_is_read(tmp_path: Path) -> None:

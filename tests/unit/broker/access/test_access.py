@@ -12,7 +12,6 @@ from reput.errors import ConfigError
 from reput.remoting.codes import RequestCode as Code
 from tests.support.broker import controller_of, pull_command, send_command, serving_broker
 from tests.support.signed import AUTHENTICATION, AUTHORIZATION, ROOT_PASSWORD, as_root, ask_as, signed
-from tests.support.sockets import run
 
 SECRET, ADMIN_SECRET = "plain-secret-of-tests", "admin-secret-of-tests"
 FILE = f"""accounts:
@@ -28,68 +27,56 @@ def keys(home: Path, **more: object) -> dict[str, object]:
     return {"migrateAuthFromV1Enabled": True, "rocketmqHome": str(home)} | more
 
 
-def test_accounts_become_users_with_policies_and_stay_what_they_are_made(
+async def test_accounts_become_users_with_policies_and_stay_what_they_are_made(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     store, given = tmp_path / "store", keys(tmp_path, **AUTHORIZATION)
 
-    async def first() -> None:
-        async with serving_broker(store, **given) as served:
-            client = await served.client()
-            for command, name, secret, code in (
-                (send_command("sent"), "PlainAccount", SECRET, 0),
-                (send_command("got"), "PlainAccount", SECRET, 16),
-                (send_command("sent"), "PlainAccount", ADMIN_SECRET, 16),
-                (pull_command("got", group="g"), "PlainAccount", SECRET, 16),
-                (send_command("got"), "AdminAccount", ADMIN_SECRET, 0),
-            ):
-                assert (await client.begin_all([signed(command, name, secret)])[0]).code == code
-            found = await as_root(client, Code.AUTH_GET_ACL, subject="User:PlainAccount")
-            assert {one["policyType"] for one in json.loads(bytes(found.body))["policies"]} == {"Custom", "Default"}
-            await as_root(client, Code.AUTH_UPDATE_USER, {"password": ROOT_PASSWORD}, username="PlainAccount")
-            await as_root(client, Code.AUTH_DELETE_ACL, subject="User:PlainAccount")
-
-    async def second() -> None:
-        async with serving_broker(store, **given) as served:
-            client = await served.client()
-            asked = await ask_as(client, "PlainAccount", ROOT_PASSWORD, Code.GET_MAX_OFFSET, topic="sent", queueId=0)
-            assert (asked.code, "no matched policies" in asked.remark) == (16, True)
-
-    run(first())
+    async with serving_broker(store, **given) as served:
+        client = await served.client()
+        for command, name, secret, code in (
+            (send_command("sent"), "PlainAccount", SECRET, 0),
+            (send_command("got"), "PlainAccount", SECRET, 16),
+            (send_command("sent"), "PlainAccount", ADMIN_SECRET, 16),
+            (pull_command("got", group="g"), "PlainAccount", SECRET, 16),
+            (send_command("got"), "AdminAccount", ADMIN_SECRET, 0),
+        ):
+            assert (await client.begin_all([signed(command, name, secret)])[0]).code == code
+        found = await as_root(client, Code.AUTH_GET_ACL, subject="User:PlainAccount")
+        assert {one["policyType"] for one in json.loads(bytes(found.body))["policies"]} == {"Custom", "Default"}
+        await as_root(client, Code.AUTH_UPDATE_USER, {"password": ROOT_PASSWORD}, username="PlainAccount")
+        await as_root(client, Code.AUTH_DELETE_ACL, subject="User:PlainAccount")
     assert caplog.text.count("account became a user") == 2
     assert "a user may do more than its account might user=PlainAccount resources=Topic:sent" in caplog.text
     caplog.clear()
-    run(second())
+    async with serving_broker(store, **given) as served:
+        client = await served.client()
+        asked = await ask_as(client, "PlainAccount", ROOT_PASSWORD, Code.GET_MAX_OFFSET, topic="sent", queueId=0)
+        assert (asked.code, "no matched policies" in asked.remark) == (16, True)
     assert "account became a user" not in caplog.text
     assert SECRET not in caplog.text
     assert ADMIN_SECRET not in caplog.text
 
 
-def test_a_user_of_the_configuration_goes_before_an_account_of_its_name(tmp_path: Path) -> None:
+async def test_a_user_of_the_configuration_goes_before_an_account_of_its_name(tmp_path: Path) -> None:
     mine = {"initAuthenticationUser": json.dumps({"username": "AdminAccount", "password": ROOT_PASSWORD})}
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys(tmp_path, **(AUTHENTICATION | mine))) as served:
-            client = await served.client()
-            for secret, code in ((ROOT_PASSWORD, 0), (ADMIN_SECRET, 16)):
-                assert (await ask_as(client, "AdminAccount", secret, Code.AUTH_LIST_USER)).code == code
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys(tmp_path, **(AUTHENTICATION | mine))) as served:
+        client = await served.client()
+        for secret, code in ((ROOT_PASSWORD, 0), (ADMIN_SECRET, 16)):
+            assert (await ask_as(client, "AdminAccount", secret, Code.AUTH_LIST_USER)).code == code
 
 
-def test_users_are_made_while_accounts_are_still_asked(tmp_path: Path) -> None:
+async def test_users_are_made_while_accounts_are_still_asked(tmp_path: Path) -> None:
     kept = {"aclEnable": True, "authenticationMetadataProvider": "local"}
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys(tmp_path, **kept)) as served:
-            client = await served.client()
-            found = await ask_as(client, "AdminAccount", ADMIN_SECRET, Code.AUTH_LIST_USER)
-            assert [one["username"] for one in json.loads(bytes(found.body))] == ["AdminAccount", "PlainAccount"]
-            assert (await ask_as(client, "PlainAccount", SECRET, Code.AUTH_LIST_USER)).code == 1
-            assert (await client.begin_all([signed(send_command("sent"), "PlainAccount", SECRET)])[0]).code == 0
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys(tmp_path, **kept)) as served:
+        client = await served.client()
+        found = await ask_as(client, "AdminAccount", ADMIN_SECRET, Code.AUTH_LIST_USER)
+        assert [one["username"] for one in json.loads(bytes(found.body))] == ["AdminAccount", "PlainAccount"]
+        assert (await ask_as(client, "PlainAccount", SECRET, Code.AUTH_LIST_USER)).code == 1
+        assert (await client.begin_all([signed(send_command("sent"), "PlainAccount", SECRET)])[0]).code == 0
 
 
 @pytest.mark.parametrize(
@@ -101,15 +88,15 @@ def test_users_are_made_while_accounts_are_still_asked(tmp_path: Path) -> None:
         (AUTHENTICATION | {"rocketmqHome": "/nowhere"}, r"migrateAuthFromV1Enabled=true: .*plain_acl\.yml is missing"),
     ],
 )
-def test_keys_that_cannot_be_meant_stop_the_start(tmp_path: Path, more: dict[str, object], expected: str) -> None:
+async def test_keys_that_cannot_be_meant_stop_the_start(tmp_path: Path, more: dict[str, object], expected: str) -> None:
     given = {key: value for key, value in keys(tmp_path, **more).items() if value is not None}
     with pytest.raises(ConfigError, match=expected):
-        run(controller_of(tmp_path / "store", **given).start())
+        await controller_of(tmp_path / "store", **given).start()
 
 
-def test_a_wrong_file_stops_the_start_and_makes_no_user(tmp_path: Path) -> None:
+async def test_a_wrong_file_stops_the_start_and_makes_no_user(tmp_path: Path) -> None:
     given = keys(tmp_path, **AUTHENTICATION)
     (tmp_path / "conf/plain_acl.yml").write_text(FILE + "- {accessKey: x}\n")
     with pytest.raises(ConfigError, match="more than 6 characters"):
-        run(controller_of(tmp_path / "store", **given).start())
+        await controller_of(tmp_path / "store", **given).start()
     assert not (tmp_path / "store").exists()

@@ -13,7 +13,6 @@ from reput.remoting.codes import RequestCode as Code
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import Client, send_command, serving_broker, texts
 from tests.support.signed import signed
-from tests.support.sockets import run
 
 SECRET, ADMIN_SECRET = "plain-secret-of-tests", "admin-secret-of-tests"
 ADMIN, USER = ("RocketMQAdmin", ADMIN_SECRET), ("RocketMQ", SECRET)
@@ -43,76 +42,67 @@ async def ask(client: Client, account: tuple[str, str], code: int, fields: dict[
     return await client.begin_all([signed(RemotingCommand(code, ext_fields=texts(fields)), *account)])[0]
 
 
-def test_an_administrator_changes_accounts_which_count_at_once(
+async def test_an_administrator_changes_accounts_which_count_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
-            client = await served.client()
+    async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
+        client = await served.client()
 
-            async def sent() -> Any:
-                return (await client.begin_all([signed(send_command("orders"), *NEW)])[0]).remark
+        async def sent() -> Any:
+            return (await client.begin_all([signed(send_command("orders"), *NEW)])[0]).remark
 
-            assert "No acl config for NewUser" in str(await sent())
-            assert (await ask(client, ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, PUT)).code == 0
-            assert await sent() is None
-            less = PUT | {"topicPerms": "orders=SUB"}
-            assert (await ask(client, ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, less)).code == 0
-            assert "No permission for topic:orders" in str(await sent())
-            assert (await ask(client, ADMIN, Code.DELETE_ACL_CONFIG, {"accessKey": "NewUser"})).code == 0
-            assert "No acl config for NewUser" in str(await sent())
-            white = {"globalWhiteAddrs": "10.0.0.1,127.0.0.*"}
-            assert (await ask(client, ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, white)).code == 0
-            assert (await client.send_message("orders")).remark is None
-
-    run(scenario())
+        assert "No acl config for NewUser" in str(await sent())
+        assert (await ask(client, ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, PUT)).code == 0
+        assert await sent() is None
+        less = PUT | {"topicPerms": "orders=SUB"}
+        assert (await ask(client, ADMIN, Code.UPDATE_AND_CREATE_ACL_CONFIG, less)).code == 0
+        assert "No permission for topic:orders" in str(await sent())
+        assert (await ask(client, ADMIN, Code.DELETE_ACL_CONFIG, {"accessKey": "NewUser"})).code == 0
+        assert "No acl config for NewUser" in str(await sent())
+        white = {"globalWhiteAddrs": "10.0.0.1,127.0.0.*"}
+        assert (await ask(client, ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, white)).code == 0
+        assert (await client.send_message("orders")).remark is None
     assert caplog.text.count("accounts changed") == 4
     assert SECRET not in caplog.text
     assert ADMIN_SECRET not in caplog.text
 
 
-def test_an_administrator_sees_accounts_and_versions_as_of_4_9(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
-            client = await served.client()
-            await ask(client, ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": "10.0.0.1"})
-            found = await ask(client, ADMIN, Code.GET_BROKER_CLUSTER_ACL_CONFIG, {})
-            assert json.loads(bytes(found.body)) == {
-                "globalWhiteAddrs": ["10.0.0.1"],
-                "plainAccessConfigs": [
-                    {"accessKey": "RocketMQAdmin", "secretKey": ADMIN_SECRET, "admin": True},
-                    {
-                        "accessKey": "RocketMQ", "secretKey": SECRET, "defaultTopicPerm": "PUB|SUB",
-                        "defaultGroupPerm": "SUB", "topicPerms": ["a=PUB"], "admin": False,
-                    },
-                ],
-            }  # fmt: skip
-            fields = (await ask(client, ADMIN, Code.GET_BROKER_CLUSTER_ACL_INFO, {})).ext_fields or {}
-            version = json.loads(fields["version"])
-            assert (version["counter"], version["timestamp"] > 1_700_000_000_000) == (1, True)
-            assert json.loads(fields["allAclFileVersion"]) == {str(tmp_path / "conf/plain_acl.yml"): version}
-            names = fields["brokerName"], fields["clusterName"], fields["brokerAddr"]
-            assert names == ("broker-a", "DefaultCluster", served.controller.address)
-
-    run(scenario())
+async def test_an_administrator_sees_accounts_and_versions_as_of_4_9(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
+        client = await served.client()
+        await ask(client, ADMIN, Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": "10.0.0.1"})
+        found = await ask(client, ADMIN, Code.GET_BROKER_CLUSTER_ACL_CONFIG, {})
+        assert json.loads(bytes(found.body)) == {
+            "globalWhiteAddrs": ["10.0.0.1"],
+            "plainAccessConfigs": [
+                {"accessKey": "RocketMQAdmin", "secretKey": ADMIN_SECRET, "admin": True},
+                {
+                    "accessKey": "RocketMQ", "secretKey": SECRET, "defaultTopicPerm": "PUB|SUB",
+                    "defaultGroupPerm": "SUB", "topicPerms": ["a=PUB"], "admin": False,
+                },
+            ],
+        }  # fmt: skip
+        fields = (await ask(client, ADMIN, Code.GET_BROKER_CLUSTER_ACL_INFO, {})).ext_fields or {}
+        version = json.loads(fields["version"])
+        assert (version["counter"], version["timestamp"] > 1_700_000_000_000) == (1, True)
+        assert json.loads(fields["allAclFileVersion"]) == {str(tmp_path / "conf/plain_acl.yml"): version}
+        names = fields["brokerName"], fields["clusterName"], fields["brokerAddr"]
+        assert names == ("broker-a", "DefaultCluster", served.controller.address)
 
 
 @pytest.mark.parametrize(("code", "fields"), ASKED)
-def test_these_requests_are_for_administrators(tmp_path: Path, code: int, fields: dict[str, str]) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
-            client = await served.client()
-            why = f"Need admin permission for request code={code}, but accessKey=RocketMQ is not"
-            found = await ask(client, USER, code, fields)
-            assert (found.code, str(found.remark).partition(": ")[2]) == (1, why)
-            unsigned = await client.begin_all([RemotingCommand(code, ext_fields=texts(fields))])[0]
-            assert "No accessKey is configured" in str(unsigned.remark)
-            assert (tmp_path / "conf/plain_acl.yml").read_text() == FILE
-            assert (await ask(client, ADMIN, code, fields)).code == 0
-
-    run(scenario())
+async def test_these_requests_are_for_administrators(tmp_path: Path, code: int, fields: dict[str, str]) -> None:
+    async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
+        client = await served.client()
+        why = f"Need admin permission for request code={code}, but accessKey=RocketMQ is not"
+        found = await ask(client, USER, code, fields)
+        assert (found.code, str(found.remark).partition(": ")[2]) == (1, why)
+        unsigned = await client.begin_all([RemotingCommand(code, ext_fields=texts(fields))])[0]
+        assert "No accessKey is configured" in str(unsigned.remark)
+        assert (tmp_path / "conf/plain_acl.yml").read_text() == FILE
+        assert (await ask(client, ADMIN, code, fields)).code == 0
 
 
 @pytest.mark.parametrize(
@@ -125,23 +115,17 @@ def test_these_requests_are_for_administrators(tmp_path: Path, code: int, fields
         (Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, {"globalWhiteAddrs": "10.0"}, 211, "is no address"),
     ],
 )
-def test_a_wrong_change_is_refused_with_4_9s_code(
+async def test_a_wrong_change_is_refused_with_4_9s_code(
     tmp_path: Path, code: int, fields: dict[str, str], expected: int, remark: str
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
-            found = await ask(await served.client(), ADMIN, code, fields)
-            assert (found.code, remark in str(found.remark)) == (expected, True)
-            assert (tmp_path / "conf/plain_acl.yml").read_text() == FILE
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys(tmp_path)) as served:
+        found = await ask(await served.client(), ADMIN, code, fields)
+        assert (found.code, remark in str(found.remark)) == (expected, True)
+        assert (tmp_path / "conf/plain_acl.yml").read_text() == FILE
 
 
-def test_without_accounts_these_requests_are_not_supported_as_on_5_3_3(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path) as served:
-            client = await served.client()
-            for code, fields in ASKED:
-                assert (await client.begin_all([RemotingCommand(code, ext_fields=texts(fields))])[0]).code == 3
-
-    run(scenario())
+async def test_without_accounts_these_requests_are_not_supported_as_on_5_3_3(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        client = await served.client()
+        for code, fields in ASKED:
+            assert (await client.begin_all([RemotingCommand(code, ext_fields=texts(fields))])[0]).code == 3

@@ -25,7 +25,6 @@ from tests.support.broker import (
     texts,
 )
 from tests.support.signed import signed
-from tests.support.sockets import run
 
 SECRET, ADMIN_SECRET = "plain-secret-of-tests", "admin-secret-of-tests"
 USER, ADMIN = ("RocketMQ", SECRET), ("RocketMQAdmin", ADMIN_SECRET)
@@ -121,26 +120,23 @@ RULES = [
 
 
 @pytest.mark.parametrize("number", range(len(RULES)))
-def test_an_account_may_what_its_permissions_say_and_an_admin_everything(tmp_path: Path, number: int) -> None:
+async def test_an_account_may_what_its_permissions_say_and_an_admin_everything(tmp_path: Path, number: int) -> None:
     allowed, refused, why = RULES[number]
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **write(tmp_path)) as served:
-            client = await served.client()
-            assert not is_refused(await answer(client, allowed()))
-            found = await answer(client, refused())
-            assert (is_refused(found), str(found.remark).partition(": ")[2]) == (True, why)
-            assert not is_refused(await answer(client, refused(), ADMIN))
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **write(tmp_path)) as served:
+        client = await served.client()
+        assert not is_refused(await answer(client, allowed()))
+        found = await answer(client, refused())
+        assert (is_refused(found), str(found.remark).partition(": ")[2]) == (True, why)
+        assert not is_refused(await answer(client, refused(), ADMIN))
 
 
-def test_keys_and_signatures_have_to_be_right_and_no_log_has_a_secret(
+async def test_keys_and_signatures_have_to_be_right_and_no_log_has_a_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    run(_unsigned(tmp_path))
+    await _unsigned(tmp_path)
     assert "request refused" in caplog.text
     assert SECRET not in caplog.text
     assert ADMIN_SECRET not in caplog.text
@@ -159,21 +155,18 @@ async def _unsigned(tmp_path: Path) -> None:
             assert (is_refused(found), str(found.remark).partition(": ")[2]) == (True, why)
 
 
-def test_a_query_by_unique_key_is_signed_with_its_field_or_without(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **write(tmp_path)) as served:
-            client = await served.client()
-            fields = {"topic": "orders", "key": "k", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 1}
-            old = signed(request(RequestCode.QUERY_MESSAGE, **fields), *USER)
-            assert old.ext_fields is not None
-            old.ext_fields[UNIQUE_KEY_QUERY] = "true"
-            new = signed(request(RequestCode.QUERY_MESSAGE, **fields, _UNIQUE_KEY_QUERY="true"), *USER)
-            for command in (old, new):
-                assert not is_refused(await client.begin_all([command])[0])
-            old.ext_fields[SIGNATURE] = "x"
-            assert is_refused(await client.begin_all([old])[0])
-
-    run(scenario())
+async def test_a_query_by_unique_key_is_signed_with_its_field_or_without(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **write(tmp_path)) as served:
+        client = await served.client()
+        fields = {"topic": "orders", "key": "k", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 1}
+        old = signed(request(RequestCode.QUERY_MESSAGE, **fields), *USER)
+        assert old.ext_fields is not None
+        old.ext_fields[UNIQUE_KEY_QUERY] = "true"
+        new = signed(request(RequestCode.QUERY_MESSAGE, **fields, _UNIQUE_KEY_QUERY="true"), *USER)
+        for command in (old, new):
+            assert not is_refused(await client.begin_all([command])[0])
+        old.ext_fields[SIGNATURE] = "x"
+        assert is_refused(await client.begin_all([old])[0])
 
 
 @pytest.mark.parametrize(
@@ -183,37 +176,33 @@ def test_a_query_by_unique_key_is_signed_with_its_field_or_without(tmp_path: Pat
         ("globalWhiteRemoteAddresses: []", "globalWhiteRemoteAddresses: [10.0.0.*]", False),
     ],
 )
-def test_nothing_is_asked_of_addresses_of_the_global_white_list(
+async def test_nothing_is_asked_of_addresses_of_the_global_white_list(
     tmp_path: Path, before: str, after: str, is_open: bool
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **write(tmp_path, FILE.replace(before, after))) as served:
-            client = await served.client()
-            assert is_refused(await client.send_message("other")) is not is_open
-            for code in (RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, RequestCode.AUTH_CREATE_USER):
-                assert is_refused(await client.ask(code))  # shows or changes secrets
-                assert is_refused(await answer(client, request(code)))
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **write(tmp_path, FILE.replace(before, after))) as served:
+        client = await served.client()
+        assert is_refused(await client.send_message("other")) is not is_open
+        for code in (RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG, RequestCode.AUTH_CREATE_USER):
+            assert is_refused(await client.ask(code))  # shows or changes secrets
+            assert is_refused(await answer(client, request(code)))
 
 
 @pytest.mark.parametrize(("address", "is_open"), [("127.0.0.1", True), ("10.0.0.1", False)])
-def test_an_account_with_a_trusted_address_needs_no_signature(tmp_path: Path, address: str, is_open: bool) -> None:
+async def test_an_account_with_a_trusted_address_needs_no_signature(
+    tmp_path: Path, address: str, is_open: bool
+) -> None:
     text = FILE.replace("  defaultTopicPerm", f"  whiteRemoteAddress: {address}\n  defaultTopicPerm")
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **write(tmp_path, text)) as served:
-            client = await served.client()
-            found = await client.begin_all([signed(send_command("other"), "RocketMQ", "wrong")])[0]
-            assert is_refused(found) is not is_open
-            about_access = signed(request(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG), "RocketMQAdmin", "wrong")
-            assert is_refused(await client.begin_all([about_access])[0])
-            assert is_refused(await client.send_message("other"))  # without its key
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **write(tmp_path, text)) as served:
+        client = await served.client()
+        found = await client.begin_all([signed(send_command("other"), "RocketMQ", "wrong")])[0]
+        assert is_refused(found) is not is_open
+        about_access = signed(request(RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG), "RocketMQAdmin", "wrong")
+        assert is_refused(await client.begin_all([about_access])[0])
+        assert is_refused(await client.send_message("other"))  # without its key
 
 
-def test_changed_files_count_at_once_and_wrong_ones_change_nothing(
+async def test_changed_files_count_at_once_and_wrong_ones_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_RELOAD_S", 0.001)
@@ -224,23 +213,20 @@ def test_changed_files_count_at_once_and_wrong_ones_change_nothing(
         while is_refused(await client.begin_all([command])[0]) is not expected:
             pass
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **write(tmp_path)) as served:
-            client = await served.client()
-            new = ("SecondUser", SECRET)
-            assert is_refused(await answer(client, send_command("orders"), new))
-            more = f"accounts: [{{accessKey: SecondUser, secretKey: {SECRET}, defaultTopicPerm: PUB}}]"
-            write(tmp_path, more, "acl/second.yml")
-            await until(served, signed(send_command("orders"), *new), False)
-            write(tmp_path, "accounts: [{secretKey: " + SECRET)
-            while "no YAML in line 1" not in caplog.text:
-                await client.round_trip()
-            assert not is_refused(await answer(client, send_command("orders"), new))
-            assert not is_refused(await answer(client, send_command("orders")))
-            write(tmp_path, FILE.replace("orders=PUB|SUB", "orders=SUB"))
-            await until(served, signed(send_command("orders"), *USER), True)
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **write(tmp_path)) as served:
+        client = await served.client()
+        new = ("SecondUser", SECRET)
+        assert is_refused(await answer(client, send_command("orders"), new))
+        more = f"accounts: [{{accessKey: SecondUser, secretKey: {SECRET}, defaultTopicPerm: PUB}}]"
+        write(tmp_path, more, "acl/second.yml")
+        await until(served, signed(send_command("orders"), *new), False)
+        write(tmp_path, "accounts: [{secretKey: " + SECRET)
+        while "no YAML in line 1" not in caplog.text:
+            await client.round_trip()
+        assert not is_refused(await answer(client, send_command("orders"), new))
+        assert not is_refused(await answer(client, send_command("orders")))
+        write(tmp_path, FILE.replace("orders=PUB|SUB", "orders=SUB"))
+        await until(served, signed(send_command("orders"), *USER), True)
     assert "no YAML in line 1" in caplog.text
     assert SECRET not in caplog.text
 
@@ -254,12 +240,12 @@ def test_changed_files_count_at_once_and_wrong_ones_change_nothing(
         ("- plain-secret-of-tests", "expected globalWhiteRemoteAddresses or accounts"),
     ],
 )
-def test_a_file_that_is_missing_or_wrong_stops_the_start(tmp_path: Path, text: str | None, expected: str) -> None:
+async def test_a_file_that_is_missing_or_wrong_stops_the_start(tmp_path: Path, text: str | None, expected: str) -> None:
     keys = write(tmp_path, text or "")
     if text is None:
         (tmp_path / "conf/plain_acl.yml").unlink()
     with pytest.raises(ConfigError, match=expected) as caught:
-        run(controller_of(tmp_path / "store", **keys).start())
+        await controller_of(tmp_path / "store", **keys).start()
     assert SECRET not in str(caught.value)
 
 
@@ -270,6 +256,8 @@ def test_a_file_that_is_missing_or_wrong_stops_the_start(tmp_path: Path, text: s
         ({"aclEnable": True, "rocketmqHome": "/x", "authenticationEnabled": True}, "choose plain_acl.yml, or users"),
     ],
 )
-def test_keys_that_contradict_each_other_stop_the_start(tmp_path: Path, keys: dict[str, object], expected: str) -> None:
+async def test_keys_that_contradict_each_other_stop_the_start(
+    tmp_path: Path, keys: dict[str, object], expected: str
+) -> None:
     with pytest.raises(ConfigError, match=expected):
-        run(controller_of(tmp_path / "store", **keys).start())
+        await controller_of(tmp_path / "store", **keys).start()

@@ -11,7 +11,6 @@ from reput.config.properties import parse_properties
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import Client, Served, serving_broker, with_topic
-from tests.support.sockets import run
 
 
 async def change(client: Client, text: str) -> RemotingCommand:
@@ -26,81 +25,66 @@ def file_of(served: Served) -> Path:
     return Path(served.controller._state.store.path) / "config/broker.properties"
 
 
-def test_the_keys_of_a_broker_are_a_properties_text(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", broker_name="b-7", delete_when="05") as served:
-            client = await served.client()
-            found = await keys(client)
-            assert (found["brokerName"], found["deleteWhen"], found["traceOn"]) == ("b-7", "05", "true")
-            assert found["listenPort"] == served.controller.address.rpartition(":")[2]
-            assert "namesrvAddr" not in found
-            fixed = ("brokerRole", "filterServerNums", "slaveReadEnable", "useTLS")
-            assert [found[name] for name in fixed] == ["ASYNC_MASTER", "0", "true", "false"]
-
-    run(scenario())
+async def test_the_keys_of_a_broker_are_a_properties_text(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", broker_name="b-7", delete_when="05") as served:
+        client = await served.client()
+        found = await keys(client)
+        assert (found["brokerName"], found["deleteWhen"], found["traceOn"]) == ("b-7", "05", "true")
+        assert found["listenPort"] == served.controller.address.rpartition(":")[2]
+        assert "namesrvAddr" not in found
+        fixed = ("brokerRole", "filterServerNums", "slaveReadEnable", "useTLS")
+        assert [found[name] for name in fixed] == ["ASYNC_MASTER", "0", "true", "false"]
 
 
-def test_a_change_is_shown_and_in_the_broker_conf_beside_what_was_there(tmp_path: Path) -> None:
+async def test_a_change_is_shown_and_in_the_broker_conf_beside_what_was_there(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("# ours\ndefaultTopicQueueNums = 8\nbrokerName = b\n")
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", config_path=str(conf)) as served:
-            client = await served.client()
-            assert (await change(client, "defaultTopicQueueNums=7\n")).code == 0
-            assert conf.read_text() == "# ours\nbrokerName = b\ndefaultTopicQueueNums=7\n"
-            assert not file_of(served).exists()
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", config_path=str(conf)) as served:
+        client = await served.client()
+        assert (await change(client, "defaultTopicQueueNums=7\n")).code == 0
+        assert conf.read_text() == "# ours\nbrokerName = b\ndefaultTopicQueueNums=7\n"
+        assert not file_of(served).exists()
 
 
-def test_a_change_without_a_broker_conf_is_in_a_file_of_the_store(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            answer = await change(client, "defaultTopicQueueNums=7\nfileReservedTime=9\nhaListenPort=10912\n")
-            assert answer.code == 0
-            assert file_of(served).read_text() == "defaultTopicQueueNums=7\nfileReservedTime=9\nhaListenPort=10912\n"
-            found = await keys(client)
-            assert (found["defaultTopicQueueNums"], found["fileReservedTime"]) == ("7", "9")
-            answer = await client.ask(RequestCode.GET_BROKER_CONFIG)
-            assert json.loads((answer.ext_fields or {})["version"])["counter"] == 1
-            assert served.controller._state.store._writer.cleaning.config.file_reserved_time == 9
-
-    run(scenario())
+async def test_a_change_without_a_broker_conf_is_in_a_file_of_the_store(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        answer = await change(client, "defaultTopicQueueNums=7\nfileReservedTime=9\nhaListenPort=10912\n")
+        assert answer.code == 0
+        assert file_of(served).read_text() == "defaultTopicQueueNums=7\nfileReservedTime=9\nhaListenPort=10912\n"
+        found = await keys(client)
+        assert (found["defaultTopicQueueNums"], found["fileReservedTime"]) == ("7", "9")
+        answer = await client.ask(RequestCode.GET_BROKER_CONFIG)
+        assert json.loads((answer.ext_fields or {})["version"])["counter"] == 1
+        assert served.controller._state.store._writer.cleaning.config.file_reserved_time == 9
 
 
-def test_keys_count_at_once_or_from_the_next_start_on(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            text = "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\nbrokerName=other\n"
-            assert (await change(client, text)).code == 0
-            assert (await client.send_message("fresh")).code == ResponseCode.TOPIC_NOT_EXIST
-            state = served.controller._state
-            assert state.groups.find_subscription_group_config("fresh", 1) is None
-            assert state.config.broker_name == "broker-a"
-            assert (await keys(client))["brokerName"] == "other"
-
-    run(scenario())
+async def test_keys_count_at_once_or_from_the_next_start_on(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        text = "autoCreateTopicEnable=false\nautoCreateSubscriptionGroup=false\nbrokerName=other\n"
+        assert (await change(client, text)).code == 0
+        assert (await client.send_message("fresh")).code == ResponseCode.TOPIC_NOT_EXIST
+        state = served.controller._state
+        assert state.groups.find_subscription_group_config("fresh", 1) is None
+        assert state.config.broker_name == "broker-a"
+        assert (await keys(client))["brokerName"] == "other"
 
 
-def test_a_permission_is_told_to_the_name_server_and_to_producers_of_order_topics(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders", order=True)
-            for _ in range(2):
-                assert (await client.send_message("orders")).code == 0
-            assert (await change(client, "brokerPermission=4")).code == 0
-            assert (await client.send_message("orders")).code == ResponseCode.NO_PERMISSION
-            routes = served.controller._name_server._routes
-            (queue,) = routes.pickup_topic_route_data("orders").queue_datas
-            assert queue.perm == 4
-            assert (await change(client, "brokerPermission=6")).code == 0
+async def test_a_permission_is_told_to_the_name_server_and_to_producers_of_order_topics(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", order=True)
+        for _ in range(2):
             assert (await client.send_message("orders")).code == 0
-
-    run(scenario())
+        assert (await change(client, "brokerPermission=4")).code == 0
+        assert (await client.send_message("orders")).code == ResponseCode.NO_PERMISSION
+        routes = served.controller._name_server._routes
+        (queue,) = routes.pickup_topic_route_data("orders").queue_datas
+        assert queue.perm == 4
+        assert (await change(client, "brokerPermission=6")).code == 0
+        assert (await client.send_message("orders")).code == 0
 
 
 @pytest.mark.parametrize(
@@ -115,48 +99,37 @@ def test_a_permission_is_told_to_the_name_server_and_to_producers_of_order_topic
         ("storePathRootDir=/elsewhere\n", ResponseCode.SYSTEM_ERROR, "the store's files are of"),
     ],
 )
-def test_a_wrong_key_changes_nothing_nor_do_those_beside_it(
+async def test_a_wrong_key_changes_nothing_nor_do_those_beside_it(
     tmp_path: Path, text: str, code: ResponseCode, remark: str
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            before = await keys(client)
-            answer = await change(client, "defaultTopicQueueNums=3\nautoCreateTopicEnable=false\n" + text)
-            assert answer.code == code
-            assert remark in (answer.remark or "")
-            assert await keys(client) == before
-            assert not file_of(served).exists()
-            assert (await client.send_message("fresh")).code == 0
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        before = await keys(client)
+        answer = await change(client, "defaultTopicQueueNums=3\nautoCreateTopicEnable=false\n" + text)
+        assert answer.code == code
+        assert remark in (answer.remark or "")
+        assert await keys(client) == before
+        assert not file_of(served).exists()
+        assert (await client.send_message("fresh")).code == 0
 
 
-def test_stars_that_are_shown_for_a_password_do_not_replace_it_when_they_come_back(tmp_path: Path) -> None:
+async def test_stars_that_are_shown_for_a_password_do_not_replace_it_when_they_come_back(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("tls.client.keyPassword=of ours\n")
 
-    async def scenario() -> None:
-        async with serving_broker(
-            tmp_path / "store", config_path=str(conf), tls_client_key_password="of ours"
-        ) as served:
-            client = await served.client()
-            shown = (await keys(client))["tls.client.keyPassword"]
-            assert set(shown) == {"*"}
-            assert (await change(client, f"tls.client.keyPassword={shown}\ndefaultTopicQueueNums=7\n")).code == 0
-            assert conf.read_text() == "tls.client.keyPassword=of ours\ndefaultTopicQueueNums=7\n"
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", config_path=str(conf), tls_client_key_password="of ours") as served:
+        client = await served.client()
+        shown = (await keys(client))["tls.client.keyPassword"]
+        assert set(shown) == {"*"}
+        assert (await change(client, f"tls.client.keyPassword={shown}\ndefaultTopicQueueNums=7\n")).code == 0
+        assert conf.read_text() == "tls.client.keyPassword=of ours\ndefaultTopicQueueNums=7\n"
 
 
-def test_a_change_that_cannot_be_written_counts_nowhere(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            file_of(served).mkdir()
-            before = await keys(client)
-            assert (await change(client, "autoCreateTopicEnable=false\n")).code == ResponseCode.SYSTEM_ERROR
-            assert await keys(client) == before
-            assert (await client.send_message("fresh")).code == 0
-
-    run(scenario())
+async def test_a_change_that_cannot_be_written_counts_nowhere(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        file_of(served).mkdir()
+        before = await keys(client)
+        assert (await change(client, "autoCreateTopicEnable=false\n")).code == ResponseCode.SYSTEM_ERROR
+        assert await keys(client) == before
+        assert (await client.send_message("fresh")).code == 0

@@ -11,7 +11,6 @@ import pytest
 from reput.broker.admin.runtime_processor import _readable
 from reput.remoting.codes import RequestCode
 from tests.support.broker import fill, serving_broker, with_topic
-from tests.support.sockets import run
 
 #: What `DefaultMessageStore.getRuntimeInfo` of 5.3.3 says that has a meaning here.
 NAMES = set(json.loads(Path("tests/golden/runtime-info-5.3.3.json").read_text())) - {
@@ -26,53 +25,44 @@ NEEDED = {
 }  # fmt: skip
 
 
-def test_the_state_of_a_broker_has_rocketmqs_names_and_texts(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await fill(client, "orders", "a", "b")
-            assert (await client.pull("orders", 0)).code == 0
-            answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-            table = json.loads(answer.body)["table"]
-            assert table.keys() >= NAMES | NEEDED
-            assert [name for name, text in table.items() if not isinstance(text, str)] == []
-            assert table["msgPutTotalTodayNow"] == "2"
-            assert int(table["msgGetTotalTodayNow"]) >= 2  # fill has pulled, too
-            assert table["brokerVersionDesc"] == "V5_3_3"
-            assert len(table["putTps"].split()) == 3
-            assert table["dispatchBehindBytes"] == "0"
-            assert int(table["earliestMessageTimeStamp"]) > 0
-
-    run(scenario())
+async def test_the_state_of_a_broker_has_rocketmqs_names_and_texts(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await fill(client, "orders", "a", "b")
+        assert (await client.pull("orders", 0)).code == 0
+        answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        table = json.loads(answer.body)["table"]
+        assert table.keys() >= NAMES | NEEDED
+        assert [name for name, text in table.items() if not isinstance(text, str)] == []
+        assert table["msgPutTotalTodayNow"] == "2"
+        assert int(table["msgGetTotalTodayNow"]) >= 2  # fill has pulled, too
+        assert table["brokerVersionDesc"] == "V5_3_3"
+        assert len(table["putTps"].split()) == 3
+        assert table["dispatchBehindBytes"] == "0"
+        assert int(table["earliestMessageTimeStamp"]) > 0
 
 
-def test_totals_of_a_day_begin_at_midnight(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client, stats = await served.client(), served.controller._state.stats
-            await with_topic(client, "orders")
-            await fill(client, "orders", "a", "b")
-            for day in (1, 2):
-                stats.sample(10.0 * day, date(2026, 5, day))
-            assert (await client.send_message("orders")).code == 0
-            assert (await client.pull("orders", 0)).code == 0
-            table = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
-            assert (table["msgPutTotalYesterdayMorning"], table["msgPutTotalTodayMorning"]) == ("0", "2")
-            assert table["msgPutTotalTodayNow"] == "3"
-            assert int(table["msgGetTotalTodayNow"]) == int(table["msgGetTotalTodayMorning"]) + 3
-
-    run(scenario())
+async def test_totals_of_a_day_begin_at_midnight(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client, stats = await served.client(), served.controller._state.stats
+        await with_topic(client, "orders")
+        await fill(client, "orders", "a", "b")
+        for day in (1, 2):
+            stats.sample(10.0 * day, date(2026, 5, day))
+        assert (await client.send_message("orders")).code == 0
+        assert (await client.pull("orders", 0)).code == 0
+        table = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert (table["msgPutTotalYesterdayMorning"], table["msgPutTotalTodayMorning"]) == ("0", "2")
+        assert table["msgPutTotalTodayNow"] == "3"
+        assert int(table["msgGetTotalTodayNow"]) == int(table["msgGetTotalTodayMorning"]) + 3
 
 
-def test_an_empty_store_has_no_first_message(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            table = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
-            assert table["earliestMessageTimeStamp"] == "-1"
-
-    run(scenario())
+async def test_an_empty_store_has_no_first_message(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        table = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert table["earliestMessageTimeStamp"] == "-1"
 
 
 @pytest.mark.parametrize(

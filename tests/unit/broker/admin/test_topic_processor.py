@@ -9,7 +9,6 @@ from typing import Any
 from reput.formats.fastjson import decode_fastjson
 from reput.remoting.codes import RequestCode, ResponseCode
 from tests.support.broker import Client, consumer, pull_command, serving_broker, with_topic
-from tests.support.sockets import run
 
 
 def on_disk(store: Path, name: str, table: str) -> Any:
@@ -21,141 +20,129 @@ async def topic_config(client: Client, topic: str) -> Any:
     return json.loads(answer.body) if answer.code == 0 else answer.code
 
 
-def test_a_topic_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
+async def test_a_topic_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
     store = tmp_path / "store"
 
-    async def scenario() -> None:
-        async with serving_broker(store) as served:
-            client = await served.client()
-            assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
-            await with_topic(client, "orders", 3, attributes="+message.type=FIFO", order=True)
-            shown = await topic_config(client, "orders")
-            assert shown == {
-                "topicName": "orders", "readQueueNums": 3, "writeQueueNums": 3, "perm": 6,
-                "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": True,
-                "attributes": {"message.type": "FIFO"},
-            }  # fmt: skip
-            assert on_disk(store, "topics.json", "topicConfigTable")["orders"]["writeQueueNums"] == 3
-            await with_topic(client, "orders", 5)
-            assert (await topic_config(client, "orders"))["readQueueNums"] == 5
-            answer = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
-            table = json.loads(answer.body)
-            assert table["topicConfigTable"]["orders"]["readQueueNums"] == 5
-            assert {"TBW102", "SELF_TEST_TOPIC", "broker-a", "DefaultCluster"} <= set(table["topicConfigTable"])
-            assert table["dataVersion"]["counter"] > 0
-            await client.send_message("orders")
-            await client.heartbeat("c", consumer("g", "orders"))
-            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
+    async with serving_broker(store) as served:
+        client = await served.client()
+        assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
+        await with_topic(client, "orders", 3, attributes="+message.type=FIFO", order=True)
+        shown = await topic_config(client, "orders")
+        assert shown == {
+            "topicName": "orders", "readQueueNums": 3, "writeQueueNums": 3, "perm": 6,
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": True,
+            "attributes": {"message.type": "FIFO"},
+        }  # fmt: skip
+        assert on_disk(store, "topics.json", "topicConfigTable")["orders"]["writeQueueNums"] == 3
+        await with_topic(client, "orders", 5)
+        assert (await topic_config(client, "orders"))["readQueueNums"] == 5
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = json.loads(answer.body)
+        assert table["topicConfigTable"]["orders"]["readQueueNums"] == 5
+        assert {"TBW102", "SELF_TEST_TOPIC", "broker-a", "DefaultCluster"} <= set(table["topicConfigTable"])
+        assert table["dataVersion"]["counter"] > 0
+        await client.send_message("orders")
+        await client.heartbeat("c", consumer("g", "orders"))
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+        assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
+        assert "orders" not in on_disk(store, "topics.json", "topicConfigTable")
+        assert served.controller._state.offsets.query_offset("g", "orders", 0) == -1
+
+
+async def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        fields = {
+            "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+            "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
+        }  # fmt: skip
+        system = "The topic[TBW102] is conflict with system topic."
+        cases = [
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "TBW102"}, 29, system),
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": " "}, 29, "The specified topic is blank."),
+            (RequestCode.UPDATE_AND_CREATE_TOPIC, fields, 29, "The specified topic is blank."),
+            (
+                RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "a", "attributes": "+x=1"}, 1,
+                "unsupported key: x",
+            ),
+            (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}, 29, system),
+            (RequestCode.DELETE_TOPIC_IN_BROKER, {}, 29, "The specified topic is blank."),
+            (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": ""}, 29, "The specified topic is blank."),
+        ]  # fmt: skip
+        for code, given, expected, remark in cases:
+            answer = await client.ask(code, **given)
+            assert (answer.code, answer.remark) == (expected, remark)
+        answer = await client.ask(
+            RequestCode.UPDATE_AND_CREATE_TOPIC, **(fields | {"topic": "a", "topicFilterType": "X"})
+        )
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_group_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async with serving_broker(store) as served:
+        client = await served.client()
+
+        async def group(name: str) -> Any:
+            answer = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group=name)
+            return json.loads(answer.body) if answer.code == 0 else answer.code
+
+        assert await group("g") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        for times in (3, 5):
+            body = json.dumps({"groupName": "g", "retryMaxTimes": times}).encode()
+            assert (await client.ask(update, body)).code == 0
+            shown = await group("g")
+            assert (shown["retryMaxTimes"], shown["retryQueueNums"], shown["consumeEnable"]) == (times, 1, True)
+            written = on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
+            assert written["g"]["retryMaxTimes"] == times
+        answer = await client.ask(update, b'{"groupName":"a b"}')
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        table = json.loads((await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        assert {"g", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
+        await with_topic(client, "orders")
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
+        offsets = served.controller._state.offsets
+        for given, left in (({}, 1), ({"cleanOffset": True}, -1), ({"removeOffset": True}, -1)):
+            await client.ask(update, b'{"groupName":"g"}')
             await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
-            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
-            assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
-            assert "orders" not in on_disk(store, "topics.json", "topicConfigTable")
-            assert served.controller._state.offsets.query_offset("g", "orders", 0) == -1
-
-    run(scenario())
-
-
-def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            fields = {
-                "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
-                "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
-            }  # fmt: skip
-            system = "The topic[TBW102] is conflict with system topic."
-            cases = [
-                (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "TBW102"}, 29, system),
-                (RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": " "}, 29, "The specified topic is blank."),
-                (RequestCode.UPDATE_AND_CREATE_TOPIC, fields, 29, "The specified topic is blank."),
-                (
-                    RequestCode.UPDATE_AND_CREATE_TOPIC, fields | {"topic": "a", "attributes": "+x=1"}, 1,
-                    "unsupported key: x",
-                ),
-                (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TBW102"}, 29, system),
-                (RequestCode.DELETE_TOPIC_IN_BROKER, {}, 29, "The specified topic is blank."),
-                (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": ""}, 29, "The specified topic is blank."),
-            ]  # fmt: skip
-            for code, given, expected, remark in cases:
-                answer = await client.ask(code, **given)
-                assert (answer.code, answer.remark) == (expected, remark)
-            answer = await client.ask(
-                RequestCode.UPDATE_AND_CREATE_TOPIC, **(fields | {"topic": "a", "topicFilterType": "X"})
-            )
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-
-    run(scenario())
-
-
-def test_a_group_is_made_changed_shown_and_deleted(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-
-    async def scenario() -> None:
-        async with serving_broker(store) as served:
-            client = await served.client()
-
-            async def group(name: str) -> Any:
-                answer = await client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group=name)
-                return json.loads(answer.body) if answer.code == 0 else answer.code
-
+            assert (await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", **given)).code == 0
             assert await group("g") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-            update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            for times in (3, 5):
-                body = json.dumps({"groupName": "g", "retryMaxTimes": times}).encode()
-                assert (await client.ask(update, body)).code == 0
-                shown = await group("g")
-                assert (shown["retryMaxTimes"], shown["retryQueueNums"], shown["consumeEnable"]) == (times, 1, True)
-                written = on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
-                assert written["g"]["retryMaxTimes"] == times
-            answer = await client.ask(update, b'{"groupName":"a b"}')
-            assert answer.code == ResponseCode.INVALID_PARAMETER
-            table = json.loads((await client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
-            assert {"g", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
-            await with_topic(client, "orders")
-            fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": 1}
-            offsets = served.controller._state.offsets
-            for given, left in (({}, 1), ({"cleanOffset": True}, -1), ({"removeOffset": True}, -1)):
-                await client.ask(update, b'{"groupName":"g"}')
-                await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-                assert (await client.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g", **given)).code == 0
-                assert await group("g") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-                assert offsets.query_offset("g", "orders", 0) == left
-            assert "g" not in on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
-
-    run(scenario())
+            assert offsets.query_offset("g", "orders", 0) == left
+        assert "g" not in on_disk(store, "subscriptionGroup.json", "subscriptionGroupTable")
 
 
-def test_a_group_is_forbidden_to_read_a_topic_and_allowed_again(tmp_path: Path) -> None:
+async def test_a_group_is_forbidden_to_read_a_topic_and_allowed_again(tmp_path: Path) -> None:
     code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
     where = {"group": "g", "topic": "orders"}
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            await client.send_message("orders", b"one")
-            await client.heartbeat("c", consumer("g", "orders"))
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        await client.send_message("orders", b"one")
+        await client.heartbeat("c", consumer("g", "orders"))
 
-            async def pulled() -> int:
-                return int((await client.begin_all([pull_command("orders", tags=None)])[0]).code)
+        async def pulled() -> int:
+            return int((await client.begin_all([pull_command("orders", tags=None)])[0]).code)
 
-            steps: tuple[tuple[dict[str, bool], bool], ...] = (
-                ({}, True), ({"readable": False}, False), ({}, False), ({"readable": True}, True),
-            )  # fmt: skip
-            for given, readable in steps:
-                answer = await client.ask(code, **where, **given)
-                assert (answer.code, json.loads(bytes(answer.body))) == (0, where | {"readable": readable})
-                assert await pulled() == (ResponseCode.SUCCESS if readable else ResponseCode.NO_PERMISSION)
-                if given:
-                    kept = on_disk(tmp_path / "store", "subscriptionGroup.json", "forbiddenTable")
-                    assert kept == ({} if readable else {"g": {"orders": 4}})
-            assert (await client.ask(code, topic="orders")).code == ResponseCode.SYSTEM_ERROR
-
-    run(scenario())
+        steps: tuple[tuple[dict[str, bool], bool], ...] = (
+            ({}, True), ({"readable": False}, False), ({}, False), ({"readable": True}, True),
+        )  # fmt: skip
+        for given, readable in steps:
+            answer = await client.ask(code, **where, **given)
+            assert (answer.code, json.loads(bytes(answer.body))) == (0, where | {"readable": readable})
+            assert await pulled() == (ResponseCode.SUCCESS if readable else ResponseCode.NO_PERMISSION)
+            if given:
+                kept = on_disk(tmp_path / "store", "subscriptionGroup.json", "forbiddenTable")
+                assert kept == ({} if readable else {"g": {"orders": 4}})
+        assert (await client.ask(code, topic="orders")).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_topics_and_groups_are_made_by_lists_all_or_none(tmp_path: Path) -> None:
+async def test_topics_and_groups_are_made_by_lists_all_or_none(tmp_path: Path) -> None:
     def topics(*names: str) -> bytes:
         rows = [{"topicName": name, "readQueueNums": 2, "writeQueueNums": 2, "perm": 6} for name in names]
         return json.dumps({"topicConfigList": rows}).encode()
@@ -163,28 +150,22 @@ def test_topics_and_groups_are_made_by_lists_all_or_none(tmp_path: Path) -> None
     def groups(*names: str) -> bytes:
         return json.dumps({"groupConfigList": [{"groupName": name} for name in names]}).encode()
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client, state = await served.client(), served.controller._state
-            code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
-            assert (await client.ask(code, topics("a", "b"))).code == 0
-            assert state.topics.select_topic_config("b").write_queue_nums == 2
-            assert (await client.ask(code, topics("c", "no name"))).code == ResponseCode.INVALID_PARAMETER
-            assert state.topics.select_topic_config("c") is None
-            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
-            assert (await client.ask(code, groups("g", "h"))).code == 0
-            assert (await client.ask(code, groups("i", "no name"))).code == ResponseCode.INVALID_PARAMETER
-            assert {"g", "h"} <= state.groups.subscription_group_table.keys()
-            assert "i" not in state.groups.subscription_group_table
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store") as served:
+        client, state = await served.client(), served.controller._state
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+        assert (await client.ask(code, topics("a", "b"))).code == 0
+        assert state.topics.select_topic_config("b").write_queue_nums == 2
+        assert (await client.ask(code, topics("c", "no name"))).code == ResponseCode.INVALID_PARAMETER
+        assert state.topics.select_topic_config("c") is None
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+        assert (await client.ask(code, groups("g", "h"))).code == 0
+        assert (await client.ask(code, groups("i", "no name"))).code == ResponseCode.INVALID_PARAMETER
+        assert {"g", "h"} <= state.groups.subscription_group_table.keys()
+        assert "i" not in state.groups.subscription_group_table
 
 
-def test_system_topics_are_those_of_the_start(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            answer = await client.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
-            assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a"} <= set(json.loads(answer.body)["topicList"])
-
-    run(scenario())
+async def test_system_topics_are_those_of_the_start(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        answer = await client.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a"} <= set(json.loads(answer.body)["topicList"])

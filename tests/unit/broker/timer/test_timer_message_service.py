@@ -26,7 +26,6 @@ from reput.service.timer_messages import RecallHandle, encode_recall_handle
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
-from tests.support.sockets import run
 
 #: Slots of a tenth of a second.
 FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 50, "recall_message_enable": True}
@@ -58,37 +57,34 @@ def waiting(served: Served) -> list[MessageExt]:
 
 
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
-def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST | keys) as served:
-            client = await served.client()
-            await with_topic(client, "orders", 3)
-            began = now_ms()
-            times = {b"by time": began + 850, b"by ms": began + 130, b"by s": began + 1000}
-            command = await client.send_message(
-                "orders", b"by time", queueId=2, flag=7,
-                properties={"TIMER_DELIVER_MS": str(began + 850), "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
-            )  # fmt: skip
-            assert (command.code, (command.ext_fields or {})["queueId"]) == (0, "2")
-            assert (await send(client, b"by ms", timer_delay_ms=130)).code == 0
-            assert (await send(client, b"by s", timer_delay_sec=1)).code == 0
-            (one,) = messages_of(await client.pull("orders", queueId=2, hold_ms=LONG_MS))
-            found = [one, *await received(client, 2)]
-            assert [message.body for message in found] == [b"by time", b"by ms", b"by s"]
-            for message in found:
-                assert message.store_timestamp >= times[message.body]
-            assert (one.flag, one.tags, one.keys, one.unique_key) == (7, "t", ("k",), "u")
-            sent = waiting(served)[0]
-            out_ms = (began + 849) // 100 * 100
-            assert sent.properties.items() >= {"TIMER_OUT_MS": str(out_ms), "REAL_QID": "2"}.items()
-            assert one.properties.items() >= sent.properties.items()
-            assert one.properties.keys() - sent.properties.keys() == {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
-            assert one.born_timestamp == sent.born_timestamp
-
-    run(scenario())
+async def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: dict[str, Any]) -> None:
+    async with serving_broker(tmp_path / "store", **FAST | keys) as served:
+        client = await served.client()
+        await with_topic(client, "orders", 3)
+        began = now_ms()
+        times = {b"by time": began + 850, b"by ms": began + 130, b"by s": began + 1000}
+        command = await client.send_message(
+            "orders", b"by time", queueId=2, flag=7,
+            properties={"TIMER_DELIVER_MS": str(began + 850), "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
+        )  # fmt: skip
+        assert (command.code, (command.ext_fields or {})["queueId"]) == (0, "2")
+        assert (await send(client, b"by ms", timer_delay_ms=130)).code == 0
+        assert (await send(client, b"by s", timer_delay_sec=1)).code == 0
+        (one,) = messages_of(await client.pull("orders", queueId=2, hold_ms=LONG_MS))
+        found = [one, *await received(client, 2)]
+        assert [message.body for message in found] == [b"by time", b"by ms", b"by s"]
+        for message in found:
+            assert message.store_timestamp >= times[message.body]
+        assert (one.flag, one.tags, one.keys, one.unique_key) == (7, "t", ("k",), "u")
+        sent = waiting(served)[0]
+        out_ms = (began + 849) // 100 * 100
+        assert sent.properties.items() >= {"TIMER_OUT_MS": str(out_ms), "REAL_QID": "2"}.items()
+        assert one.properties.items() >= sent.properties.items()
+        assert one.properties.keys() - sent.properties.keys() == {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
+        assert one.born_timestamp == sent.born_timestamp
 
 
-def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_not_delivered(
+async def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_not_delivered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_open, opens, open_slot_of = asyncio.Event(), asyncio.Event(), TimerMessageService._open
@@ -100,24 +96,21 @@ def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_not_delivered(
 
     monkeypatch.setattr(TimerMessageService, "_open", held)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client, timers = await served.client(), served.controller._services.timers
-            assert timers is not None
-            await with_topic(client, "orders")
-            assert (await send(client, b"due", timer_delay_ms=300)).code == 0
-            await opens.wait()
-            due_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"])
-            assert due_ms == timers.delivered_until()  # a check point is not judged before acks that are due come
-            may_open.set()
-            await received(client, 1)
-            while timers.delivered_until() <= due_ms + 100:
-                await asyncio.sleep(0)
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, timers = await served.client(), served.controller._services.timers
+        assert timers is not None
+        await with_topic(client, "orders")
+        assert (await send(client, b"due", timer_delay_ms=300)).code == 0
+        await opens.wait()
+        due_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"])
+        assert due_ms == timers.delivered_until()  # a check point is not judged before acks that are due come
+        may_open.set()
+        await received(client, 1)
+        while timers.delivered_until() <= due_ms + 100:
+            await asyncio.sleep(0)
 
 
-def test_messages_that_were_taken_from_a_slot_and_not_put_yet_are_not_delivered(
+async def test_messages_that_were_taken_from_a_slot_and_not_put_yet_are_not_delivered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_put, puts, put = asyncio.Event(), asyncio.Event(), TimerMessageService._put
@@ -129,22 +122,19 @@ def test_messages_that_were_taken_from_a_slot_and_not_put_yet_are_not_delivered(
 
     monkeypatch.setattr(TimerMessageService, "_put", held)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client, timers = await served.client(), served.controller._services.timers
-            assert timers is not None
-            await with_topic(client, "orders")
-            due_ms = now_ms() + 2000
-            assert (await send(client, b"due", timer_deliver_ms=due_ms)).code == 0
-            await puts.wait()
-            assert timers.delivered_until() == due_ms
-            may_put.set()
-            await received(client, 1)
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, timers = await served.client(), served.controller._services.timers
+        assert timers is not None
+        await with_topic(client, "orders")
+        due_ms = now_ms() + 2000
+        assert (await send(client, b"due", timer_deliver_ms=due_ms)).code == 0
+        await puts.wait()
+        assert timers.delivered_until() == due_ms
+        may_put.set()
+        await received(client, 1)
 
 
-def test_messages_of_the_next_slot_are_not_delivered_while_a_slot_is_made_safe(
+async def test_messages_of_the_next_slot_are_not_delivered_while_a_slot_is_made_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     are_safe, safe = asyncio.Event(), Appends.safe
@@ -155,25 +145,22 @@ def test_messages_of_the_next_slot_are_not_delivered_while_a_slot_is_made_safe(
 
     monkeypatch.setattr(Appends, "safe", held)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client, state = await served.client(), served.controller._state
-            timers = served.controller._services.timers
-            assert timers is not None
-            await with_topic(client, "orders")
-            assert (await send(client, b"due", timer_delay_ms=2000)).code == 0
-            await received(client, 1)
-            state.put_forward(5000)
-            slot_ends_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"]) + 100
-            assert timers.delivered_until() == slot_ends_ms
-            are_safe.set()
-            while timers.delivered_until() == slot_ends_ms:
-                await asyncio.sleep(0)
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, state = await served.client(), served.controller._state
+        timers = served.controller._services.timers
+        assert timers is not None
+        await with_topic(client, "orders")
+        assert (await send(client, b"due", timer_delay_ms=2000)).code == 0
+        await received(client, 1)
+        state.put_forward(5000)
+        slot_ends_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"]) + 100
+        assert timers.delivered_until() == slot_ends_ms
+        are_safe.set()
+        while timers.delivered_until() == slot_ends_ms:
+            await asyncio.sleep(0)
 
 
-def test_a_slot_waits_for_messages_that_were_put_before_it_and_are_not_dispatched_yet(
+async def test_a_slot_waits_for_messages_that_were_put_before_it_and_are_not_dispatched_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun_ms, is_held, may_enqueue = [0], [False], asyncio.Event()
@@ -200,53 +187,47 @@ def test_a_slot_waits_for_messages_that_were_put_before_it_and_are_not_dispatche
     monkeypatch.setattr(LoopDispatch, "_pass", held_pass)
     may_enqueue.set()
 
-    async def scenario() -> None:
-        began_ms = now_ms()
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client, state = await served.client(), served.controller._state
-            timers = served.controller._services.timers
-            assert timers is not None
-            await with_topic(client, "orders")
-            later_ms = now_ms() + 4000
-            assert (await send(client, b"later", timer_deliver_ms=later_ms)).code == 0
-            while state.timers is None or state.timers.queue_offset < 1:
-                await asyncio.sleep(0.001)
-            is_held[0] = True
-            sooner_ms = now_ms() + 1000
-            assert (await send(client, b"sooner", timer_deliver_ms=sooner_ms)).code == 0
-            while begun_ms[0] <= later_ms:  # a turn has begun after both were due, and is over
-                assert timers.delivered_until() < sooner_ms
-                await asyncio.sleep(0.001)
-            may_enqueue.clear()
-            is_held[0] = False
-            state.dispatch.soon()
-            while state.store.max_offset(TIMER_TOPIC, 0) < 2:
-                await asyncio.sleep(0.001)
-            assert began_ms <= timers.delivered_until() < sooner_ms
-            may_enqueue.set()
-            assert [one.body for one in await received(client, 2)] == [b"sooner", b"later"]
-
-    run(scenario())
+    began_ms = now_ms()
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, state = await served.client(), served.controller._state
+        timers = served.controller._services.timers
+        assert timers is not None
+        await with_topic(client, "orders")
+        later_ms = now_ms() + 4000
+        assert (await send(client, b"later", timer_deliver_ms=later_ms)).code == 0
+        while state.timers is None or state.timers.queue_offset < 1:
+            await asyncio.sleep(0.001)
+        is_held[0] = True
+        sooner_ms = now_ms() + 1000
+        assert (await send(client, b"sooner", timer_deliver_ms=sooner_ms)).code == 0
+        while begun_ms[0] <= later_ms:  # a turn has begun after both were due, and is over
+            assert timers.delivered_until() < sooner_ms
+            await asyncio.sleep(0.001)
+        may_enqueue.clear()
+        is_held[0] = False
+        state.dispatch.soon()
+        while state.store.max_offset(TIMER_TOPIC, 0) < 2:
+            await asyncio.sleep(0.001)
+        assert began_ms <= timers.delivered_until() < sooner_ms
+        may_enqueue.set()
+        assert [one.body for one in await received(client, 2)] == [b"sooner", b"later"]
 
 
-def test_many_messages_come_in_the_order_of_their_times_and_none_is_early(tmp_path: Path) -> None:
+async def test_many_messages_come_in_the_order_of_their_times_and_none_is_early(tmp_path: Path) -> None:
     count = 300  # more than are put at once
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            began = now_ms() + 4000
-            dues = [began + number * 7919 % count for number in range(count)]
-            commands = [send_command("orders", b"%d" % due, properties={"TIMER_DELIVER_MS": str(due)}) for due in dues]
-            assert [(await answer).code for answer in client.begin_all(commands)] == [0] * count
-            found = await received(client, count)
-            assert sorted(int(one.body) for one in found) == list(range(began, began + count))
-            assert all(one.store_timestamp >= int(one.body) for one in found)
-            slots = [(int(one.body) - 1) // 100 for one in found]
-            assert slots == sorted(slots)
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        began = now_ms() + 4000
+        dues = [began + number * 7919 % count for number in range(count)]
+        commands = [send_command("orders", b"%d" % due, properties={"TIMER_DELIVER_MS": str(due)}) for due in dues]
+        assert [(await answer).code for answer in client.begin_all(commands)] == [0] * count
+        found = await received(client, count)
+        assert sorted(int(one.body) for one in found) == list(range(began, began + count))
+        assert all(one.store_timestamp >= int(one.body) for one in found)
+        slots = [(int(one.body) - 1) // 100 for one in found]
+        assert slots == sorted(slots)
 
 
 @pytest.mark.parametrize(
@@ -258,92 +239,77 @@ def test_many_messages_come_in_the_order_of_their_times_and_none_is_early(tmp_pa
         ({"timer_delay_sec": 5}, {"timer_wheel_enable": False}, 1, "not enabled, timerWheelEnable is false"),
     ],
 )
-def test_a_message_that_cannot_wait_is_refused(
+async def test_a_message_that_cannot_wait_is_refused(
     tmp_path: Path, properties: dict[str, Any], keys: dict[str, Any], code: int, remark: str
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            answer = await send(client, b"never", **properties)
-            assert answer.code == code
-            assert remark in (answer.remark or "")
-            assert served.controller._state.store.max_commit_log_offset == 0
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        answer = await send(client, b"never", **properties)
+        assert answer.code == code
+        assert remark in (answer.remark or "")
+        assert served.controller._state.store.max_commit_log_offset == 0
 
 
-def test_a_crowded_slot_takes_no_more(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", timer_congest_num_each_slot=3) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 60_000
-            answers = []
-            while len(answers) < 100:
-                answers.append(await send(client, b"x", timer_deliver_ms=due))
-                await asyncio.sleep(0.001)
-                if answers[-1].code:
-                    break
-            assert answers[-1].code == ResponseCode.SYSTEM_ERROR
-            assert "max num limit is 6" in (answers[-1].remark or "")
-            assert (await send(client, b"x", timer_deliver_ms=due + 5000)).code == 0
-
-    run(scenario())
+async def test_a_crowded_slot_takes_no_more(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", timer_congest_num_each_slot=3) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 60_000
+        answers = []
+        while len(answers) < 100:
+            answers.append(await send(client, b"x", timer_deliver_ms=due))
+            await asyncio.sleep(0.001)
+            if answers[-1].code:
+                break
+        assert answers[-1].code == ResponseCode.SYSTEM_ERROR
+        assert "max num limit is 6" in (answers[-1].remark or "")
+        assert (await send(client, b"x", timer_deliver_ms=due + 5000)).code == 0
 
 
-def test_a_time_that_has_passed_is_no_reason_to_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store") as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            answer = await send(client, b"now", timer_deliver_ms=5)
-            assert "recallHandle" not in (answer.ext_fields or {})
-            (one,) = await received(client, 1)
-            assert (one.body, "TIMER_OUT_MS" in one.properties) == (b"now", False)
-
-    run(scenario())
+async def test_a_time_that_has_passed_is_no_reason_to_wait(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        answer = await send(client, b"now", timer_deliver_ms=5)
+        assert "recallHandle" not in (answer.ext_fields or {})
+        (one,) = await received(client, 1)
+        assert (one.body, "TIMER_OUT_MS" in one.properties) == (b"now", False)
 
 
-def test_a_far_message_is_put_back_on_its_way_and_comes_at_its_time(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST, timer_roll_window_slot=4) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 2000
-            answer = await send(client, b"far", timer_deliver_ms=due)
-            deleted = await send(client, b"deleted", timer_deliver_ms=due)
-            handle = (deleted.ext_fields or {})["recallHandle"]
-            assert (await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)).code == 0
-            assert answer.code == 0
-            (one,) = await received(client, 1)
-            assert one.body == b"far"
-            assert one.store_timestamp - due >= 0
-            assert int(one.properties["TIMER_ROLL_TIMES"]) >= 1
-            assert (await client.pull("orders", 1)).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario())
+async def test_a_far_message_is_put_back_on_its_way_and_comes_at_its_time(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **FAST, timer_roll_window_slot=4) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 2000
+        answer = await send(client, b"far", timer_deliver_ms=due)
+        deleted = await send(client, b"deleted", timer_deliver_ms=due)
+        handle = (deleted.ext_fields or {})["recallHandle"]
+        assert (await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)).code == 0
+        assert answer.code == 0
+        (one,) = await received(client, 1)
+        assert one.body == b"far"
+        assert one.store_timestamp - due >= 0
+        assert int(one.properties["TIMER_ROLL_TIMES"]) >= 1
+        assert (await client.pull("orders", 1)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST | SYNCED) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 60_000
-            for number in range(20):
-                answer = await send(client, b"%d" % number, timer_deliver_ms=due, uniq_key=f"u{number}")
-                if number % 2:
-                    handle = (answer.ext_fields or {})["recallHandle"]
-                    recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
-                    assert (recalled.code, (recalled.ext_fields or {})["msgId"]) == (0, f"u{number}")
-            served.controller.state.put_forward(60_000)
-            found = await received(client, 10)
-            assert {int(one.body) for one in found} == set(range(0, 20, 2))
-            metrics = decode_metadata(TimerMetrics, (await client.ask(RequestCode.GET_TIMER_METRICS)).body)
-            assert metrics.timing_count["orders"].count == 0
-
-    run(scenario())
+async def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **FAST | SYNCED) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 60_000
+        for number in range(20):
+            answer = await send(client, b"%d" % number, timer_deliver_ms=due, uniq_key=f"u{number}")
+            if number % 2:
+                handle = (answer.ext_fields or {})["recallHandle"]
+                recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
+                assert (recalled.code, (recalled.ext_fields or {})["msgId"]) == (0, f"u{number}")
+        served.controller.state.put_forward(60_000)
+        found = await received(client, 10)
+        assert {int(one.body) for one in found} == set(range(0, 20, 2))
+        metrics = decode_metadata(TimerMetrics, (await client.ask(RequestCode.GET_TIMER_METRICS)).body)
+        assert metrics.timing_count["orders"].count == 0
 
 
 @pytest.mark.parametrize(
@@ -359,76 +325,67 @@ def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) -> None:
         ({}, {"timer_wheel_enable": False}, 1, "recall failed, execute error"),
     ],
 )
-def test_a_recall_that_cannot_be_is_refused(
+async def test_a_recall_that_cannot_be_is_refused(
     tmp_path: Path, fields: dict[str, str], keys: dict[str, Any], code: int, remark: str
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST | keys) as served:
-            client = await served.client()
-            for topic in ("orders", "bills"):
-                await with_topic(client, topic)
-            name, text = fields.get("name", "broker-a"), fields.get("time", str(now_ms() + 60_000))
-            handle = encode_recall_handle(RecallHandle("orders", name, text, "u"))
-            asked = {"topic": "orders", "recallHandle": handle} | {
-                key: value for key, value in fields.items() if key in ("topic", "recallHandle")
-            }
-            answer = await client.ask(RequestCode.RECALL_MESSAGE, **asked)
-            assert answer.code == code
-            assert remark in (answer.remark or "")
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST | keys) as served:
+        client = await served.client()
+        for topic in ("orders", "bills"):
+            await with_topic(client, topic)
+        name, text = fields.get("name", "broker-a"), fields.get("time", str(now_ms() + 60_000))
+        handle = encode_recall_handle(RecallHandle("orders", name, text, "u"))
+        asked = {"topic": "orders", "recallHandle": handle} | {
+            key: value for key, value in fields.items() if key in ("topic", "recallHandle")
+        }
+        answer = await client.ask(RequestCode.RECALL_MESSAGE, **asked)
+        assert answer.code == code
+        assert remark in (answer.remark or "")
 
 
-def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) -> None:
+async def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) -> None:
     path = tmp_path / "store"
 
-    async def scenario() -> None:
+    async with serving_broker(path, **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 300
+        await send(client, b"first", timer_deliver_ms=due)
+        await send(client, b"same slot", timer_deliver_ms=due + 1)
+        await send(client, b"second", timer_deliver_ms=due + 900)
+        await received(client, 1)
+    for _ in range(2):
         async with serving_broker(path, **FAST) as served:
             client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 300
-            await send(client, b"first", timer_deliver_ms=due)
-            await send(client, b"same slot", timer_deliver_ms=due + 1)
-            await send(client, b"second", timer_deliver_ms=due + 900)
-            await received(client, 1)
-        for _ in range(2):
-            async with serving_broker(path, **FAST) as served:
-                client = await served.client()
-                assert [one.body for one in await received(client, 3)] == [b"first", b"same slot", b"second"]
-                answer = await client.ask(RequestCode.GET_TIMER_CHECK_POINT)
-                assert decode_timer_checkpoint(answer.body).last_timer_queue_offset == 3
-        async with serving_broker(path, **FAST) as served:
-            client = await served.client()
-            assert (await client.pull("orders", 3)).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario())
+            assert [one.body for one in await received(client, 3)] == [b"first", b"same slot", b"second"]
+            answer = await client.ask(RequestCode.GET_TIMER_CHECK_POINT)
+            assert decode_timer_checkpoint(answer.body).last_timer_queue_offset == 3
+    async with serving_broker(path, **FAST) as served:
+        client = await served.client()
+        assert (await client.pull("orders", 3)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path: Path) -> None:
+async def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp_path: Path) -> None:
     path, copy = tmp_path / "store", tmp_path / "copy"
 
-    async def scenario() -> None:
-        async with serving_broker(path, **FAST | {"timer_flush_interval_ms": 100_000}) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 60_000
-            await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(40)))
-            timers = served.controller._state.timers
-            assert timers is not None
-            while timers.queue_offset < 40:
-                await asyncio.sleep(0.001)
-            shutil.copytree(path, copy)
-        async with serving_broker(copy, **FAST) as served:
-            client = await served.client()
-            served.controller.state.put_forward(60_000)
-            assert [int(one.body) for one in await received(client, 40)] == list(range(40))
-            assert all(one.store_timestamp >= due for one in await received(client, 40))
-            assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario())
+    async with serving_broker(path, **FAST | {"timer_flush_interval_ms": 100_000}) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 60_000
+        await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(40)))
+        timers = served.controller._state.timers
+        assert timers is not None
+        while timers.queue_offset < 40:
+            await asyncio.sleep(0.001)
+        shutil.copytree(path, copy)
+    async with serving_broker(copy, **FAST) as served:
+        client = await served.client()
+        served.controller.state.put_forward(60_000)
+        assert [int(one.body) for one in await received(client, 40)] == list(range(40))
+        assert all(one.store_timestamp >= due for one in await received(client, 40))
+        assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
     append_rows, faults = Appends.append_rows, [StoreFullError("full")] * 2
 
@@ -440,20 +397,19 @@ def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Appends, "append_rows", failing)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 300
-            await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
-            assert [int(one.body) for one in await received(client, 10)] == list(range(10))
-            assert not faults
-            assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 300
+        await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
+        assert [int(one.body) for one in await received(client, 10)] == list(range(10))
+        assert not faults
+        assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_messages_that_the_disk_cannot_read_come_when_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_that_the_disk_cannot_read_come_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
     look, faults = timer_message_service.TimerMessageService._look, list[StoreError]()
 
@@ -462,85 +418,73 @@ def test_messages_that_the_disk_cannot_read_come_when_it_can(tmp_path: Path, mon
             raise faults.pop()
         return await look(self, units)
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            monkeypatch.setattr(timer_message_service.TimerMessageService, "_look", failing)
-            monkeypatch.setattr(open_slot, "_MOST_KEPT", 3)
-            due = now_ms() + 300
-            await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due + one) for one in range(40)))
-            faults.extend(StoreError("cannot read") for _ in range(3))
-            assert [int(one.body) for one in await received(client, 5)][:5] == list(range(5))
-            faults.extend(StoreError("cannot read") for _ in range(3))
-            assert [int(one.body) for one in await received(client, 40)] == list(range(40))
-            assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        monkeypatch.setattr(timer_message_service.TimerMessageService, "_look", failing)
+        monkeypatch.setattr(open_slot, "_MOST_KEPT", 3)
+        due = now_ms() + 300
+        await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due + one) for one in range(40)))
+        faults.extend(StoreError("cannot read") for _ in range(3))
+        assert [int(one.body) for one in await received(client, 5)][:5] == list(range(5))
+        faults.extend(StoreError("cannot read") for _ in range(3))
+        assert [int(one.body) for one in await received(client, 40)] == list(range(40))
+        assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
 
 
-def test_a_message_that_names_no_time_or_topic_stops_no_other(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            for properties in (
-                {}, {"TIMER_OUT_MS": "x", "REAL_TOPIC": "orders", "REAL_QID": "0"},
-                {"TIMER_OUT_MS": "5", "REAL_TOPIC": "orders", "REAL_QID": "-1"},
-                {"TIMER_OUT_MS": "5", "REAL_TOPIC": "or/ders" * 99, "REAL_QID": "0"},
-            ):  # fmt: skip
-                assert (await client.send_message(TIMER_TOPIC, properties=properties)).code == 0
-            await send(client, b"good", timer_delay_ms=20)
-            assert [one.body for one in await received(client, 1)] == [b"good"]
-
-    run(scenario())
+async def test_a_message_that_names_no_time_or_topic_stops_no_other(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        for properties in (
+            {}, {"TIMER_OUT_MS": "x", "REAL_TOPIC": "orders", "REAL_QID": "0"},
+            {"TIMER_OUT_MS": "5", "REAL_TOPIC": "orders", "REAL_QID": "-1"},
+            {"TIMER_OUT_MS": "5", "REAL_TOPIC": "or/ders" * 99, "REAL_QID": "0"},
+        ):  # fmt: skip
+            assert (await client.send_message(TIMER_TOPIC, properties=properties)).code == 0
+        await send(client, b"good", timer_delay_ms=20)
+        assert [one.body for one in await received(client, 1)] == [b"good"]
 
 
-def test_messages_that_cannot_be_put_stop_no_other(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            due = now_ms() + 300
-            for number in range(9):
-                properties = {"TIMER_OUT_MS": str(due // 100 * 100), "REAL_TOPIC": "orders", "REAL_QID": "0"}
-                if number % 3 == 1:  # a topic that no record can name
-                    properties["REAL_TOPIC"] = "o" * 300
-                sent = await client.send_message(TIMER_TOPIC, b"%d" % number, properties=properties)
-                assert sent.code == 0
-            assert [int(one.body) for one in await received(client, 6)] == [0, 2, 3, 5, 6, 8]
-            assert served.controller._services.timers.stats.dequeued == {"orders": 6}
-
-    run(scenario())
+async def test_messages_that_cannot_be_put_stop_no_other(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        due = now_ms() + 300
+        for number in range(9):
+            properties = {"TIMER_OUT_MS": str(due // 100 * 100), "REAL_TOPIC": "orders", "REAL_QID": "0"}
+            if number % 3 == 1:  # a topic that no record can name
+                properties["REAL_TOPIC"] = "o" * 300
+            sent = await client.send_message(TIMER_TOPIC, b"%d" % number, properties=properties)
+            assert sent.code == 0
+        assert [int(one.body) for one in await received(client, 6)] == [0, 2, 3, 5, 6, 8]
+        assert served.controller._services.timers.stats.dequeued == {"orders": 6}
 
 
-def test_a_message_is_delivered_while_others_keep_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_is_delivered_while_others_keep_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     service = timer_message_service.TimerMessageService
     wait, further = service._wait, list[bool]()
 
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **FAST) as served:
-            client, state = await served.client(), served.controller._state
-            await with_topic(client, "orders")
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, state = await served.client(), served.controller._state
+        await with_topic(client, "orders")
 
-            async def wait_and_bring_another(self: Any, read: Any) -> None:
-                await wait(self, read)
-                if further:
-                    end = state.store.max_offset(TIMER_TOPIC, 0)
-                    await send(client, b"later", timer_delay_sec=1000)
-                    while state.store.max_offset(TIMER_TOPIC, 0) == end:
-                        await asyncio.sleep(0)
+        async def wait_and_bring_another(self: Any, read: Any) -> None:
+            await wait(self, read)
+            if further:
+                end = state.store.max_offset(TIMER_TOPIC, 0)
+                await send(client, b"later", timer_delay_sec=1000)
+                while state.store.max_offset(TIMER_TOPIC, 0) == end:
+                    await asyncio.sleep(0)
 
-            monkeypatch.setattr(service, "_wait", wait_and_bring_another)
-            further.append(True)
-            await send(client, b"due", timer_delay_ms=150)
-            assert [one.body for one in await received(client, 1)] == [b"due"]
-            further.clear()
-
-    run(scenario())
+        monkeypatch.setattr(service, "_wait", wait_and_bring_another)
+        further.append(True)
+        await send(client, b"due", timer_delay_ms=150)
+        assert [one.body for one in await received(client, 1)] == [b"due"]
+        further.clear()
 
 
-def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
+async def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = timer_message_service.TimerMessageService
@@ -558,25 +502,22 @@ def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
         records, following = await read_queue(self, offset, offset + 1)
         return records, following
 
-    async def scenario() -> None:
-        monkeypatch.setattr(timer_message_service, "_MOST_READ", 1)
-        monkeypatch.setattr(service, "_read_queue", read_one_by_one)
-        async with serving_broker(tmp_path / "store", **FAST | {"timer_precision_ms": 1000}) as served:
-            client = await served.client()
-            await with_topic(client, "orders")
-            timers = served.controller._state.timers
-            assert timers is not None
-            sending = asyncio.create_task(_send_pairs(client, timers, held))
-            count = 0
-            while not held:  # a machine that stands still may not look at the open slot in time
-                count += 1
-                due = (now_ms() // 1000 + 2) * 1000 + 900
-                await send(client, b"due", timer_deliver_ms=due)
-                assert [one.body for one in await received(client, count)] == [b"due"] * count
-            is_delivered.set()
-            await sending
-
-    run(scenario())
+    monkeypatch.setattr(timer_message_service, "_MOST_READ", 1)
+    monkeypatch.setattr(service, "_read_queue", read_one_by_one)
+    async with serving_broker(tmp_path / "store", **FAST | {"timer_precision_ms": 1000}) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        timers = served.controller._state.timers
+        assert timers is not None
+        sending = asyncio.create_task(_send_pairs(client, timers, held))
+        count = 0
+        while not held:  # a machine that stands still may not look at the open slot in time
+            count += 1
+            due = (now_ms() // 1000 + 2) * 1000 + 900
+            await send(client, b"due", timer_deliver_ms=due)
+            assert [one.body for one in await received(client, count)] == [b"due"] * count
+        is_delivered.set()
+        await sending
 
 
 async def _send_pairs(client: Client, timers: TimerMessageStore, held: list[int]) -> None:

@@ -21,7 +21,6 @@ from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, s
 from tests.support.faulty_files import FaultyFiles
 from tests.support.held_disk import HeldDisk
 from tests.support.metrics import MEASURED, labelled
-from tests.support.sockets import run
 
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP, KEY = "CID_RMQ_SYS_TRANS", "AB" * 16
@@ -99,69 +98,60 @@ async def started(served: Served) -> Client:
 
 
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
-def test_a_half_message_is_stored_apart_until_its_commit(tmp_path: Path, keys: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS | keys) as served:
-            client = await started(served)
-            answer = await send_half(client)
-            fields = answer.ext_fields or {}
-            assert (fields["queueId"], fields["queueOffset"], fields["transactionId"]) == ("1", "0", KEY)
-            (half,) = await pulled(client, HALF)
-            assert (half.body, half.flag, half.sys_flag, half.prepared_transaction_offset) == (b"pay", 7, 1, 0)
-            properties = half.properties
-            assert properties == {
-                "TRAN_MSG": "true", "PGROUP": "payers", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
-                "CLUSTER": "DefaultCluster", "__transactionId__": KEY, "REAL_TOPIC": "orders", "REAL_QID": "1",
-            }  # fmt: skip
-            assert await count(client, "orders", 1) == 0
-            done = await end(client, where(answer))
-            assert (done.code, done.remark) == (0, None)
-            (message,) = await pulled(client, "orders", queue_id=1)
-            assert (message.body, message.tags, message.unique_key) == (b"pay", "paid", KEY)
-            assert (message.flag, message.sys_flag) == (7, 9)
-            assert message.prepared_transaction_offset == half.commit_log_offset
-            assert message.properties == properties
-            assert (message.born_timestamp, message.born_host) == (half.born_timestamp, half.born_host)
-            (op,) = await pulled(client, OP)
-            assert (op.body, op.tags) == (b"0,", "d")
-            assert op.raw.endswith(b"WAIT\x01true\x02TAGS\x01d\x02")  # in Apache's order
-            assert op.born_host == op.store_host == served.controller.address
-            await check(served)
-            assert judged(served) == (1, 1)
-            assert client.requests.empty()
-
-    run(scenario())
+async def test_a_half_message_is_stored_apart_until_its_commit(tmp_path: Path, keys: dict[str, Any]) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS | keys) as served:
+        client = await started(served)
+        answer = await send_half(client)
+        fields = answer.ext_fields or {}
+        assert (fields["queueId"], fields["queueOffset"], fields["transactionId"]) == ("1", "0", KEY)
+        (half,) = await pulled(client, HALF)
+        assert (half.body, half.flag, half.sys_flag, half.prepared_transaction_offset) == (b"pay", 7, 1, 0)
+        properties = half.properties
+        assert properties == {
+            "TRAN_MSG": "true", "PGROUP": "payers", "MSG_REGION": "DefaultRegion", "TRACE_ON": "true",
+            "CLUSTER": "DefaultCluster", "__transactionId__": KEY, "REAL_TOPIC": "orders", "REAL_QID": "1",
+        }  # fmt: skip
+        assert await count(client, "orders", 1) == 0
+        done = await end(client, where(answer))
+        assert (done.code, done.remark) == (0, None)
+        (message,) = await pulled(client, "orders", queue_id=1)
+        assert (message.body, message.tags, message.unique_key) == (b"pay", "paid", KEY)
+        assert (message.flag, message.sys_flag) == (7, 9)
+        assert message.prepared_transaction_offset == half.commit_log_offset
+        assert message.properties == properties
+        assert (message.born_timestamp, message.born_host) == (half.born_timestamp, half.born_host)
+        (op,) = await pulled(client, OP)
+        assert (op.body, op.tags) == (b"0,", "d")
+        assert op.raw.endswith(b"WAIT\x01true\x02TAGS\x01d\x02")  # in Apache's order
+        assert op.born_host == op.store_host == served.controller.address
+        await check(served)
+        assert judged(served) == (1, 1)
+        assert client.requests.empty()
 
 
-def test_a_rollback_leaves_nothing_to_consume(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            assert (await end(client, where(await send_half(client)), ROLLBACK)).code == 0
-            await pulled(client, OP)
-            await check(served)
-            assert judged(served) == (1, 1)
-            assert (await count(client, "orders", 1), await count(client, HALF)) == (0, 1)
-
-    run(scenario())
+async def test_a_rollback_leaves_nothing_to_consume(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        assert (await end(client, where(await send_half(client)), ROLLBACK)).code == 0
+        await pulled(client, OP)
+        await check(served)
+        assert judged(served) == (1, 1)
+        assert (await count(client, "orders", 1), await count(client, HALF)) == (0, 1)
 
 
-def test_transactions_that_have_not_ended_are_counted_by_topic_across_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client, open_ones = await started(served), served.controller._state.transactions
-            halves = [where(await send_half(client)) for _ in range(4)]
-            assert (open_ones.count("orders"), open_ones.count(HALF)) == (4, 0)
-            assert (await end(client, halves[0])).code == 0
-            assert (await end(client, halves[1], ROLLBACK)).code == 0
-            assert (await end(client, halves[2], producerGroup="others")).code != 0
-            assert open_ones.count("orders") == 2
-            await check(served)  # puts copies back
-            assert open_ones.count("orders") == 2
-        async with serving_broker(tmp_path / "store", **KEYS, **MEASURED) as served:
-            assert await labelled(served, "rocketmq_half_messages", "topic") == {("orders",): 2}
-
-    run(scenario())
+async def test_transactions_that_have_not_ended_are_counted_by_topic_across_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client, open_ones = await started(served), served.controller._state.transactions
+        halves = [where(await send_half(client)) for _ in range(4)]
+        assert (open_ones.count("orders"), open_ones.count(HALF)) == (4, 0)
+        assert (await end(client, halves[0])).code == 0
+        assert (await end(client, halves[1], ROLLBACK)).code == 0
+        assert (await end(client, halves[2], producerGroup="others")).code != 0
+        assert open_ones.count("orders") == 2
+        await check(served)  # puts copies back
+        assert open_ones.count("orders") == 2
+    async with serving_broker(tmp_path / "store", **KEYS, **MEASURED) as served:
+        assert await labelled(served, "rocketmq_half_messages", "topic") == {("orders",): 2}
 
 
 @pytest.mark.parametrize(
@@ -176,224 +166,194 @@ def test_transactions_that_have_not_ended_are_counted_by_topic_across_a_restart(
     ],
 )
 @pytest.mark.parametrize("how", [COMMIT, ROLLBACK])
-def test_an_end_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, Any], remark: str, how: int) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            half = where(await send_half(client))
-            answer = await end(client, half, how, **change)
-            assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
-            assert (await count(client, "orders", 1), await count(client, OP)) == (0, 0)
-
-    run(scenario())
-
-
-def test_only_a_half_message_can_be_committed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            await end(client, where(await send_half(client)))
-            (message,) = await pulled(client, "orders", queue_id=1)
-            final = {"tranStateTableOffset": message.queue_offset, "commitLogOffset": message.commit_log_offset}
-            assert (await end(client, final)).remark == "Find prepared transaction message failed"
-
-    run(scenario())
+async def test_an_end_that_does_not_fit_is_refused(
+    tmp_path: Path, change: dict[str, Any], remark: str, how: int
+) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        half = where(await send_half(client))
+        answer = await end(client, half, how, **change)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+        assert (await count(client, "orders", 1), await count(client, OP)) == (0, 0)
 
 
-def test_a_producer_that_does_not_know_is_asked_until_it_does(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            half = where(await send_half(client))
-            await client.one_way(
-                RequestCode.END_TRANSACTION, producerGroup="payers", commitOrRollback=0, msgId=KEY, **half
-            )
-            for times in ("1", "2"):
-                await check(served)
-                copy, message = await asked(client)
-                assert (message.topic, message.queue_id, message.body, message.flag) == (
-                    "orders", 1, b"pay", 7 if times == "1" else 0,
-                )  # fmt: skip
-                assert message.properties["TRANSACTION_CHECK_TIMES"] == times
-                assert (message.queue_offset, message.store_size) == (int(times), len(message.raw))
-                assert message.commit_log_offset == copy["commitLogOffset"]
-                assert judged(served)[0] == int(times)
-            assert (await end(client, copy)).code == 0
-            (final,) = await pulled(client, "orders", queue_id=1)
-            assert (final.body, final.prepared_transaction_offset) == (b"pay", copy["commitLogOffset"])
-            await pulled(client, OP)
-            await check(served)
-            assert judged(served) == (3, 1)
-            assert client.requests.empty()
-
-    run(scenario())
+async def test_only_a_half_message_can_be_committed(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        await end(client, where(await send_half(client)))
+        (message,) = await pulled(client, "orders", queue_id=1)
+        final = {"tranStateTableOffset": message.queue_offset, "commitLogOffset": message.commit_log_offset}
+        assert (await end(client, final)).remark == "Find prepared transaction message failed"
 
 
-def test_a_producer_is_asked_when_an_end_finds_the_half_message(tmp_path: Path) -> None:
-    disk = HeldDisk()
-
-    async def scenario() -> None:
-        files = FaultyFiles(disk.judge)
-        async with serving_broker(tmp_path / "store", files=files, **KEYS | SYNCED) as served:
-            client = await started(served)
-            await send_half(client)
-            with disk.held():
-                checking = asyncio.ensure_future(check(served))
-                await asyncio.to_thread(disk.wait)
-                await client.round_trip()
-                assert client.requests.empty()
-            half, _ = await asked(client)
-            assert (await end(client, half)).code == 0
-            await checking
-
-    run(scenario())
-
-
-def test_a_transaction_is_given_up_after_the_last_check(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS, transactionCheckMax=1) as served:
-            client = await started(served)
-            await send_half(client)
-            await check(served)
-            await asked(client)
-            await check(served)
-            (given_up,) = await pulled(client, GIVEN_UP)
-            assert (given_up.body, given_up.properties["REAL_TOPIC"]) == (b"pay", "orders")
-            assert judged(served)[0] == 2
-            assert client.requests.empty()
-            open_ones = served.controller._state.transactions
-            assert open_ones.count("orders") == 0
-
-            answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, topic=HALF, msgId=given_up.message_id)
-            assert answer.code == 0
-            assert open_ones.count("orders") == 1
+async def test_a_producer_that_does_not_know_is_asked_until_it_does(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        half = where(await send_half(client))
+        await client.one_way(RequestCode.END_TRANSACTION, producerGroup="payers", commitOrRollback=0, msgId=KEY, **half)
+        for times in ("1", "2"):
             await check(served)
             copy, message = await asked(client)
-            assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
-            assert (await end(client, copy)).code == 0
-            for bad in ("x", "00" * 15 + "01", given_up.message_id[:-2] + "07"):
-                answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, msgId=bad)
-                assert answer.code == ResponseCode.SYSTEM_ERROR
-                assert str(answer.remark).startswith("Exception was thrown when putting message back")
+            assert (message.topic, message.queue_id, message.body, message.flag) == (
+                "orders", 1, b"pay", 7 if times == "1" else 0,
+            )  # fmt: skip
+            assert message.properties["TRANSACTION_CHECK_TIMES"] == times
+            assert (message.queue_offset, message.store_size) == (int(times), len(message.raw))
+            assert message.commit_log_offset == copy["commitLogOffset"]
+            assert judged(served)[0] == int(times)
+        assert (await end(client, copy)).code == 0
+        (final,) = await pulled(client, "orders", queue_id=1)
+        assert (final.body, final.prepared_transaction_offset) == (b"pay", copy["commitLogOffset"])
+        await pulled(client, OP)
+        await check(served)
+        assert judged(served) == (3, 1)
+        assert client.requests.empty()
 
-    run(scenario())
 
+async def test_a_producer_is_asked_when_an_end_finds_the_half_message(tmp_path: Path) -> None:
+    disk = HeldDisk()
 
-def test_what_is_too_new_waits_and_what_is_too_old_is_given_up(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        keys = KEYS | {"transactionTimeOut": 50_000, "fileReservedTime": 1}
-        async with serving_broker(tmp_path / "store", **keys) as served:
-            client = await started(served)
-            await send_half(client, b"old", age_ms=3_700_000)
-            await send_half(client, b"new", age_ms=10)
-            await send_half(client, b"behind", age_ms=60_000)
-            await check(served)
-            (given_up,) = await pulled(client, GIVEN_UP)
-            assert given_up.body == b"old"
-            assert judged(served)[0] == 1
+    files = FaultyFiles(disk.judge)
+    async with serving_broker(tmp_path / "store", files=files, **KEYS | SYNCED) as served:
+        client = await started(served)
+        await send_half(client)
+        with disk.held():
+            checking = asyncio.ensure_future(check(served))
+            await asyncio.to_thread(disk.wait)
+            await client.round_trip()
             assert client.requests.empty()
-
-    run(scenario())
-
-
-def test_a_message_with_a_time_of_its_own(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            half = where(await send_half(client, age_ms=1000, CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
-            await check(served)
-            copy = (await pulled(client, HALF, 1))[0]
-            assert copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
-            assert (await end(client, half)).code == 0  # under its first offset
-            await pulled(client, OP)
-            await check(served)
-            assert (await count(client, HALF), judged(served)) == (2, (2, 1))
-            assert client.requests.empty()
-
-            late = where(await send_half(client, age_ms=61_000, CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
-            answer = await end(client, late)
-            assert (answer.code, answer.remark) == (ResponseCode.ILLEGAL_OPERATION, None)
-            assert (await end(client, late, fromTransactionCheck=True)).code == 0
-
-    run(scenario())
+        half, _ = await asked(client)
+        assert (await end(client, half)).code == 0
+        await checking
 
 
-def test_members_of_a_group_are_asked_in_turn_and_a_group_may_be_empty(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client, other = await started(served), await served.client()
-            await other.heartbeat("other", producers=["payers"])
-            await send_half(client)
-            await send_half(client)
-            await check(served)
-            await asked(client)
-            await asked(other)
-            await client.leave()
-            await other.leave()
-            late = await served.client()
-            await late.round_trip()
-            await check(served)
-            assert judged(served)[0] == 4
-            await late.heartbeat("late", producers=["payers"])
-            await check(served)
-            await asked(late)
-            await asked(late)
+async def test_a_transaction_is_given_up_after_the_last_check(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS, transactionCheckMax=1) as served:
+        client = await started(served)
+        await send_half(client)
+        await check(served)
+        await asked(client)
+        await check(served)
+        (given_up,) = await pulled(client, GIVEN_UP)
+        assert (given_up.body, given_up.properties["REAL_TOPIC"]) == (b"pay", "orders")
+        assert judged(served)[0] == 2
+        assert client.requests.empty()
+        open_ones = served.controller._state.transactions
+        assert open_ones.count("orders") == 0
 
-    run(scenario())
+        answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, topic=HALF, msgId=given_up.message_id)
+        assert answer.code == 0
+        assert open_ones.count("orders") == 1
+        await check(served)
+        copy, message = await asked(client)
+        assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        assert (await end(client, copy)).code == 0
+        for bad in ("x", "00" * 15 + "01", given_up.message_id[:-2] + "07"):
+            answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, msgId=bad)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert str(answer.remark).startswith("Exception was thrown when putting message back")
+
+
+async def test_what_is_too_new_waits_and_what_is_too_old_is_given_up(tmp_path: Path) -> None:
+    keys = KEYS | {"transactionTimeOut": 50_000, "fileReservedTime": 1}
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await started(served)
+        await send_half(client, b"old", age_ms=3_700_000)
+        await send_half(client, b"new", age_ms=10)
+        await send_half(client, b"behind", age_ms=60_000)
+        await check(served)
+        (given_up,) = await pulled(client, GIVEN_UP)
+        assert given_up.body == b"old"
+        assert judged(served)[0] == 1
+        assert client.requests.empty()
+
+
+async def test_a_message_with_a_time_of_its_own(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        half = where(await send_half(client, age_ms=1000, CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
+        await check(served)
+        copy = (await pulled(client, HALF, 1))[0]
+        assert copy.properties["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
+        assert (await end(client, half)).code == 0  # under its first offset
+        await pulled(client, OP)
+        await check(served)
+        assert (await count(client, HALF), judged(served)) == (2, (2, 1))
+        assert client.requests.empty()
+
+        late = where(await send_half(client, age_ms=61_000, CHECK_IMMUNITY_TIME_IN_SECONDS="60"))
+        answer = await end(client, late)
+        assert (answer.code, answer.remark) == (ResponseCode.ILLEGAL_OPERATION, None)
+        assert (await end(client, late, fromTransactionCheck=True)).code == 0
+
+
+async def test_members_of_a_group_are_asked_in_turn_and_a_group_may_be_empty(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client, other = await started(served), await served.client()
+        await other.heartbeat("other", producers=["payers"])
+        await send_half(client)
+        await send_half(client)
+        await check(served)
+        await asked(client)
+        await asked(other)
+        await client.leave()
+        await other.leave()
+        late = await served.client()
+        await late.round_trip()
+        await check(served)
+        assert judged(served)[0] == 4
+        await late.heartbeat("late", producers=["payers"])
+        await check(served)
+        await asked(late)
+        await asked(late)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_after_a_restart(tmp_path: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_restart(tmp_path: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill before the op message lets the producer be asked about what it has ended; a stop writes it."""
     keys = KEYS | {"transactionOpBatchInterval": 1_000_000}
 
     async def write_nothing(self: object) -> None: ...
 
-    async def scenario() -> None:
-        with monkeypatch.context() as patch:
-            if is_killed:
-                patch.setattr(TransactionalOpBatchService, "stop", write_nothing)
-            async with serving_broker(tmp_path / "store", **keys) as served:
-                client = await started(served)
-                ended, open_one = where(await send_half(client, b"ended")), await send_half(client, b"open")
-                assert (await end(client, ended)).code == 0
-                await check(served)  # waits for the op message, as the end is known
-                assert client.requests.empty()
-                assert judged(served) == (-1, -1)
-                del open_one
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            await check(served)
-            bodies = [(await asked(client))[1].body for _ in range(1 + is_killed)]
-            assert bodies == [b"ended", b"open"][-1 - is_killed :]
-            assert client.requests.empty()
-            assert [one.body for one in await pulled(client, "orders", queue_id=1)] == [b"ended"]
-
-    run(scenario())
-
-
-def test_many_transactions_end_in_few_op_messages(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        keys = KEYS | {"transactionOpBatchInterval": 1_000_000, "transactionOpMsgMaxSize": 40}
+    with monkeypatch.context() as patch:
+        if is_killed:
+            patch.setattr(TransactionalOpBatchService, "stop", write_nothing)
         async with serving_broker(tmp_path / "store", **keys) as served:
             client = await started(served)
-            halves = [where(await send_half(client)) for _ in range(150)]
-            answers = await asyncio.gather(
-                *(end(client, half, ROLLBACK if number % 3 == 2 else COMMIT) for number, half in enumerate(halves))
-            )
-            assert {answer.code for answer in answers} == {0}
-            await served.controller._services.ended.stop()
-            ops: list[MessageExt] = []
-            while len([text for op in ops for text in op.body.split(b",") if text]) < 150:
-                ops += await pulled(client, OP, len(ops))
-            assert all(len(op.body) <= 44 for op in ops)
-            assert len(ops) <= 20
-            await check(served)
-            assert judged(served) == (150, len(ops))
-            assert await count(client, "orders", 1) == 100
+            ended, open_one = where(await send_half(client, b"ended")), await send_half(client, b"open")
+            assert (await end(client, ended)).code == 0
+            await check(served)  # waits for the op message, as the end is known
             assert client.requests.empty()
+            assert judged(served) == (-1, -1)
+            del open_one
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        await check(served)
+        bodies = [(await asked(client))[1].body for _ in range(1 + is_killed)]
+        assert bodies == [b"ended", b"open"][-1 - is_killed :]
+        assert client.requests.empty()
+        assert [one.body for one in await pulled(client, "orders", queue_id=1)] == [b"ended"]
 
-    run(scenario())
+
+async def test_many_transactions_end_in_few_op_messages(tmp_path: Path) -> None:
+    keys = KEYS | {"transactionOpBatchInterval": 1_000_000, "transactionOpMsgMaxSize": 40}
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client = await started(served)
+        halves = [where(await send_half(client)) for _ in range(150)]
+        answers = await asyncio.gather(
+            *(end(client, half, ROLLBACK if number % 3 == 2 else COMMIT) for number, half in enumerate(halves))
+        )
+        assert {answer.code for answer in answers} == {0}
+        await served.controller._services.ended.stop()
+        ops: list[MessageExt] = []
+        while len([text for op in ops for text in op.body.split(b",") if text]) < 150:
+            ops += await pulled(client, OP, len(ops))
+        assert all(len(op.body) <= 44 for op in ops)
+        assert len(ops) <= 20
+        await check(served)
+        assert judged(served) == (150, len(ops))
+        assert await count(client, "orders", 1) == 100
+        assert client.requests.empty()
 
 
 @pytest.mark.parametrize(
@@ -404,88 +364,70 @@ def test_many_transactions_end_in_few_op_messages(tmp_path: Path) -> None:
         (MessageIllegalError("large"), ResponseCode.MESSAGE_ILLEGAL, "The message is illegal, maybe msg body or "),
     ],
 )
-def test_a_commit_that_fails_leaves_the_transaction_open(
+async def test_a_commit_that_fails_leaves_the_transaction_open(
     tmp_path: Path, error: Exception, code: int, remark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            half = where(await send_half(client))
-            with monkeypatch.context() as patch:
-                patch.setattr(LoopWriter, "put_rows", lambda self, rows: [error])
-                answer = await end(client, half)
-                assert answer.code == code
-                assert str(answer.remark).startswith(remark)
-                await check(served)  # no copy, so it is not judged
-                assert judged(served) == (-1, -1)
-            assert (await end(client, half)).code == 0
-            assert await count(client, "orders", 1) == 1
-
-    run(scenario())
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        half = where(await send_half(client))
+        with monkeypatch.context() as patch:
+            patch.setattr(LoopWriter, "put_rows", lambda self, rows: [error])
+            answer = await end(client, half)
+            assert answer.code == code
+            assert str(answer.remark).startswith(remark)
+            await check(served)  # no copy, so it is not judged
+            assert judged(served) == (-1, -1)
+        assert (await end(client, half)).code == 0
+        assert await count(client, "orders", 1) == 1
 
 
-def test_ends_that_cannot_be_written_are_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            first, second = where(await send_half(client)), where(await send_half(client))
-            with monkeypatch.context() as patch:
-                patch.setattr(LoopWriter, "put_rows", lambda self, rows: [StoreBusyError("busy")])
-                assert (await end(client, first, ROLLBACK)).code == 0
-                await served.controller._services.ended.stop()
-            assert (await end(client, second, ROLLBACK)).code == 0
-            assert [op.body for op in await pulled(client, OP)] == [b"0,1,"]
-
-    run(scenario())
+async def test_ends_that_cannot_be_written_are_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        first, second = where(await send_half(client)), where(await send_half(client))
+        with monkeypatch.context() as patch:
+            patch.setattr(LoopWriter, "put_rows", lambda self, rows: [StoreBusyError("busy")])
+            assert (await end(client, first, ROLLBACK)).code == 0
+            await served.controller._services.ended.stop()
+        assert (await end(client, second, ROLLBACK)).code == 0
+        assert [op.body for op in await pulled(client, OP)] == [b"0,1,"]
 
 
-def test_offsets_that_are_gone_are_jumped_over(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            offsets = served.controller._state.offsets
-            for topic in (HALF, OP):
-                offsets.commit_offset(GROUP, topic, 0, 100, 0)
-            await send_half(client)
+async def test_offsets_that_are_gone_are_jumped_over(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        offsets = served.controller._state.offsets
+        for topic in (HALF, OP):
+            offsets.commit_offset(GROUP, topic, 0, 100, 0)
+        await send_half(client)
+        await check(served)
+        assert judged(served)[1] < 100
+        await check(served)
+        assert judged(served)[0] < 100
+
+
+async def test_a_bug_ends_one_round_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        await send_half(client)
+        with monkeypatch.context() as patch:
+            patch.setattr(transactional_message_check_service, "judge", None)
             await check(served)
-            assert judged(served)[1] < 100
-            await check(served)
-            assert judged(served)[0] < 100
-
-    run(scenario())
+        await check(served)
+        await asked(client)
 
 
-def test_a_bug_ends_one_round_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS) as served:
-            client = await started(served)
-            await send_half(client)
-            with monkeypatch.context() as patch:
-                patch.setattr(transactional_message_check_service, "judge", None)
-                await check(served)
-            await check(served)
-            await asked(client)
-
-    run(scenario())
+async def test_rounds_come_by_time(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS | {"transactionCheckInterval": 5}) as served:
+        client = await started(served)
+        await send_half(client)
+        await asked(client)
 
 
-def test_rounds_come_by_time(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS | {"transactionCheckInterval": 5}) as served:
-            client = await started(served)
-            await send_half(client)
-            await asked(client)
-
-    run(scenario())
-
-
-def test_a_delayed_retry_of_an_old_client_is_no_half_message(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serving_broker(tmp_path / "store", **KEYS, rejectTransactionMessage="true") as served:
-            client = await started(served)
-            properties = PROPERTIES | {"DELAY": "3"}
-            answer = await client.send_message("orders", properties=properties, reconsumeTimes=1)
-            assert answer.code != ResponseCode.NO_PERMISSION
-            assert await count(client, HALF) == 0
-
-    run(scenario())
+async def test_a_delayed_retry_of_an_old_client_is_no_half_message(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS, rejectTransactionMessage="true") as served:
+        client = await started(served)
+        properties = PROPERTIES | {"DELAY": "3"}
+        answer = await client.send_message("orders", properties=properties, reconsumeTimes=1)
+        assert answer.code != ResponseCode.NO_PERMISSION
+        assert await count(client, HALF) == 0
