@@ -74,30 +74,27 @@ def refused(*arguments: object) -> str:
     return line
 
 
-def test_each_command_signs_and_talks_tls(namesrv: str, files: Files, tmp_path: Path) -> None:
+async def test_each_command_signs_and_talks_tls(namesrv: str, files: Files, tmp_path: Path) -> None:
     config = written(
         tmp_path / "admin.properties", accessKey="root", secretKey=ROOT_PASSWORD, tls_enable="true",
         tls_client_trustCertPath=files.trust,
     )  # fmt: skip
 
-    async def run() -> None:
-        consumer = PullConsumer(
-            namesrv, group="shop", topics={"orders": "*"}, consume_from="first",
-            credentials=SessionCredentials("root", ROOT_PASSWORD), tls=ClientTls(trust_cert_path=files.trust),
-        )  # fmt: skip
-        for arguments, word in COMMANDS:
-            if arguments[0] == "groups":  # the first command that looks for the group
-                await consumer.start()
-                assert [message.body for message in await consumer.poll(timeout=30)] == [b"hello"]
-                await consumer.commit()
-            command = ("admin", *arguments, "--namesrv", namesrv, "--client-config", config)
-            answer = await asyncio.to_thread(run_reput, *command)
-            assert (answer.status, answer.err) == (0, ""), arguments
-            assert word in answer.out, arguments
-            if arguments[0] == "delete-topic":
-                await consumer.close()
-
-    asyncio.run(run())
+    consumer = PullConsumer(
+        namesrv, group="shop", topics={"orders": "*"}, consume_from="first",
+        credentials=SessionCredentials("root", ROOT_PASSWORD), tls=ClientTls(trust_cert_path=files.trust),
+    )  # fmt: skip
+    for arguments, word in COMMANDS:
+        if arguments[0] == "groups":  # the first command that looks for the group
+            await consumer.start()
+            assert [message.body for message in await consumer.poll(timeout=30)] == [b"hello"]
+            await consumer.commit()
+        command = ("admin", *arguments, "--namesrv", namesrv, "--client-config", config)
+        answer = await asyncio.to_thread(run_reput, *command)
+        assert (answer.status, answer.err) == (0, ""), arguments
+        assert word in answer.out, arguments
+        if arguments[0] == "delete-topic":
+            await consumer.close()
 
 
 def test_who_asks_and_where_the_file_is_may_stand_in_the_environment(

@@ -15,11 +15,10 @@ import pytest
 from reput import MessageStore
 from reput.config.properties import parse_properties
 from reput.remoting.codes import RequestCode
-from tests.support.asking import ask
-from tests.support.broker import SMALL, Client, send_command, with_topic
+from tests.support.asking import ask, call
+from tests.support.broker import SMALL, Client, make_topic, send_command
 from tests.support.broker_load import broker_process
 from tests.support.commands import Run
-from tests.support.sockets import run
 
 LOCAL = ("--set", "bindAddress=127.0.0.1", "--set", "brokerIP1=127.0.0.1")
 #: Of index files, which do not tell it while they are nearly empty.
@@ -27,17 +26,13 @@ GEOMETRY_KEYS = ("max_hash_slot_num", "max_index_num")
 GEOMETRY = [word for key in GEOMETRY_KEYS for word in ("--set", f"{key}={SMALL[key]}")]
 
 
-async def _put(address: str) -> int:
-    host, _, port = address.rpartition(":")
-    client = Client(*await asyncio.open_connection(host, int(port)))
-    await with_topic(client, "orders")
-    return (await client.send_message("orders")).code
+def _put(address: str) -> int:
+    make_topic(address, "orders", 1)
+    return call(address, send_command("orders")).code
 
 
-async def _route(address: str) -> int:
-    host, _, port = address.rpartition(":")
-    client = Client(*await asyncio.open_connection(host, int(port)))
-    return (await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders")).code
+def _route(address: str) -> int:
+    return ask(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders").code
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -46,8 +41,8 @@ def test_a_signal_ends_the_broker_and_its_store_is_closed_clean(
 ) -> None:
     with broker_process(tmp_path / "store") as (process, ready):
         assert set(ready) == {"ready", "broker", "namesrv"}
-        assert run(_put(ready["broker"])) == 0
-        assert run(_route(ready["namesrv"])) == 0
+        assert _put(ready["broker"]) == 0
+        assert _route(ready["namesrv"]) == 0
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
@@ -75,7 +70,7 @@ def test_the_ready_line_is_text_without_json(tmp_path: Path) -> None:
 
 def test_what_happens_is_told_in_lines_with_fields(tmp_path: Path) -> None:
     with broker_process(tmp_path / "store") as (process, ready):
-        assert run(_put(ready["broker"])) == 0
+        assert _put(ready["broker"]) == 0
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     lines = [json.loads(line) for line in errors.splitlines()]
@@ -119,7 +114,7 @@ def test_a_file_without_a_flush_mode_syncs_and_the_log_tells_where_defaults_are_
     }  # fmt: skip
 
 
-def test_bodies_and_properties_are_in_no_log(tmp_path: Path) -> None:
+async def test_bodies_and_properties_are_in_no_log(tmp_path: Path) -> None:
     secret = {"SECRET": "SECRET"}
 
     async def send(address: str) -> None:
@@ -135,7 +130,7 @@ def test_bodies_and_properties_are_in_no_log(tmp_path: Path) -> None:
         await client.ended()
 
     with broker_process(tmp_path / "store", log_level="debug") as (process, ready):
-        run(send(ready["broker"]))
+        await send(ready["broker"])
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
     assert "connection closed: no frame" in errors
@@ -159,7 +154,7 @@ def test_a_store_that_is_open_elsewhere_is_one_line_and_goes_on_being_served(tmp
         ended = _start(tmp_path / "store", "--port", 0, "--namesrv-port", 0, *LOCAL)
         assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
         assert str(tmp_path / "store") in ended.stderr
-        assert run(_put(ready["broker"])) == 0
+        assert _put(ready["broker"]) == 0
 
 
 def test_a_wrong_key_names_the_line_and_nothing_is_made(tmp_path: Path, run_reput: Run) -> None:

@@ -22,7 +22,6 @@ from tests.support.asking import ask, until
 from tests.support.broker import make_topic
 from tests.support.commands import Answer, run_reput
 from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, lose, name_server, unreachable, until_copied
-from tests.support.sockets import run
 from tests.support.wire import send_numbers
 
 SLAVE = "the master of broker-a is away"
@@ -274,12 +273,13 @@ def test_a_slave_that_is_not_to_be_read_is_told(tmp_path: Path) -> None:
             assert f"{slave.address} answers code 2: [REJECTREQUEST]" in answer.err
 
 
-def test_a_member_that_gets_no_queue_ends(
+async def test_a_member_that_gets_no_queue_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(consumed_topic, "_PATIENCE_S", 0.0)
 
-    async def scenario(namesrv: str) -> None:
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("master") as master:
+        await asyncio.to_thread(fill, master)
         async with AdminClient(namesrv) as client, PullConsumer(namesrv, group="new") as consumer:
             consumed = ConsumedTopic(client, "orders")
             await consumed.ask_ends()
@@ -287,9 +287,6 @@ def test_a_member_that_gets_no_queue_ends(
                 pass
             assert await consumed.tell_left() == 2
 
-    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("master") as master:
-        fill(master)
-        asyncio.run(scenario(namesrv))
     assert "no queue of topic 'orders' in 0 s: other members of the group have them" in capsys.readouterr().err
 
 
@@ -325,17 +322,16 @@ class At:
         self.assignment, self.position = frozenset(positions), positions.get
 
 
-def test_a_queue_that_is_past_its_end_keeps_nobody_waiting_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_queue_that_is_past_its_end_keeps_nobody_waiting_for_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(consumed_topic, "_PATIENCE_S", 0.0)
     busy, lost = QueueKey("orders", "a", 0), QueueKey("orders", "b", 0)
     consumed = ConsumedTopic(AdminClient("127.0.0.1:1"), "orders")
     consumed._ends = dict.fromkeys((busy, lost), 10)
 
-    async def looks() -> list[bool]:
-        found = []
-        for at in range(10, 13):  # a producer goes on sending to the one, the broker of the other is away
-            positions = {busy: at, lost: 5}
-            found.append(await consumed.is_over(At(positions)))  # type: ignore[arg-type]
-        return found
-
-    assert run(looks())[1:] == [True, True]
+    found = []
+    for at in range(10, 13):  # a producer goes on sending to the one, the broker of the other is away
+        positions = {busy: at, lost: 5}
+        found.append(await consumed.is_over(At(positions)))  # type: ignore[arg-type]
+    assert found[1:] == [True, True]

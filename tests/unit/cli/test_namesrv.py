@@ -20,7 +20,6 @@ from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
 from tests.support.asking import ask
 from tests.support.commands import Run, content_of
-from tests.support.namesrv import run
 
 
 @contextmanager
@@ -40,20 +39,17 @@ def serving(folder: Path, *arguments: object) -> Iterator[tuple[subprocess.Popen
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_once_the_ready_line_is_there_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+async def test_it_serves_once_the_ready_line_is_there_until_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     with serving(tmp_path, "--port", 0, "--set", "bindAddress=127.0.0.1") as (process, line):
         address = line.removeprefix("ready namesrv=").strip()
         assert line == f"ready namesrv={address}\n"
 
-        async def scenario() -> None:
-            client = RemotingClient()
-            fields = {"namespace": "NS", "key": "k", "value": "v"}
-            assert (await client.call(address, RemotingCommand(100, ext_fields=fields))).code == 0
-            process.send_signal(number)  # with a connection that is open
-            assert process.wait(timeout=60) == 0
-            client.close()
-
-        run(scenario())
+        client = RemotingClient()
+        fields = {"namespace": "NS", "key": "k", "value": "v"}
+        assert (await client.call(address, RemotingCommand(100, ext_fields=fields))).code == 0
+        process.send_signal(number)  # with a connection that is open
+        assert process.wait(timeout=60) == 0
+        client.close()
         out, err = process.communicate()
     assert out == ""
     assert "stopping" in err
@@ -61,7 +57,7 @@ def test_it_serves_once_the_ready_line_is_there_until_a_signal(tmp_path: Path, n
     assert json.loads((tmp_path / "kv/kvConfig.json").read_text()) == {"configTable": {"NS": {"k": "v"}}}
 
 
-def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Path) -> None:
+async def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text("listenPort=1\nclusterTest=true\nserverWorkerThreads=3\n")
     with serving(tmp_path, "--port", 0, "--config", conf, "--json", "--set", "serverWorkerThreads=4") as (
@@ -74,12 +70,9 @@ def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Pa
         assert host == "127.0.0.1"
         assert int(port) > 1
 
-        async def scenario() -> None:
-            client = RemotingClient()
-            await client.call(told["namesrv"], RemotingCommand(318, body=b"orderMessageEnable=true"))
-            client.close()
-
-        run(scenario())
+        client = RemotingClient()
+        await client.call(told["namesrv"], RemotingCommand(318, body=b"orderMessageEnable=true"))
+        client.close()
         assert conf.read_text() == "listenPort=1\nclusterTest=true\nserverWorkerThreads=3\norderMessageEnable=true\n"
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)

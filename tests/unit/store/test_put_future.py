@@ -19,58 +19,48 @@ def message(number: int) -> reput.Message:
 
 
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_it_is_awaited_gathered_and_asked_for_its_result(tmp_path: Path, flush_disk_type: str) -> None:
+async def test_it_is_awaited_gathered_and_asked_for_its_result(tmp_path: Path, flush_disk_type: str) -> None:
     with reput.MessageStore.open(tmp_path / "store", flush_disk_type=flush_disk_type) as store:
-
-        async def put() -> list[PutMessageResult]:
-            first = await store.async_put_message(message(0))
-            others = await asyncio.gather(*(store.async_put_message(message(n)) for n in range(1, 50)))
-            async with asyncio.TaskGroup() as tasks:
-                task = tasks.create_task(put_one(50))
-            return [first, *others, task.result()]
 
         async def put_one(number: int) -> PutMessageResult:
             return await asyncio.wait_for(store.async_put_message(message(number)), timeout=60)
 
-        results = asyncio.run(put())
+        first = await store.async_put_message(message(0))
+        others = await asyncio.gather(*(store.async_put_message(message(n)) for n in range(1, 50)))
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(put_one(50))
+        results = [first, *others, task.result()]
         results.append(store.async_put_message(message(51)).result(timeout=60))
         assert [result.queue_offset for result in results] == list(range(52))
         assert {result.status for result in results} == {reput.PutMessageStatus.PUT_OK}
         assert store.flushed_offset == store.max_commit_log_offset or flush_disk_type == "ASYNC_FLUSH"
 
 
-def test_a_task_that_is_cancelled_stops_waiting_and_the_message_stays(tmp_path: Path) -> None:
+async def test_a_task_that_is_cancelled_stops_waiting_and_the_message_stays(tmp_path: Path) -> None:
     disk = HeldDisk()
     with reput.MessageStore.open(
         tmp_path / "store", flush_disk_type="SYNC_FLUSH", files=FaultyFiles(disk.judge)
     ) as store:
-        store.put_message(message(0))  # the first one makes the log's file, and waits for its sync
-
-        async def put() -> None:
-            with disk.held():
-                future = store.async_put_message(message(1))
-                waiting = asyncio.ensure_future(future)
-                await asyncio.sleep(0)
-                waiting.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await waiting
-            assert (await future).queue_offset == 1
-
-        asyncio.run(put())
+        store.put_message(message(0))  # makes the log's first file, with a sync
+        with disk.held():
+            future = store.async_put_message(message(1))
+            waiting = asyncio.ensure_future(future)
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        assert (await future).queue_offset == 1
         store.wait_dispatched()
         assert store.max_offset("t", 0) == 2
 
 
-def test_a_failed_sync_is_raised_where_it_is_awaited(tmp_path: Path) -> None:
+async def test_a_failed_sync_is_raised_where_it_is_awaited(tmp_path: Path) -> None:
     files = FaultyFiles()
     store = reput.MessageStore.open(tmp_path / "store", files=files, mapped_file_size_commit_log=1 << 20)
     store.put_message(message(0))
 
-    async def put() -> None:
-        files.judge = fail_next("sync", part="commitlog", times=1000)
-        with pytest.raises(StorePoisonedError):
-            await store.async_put_message(message(1))
-
-    asyncio.run(put())
+    files.judge = fail_next("sync", part="commitlog", times=1000)
+    with pytest.raises(StorePoisonedError):
+        await store.async_put_message(message(1))
     with pytest.raises(StorePoisonedError):
         store.close()

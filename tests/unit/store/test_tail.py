@@ -68,43 +68,35 @@ def test_a_message_that_is_put_wakes_a_loop_that_waits(store: MessageStore) -> N
     thread.join()
 
 
-def test_an_asynchronous_loop_waits_without_blocking_its_event_loop(store: MessageStore) -> None:
-    async def main() -> list[bytes]:
-        async def put_after_some_turns() -> None:
-            for _ in range(10):
-                await asyncio.sleep(0.005)
-            put(store, b"late")
-
-        putting = asyncio.create_task(put_after_some_turns())
-        found = []
-        async for message in store.tail("orders", timeout=LONG):
-            found.append(message.body)
-            if message.body == b"late":
-                break
-        await putting
-        return found
-
+async def test_an_asynchronous_loop_waits_without_blocking_its_event_loop(store: MessageStore) -> None:
     put(store, b"first")
-    assert asyncio.run(main()) == [b"first", b"late"]
+
+    async def put_after_some_turns() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0.005)
+        put(store, b"late")
+
+    putting = asyncio.create_task(put_after_some_turns())
+    found = []
+    async for message in store.tail("orders", timeout=LONG):
+        found.append(message.body)
+        if message.body == b"late":
+            break
+    await putting
+    assert found == [b"first", b"late"]
 
 
-def test_an_asynchronous_loop_ends_after_the_timeout(store: MessageStore) -> None:
-    async def main() -> list[bytes]:
-        return [message.body async for message in store.tail("orders", timeout=SOON)]
-
+async def test_an_asynchronous_loop_ends_after_the_timeout(store: MessageStore) -> None:
     put(store, b"one")
-    assert asyncio.run(main()) == [b"one"]
+    assert [message.body async for message in store.tail("orders", timeout=SOON)] == [b"one"]
 
 
-def test_a_cancelled_task_loses_no_message(store: MessageStore) -> None:
-    async def main() -> bytes:
-        tail = store.tail("orders")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(anext(tail), 0.05)
-        await asyncio.to_thread(put, store, b"one")
-        return (await asyncio.wait_for(anext(tail), LONG)).body
-
-    assert asyncio.run(main()) == b"one"
+async def test_a_cancelled_task_loses_no_message(store: MessageStore) -> None:
+    tail = store.tail("orders")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(tail), 0.05)
+    await asyncio.to_thread(put, store, b"one")
+    assert (await asyncio.wait_for(anext(tail), LONG)).body == b"one"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +235,7 @@ def test_what_is_handled_is_committed_once_a_second(
 
 
 @pytest.mark.parametrize("kind", ["for", "async for"])
-def test_a_loop_commits_once_a_second_in_the_middle_of_a_pull(
+async def test_a_loop_commits_once_a_second_in_the_middle_of_a_pull(
     store: MessageStore, path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Else a slow handler that is killed would get all messages of a pull again."""
@@ -254,7 +246,7 @@ def test_a_loop_commits_once_a_second_in_the_middle_of_a_pull(
     async def main() -> list[bytes]:
         return [(await anext(tail)).body for _ in range(3)]
 
-    assert (asyncio.run(main()) if kind == "async for" else [next(tail).body for _ in range(3)]) == [b"0", b"1", b"2"]
+    assert (await main() if kind == "async for" else [next(tail).body for _ in range(3)]) == [b"0", b"1", b"2"]
     assert offsets(path) == {"orders@billing": {0: 2}}
 
 

@@ -195,33 +195,30 @@ async def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
 async def test_a_full_disk_is_told_by_answer_log_ready_and_metric_and_ends_without_a_send(tmp_path: Path) -> None:
     files = FaultyFiles()
 
-    async def scenario() -> None:
-        keys = MEASURED | {"mapped_file_size_commit_log": 65_536, "flush_interval_consume_queue": 1}
-        with heard("reput.store") as log:
-            async with serving_broker(tmp_path / "store", files=files, **keys) as served:
-                address, client = served.controller.metrics, await served.client()
-                await with_topic(client, "orders")
-                assert (await client.send_message("orders", bytes(40_000))).code == 0
-                files.judge = fail_next("create", errno.ENOSPC, part="/commitlog/", times=1 << 30)
-                for _ in range(3):  # the next file may have been made ahead
-                    refused = await client.send_message("orders", bytes(40_000))
-                assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
-                assert (await page(address, "/ready"))[0] == 200, "small messages have room"
-                while (refused := await client.send_message("orders", bytes(3000))).code == 0:
-                    pass
-                status, reason = await page(address, "/ready")
-                assert status == 503
-                assert all("cannot create: 65536 bytes needed" in text for text in (reason, str(refused.remark)))
-                await asyncio.to_thread(log.wait, "ERROR puts are refused: ")
-                assert await labelled(served, "reput_storage_puts_refused", "reason") == {("full",): 1, ("failed",): 0}
-                files.judge = no_objection
-                await asyncio.to_thread(log.wait, "puts are accepted again")
-                assert (await page(address, "/ready"))[0] == 200
-                assert await labelled(served, "reput_storage_puts_refused", "reason") == {("full",): 0, ("failed",): 0}
-                assert (await client.send_message("orders", bytes(40_000))).code == 0
-        assert len(log.about(tmp_path)) == 2
-
-    run(scenario())
+    keys = MEASURED | {"mapped_file_size_commit_log": 65_536, "flush_interval_consume_queue": 1}
+    with heard("reput.store") as log:
+        async with serving_broker(tmp_path / "store", files=files, **keys) as served:
+            address, client = served.controller.metrics, await served.client()
+            await with_topic(client, "orders")
+            assert (await client.send_message("orders", bytes(40_000))).code == 0
+            files.judge = fail_next("create", errno.ENOSPC, part="/commitlog/", times=1 << 30)
+            for _ in range(3):  # the next file may have been made ahead
+                refused = await client.send_message("orders", bytes(40_000))
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert (await page(address, "/ready"))[0] == 200, "small messages have room"
+            while (refused := await client.send_message("orders", bytes(3000))).code == 0:
+                pass
+            status, reason = await page(address, "/ready")
+            assert status == 503
+            assert all("cannot create: 65536 bytes needed" in text for text in (reason, str(refused.remark)))
+            await asyncio.to_thread(log.wait, "ERROR puts are refused: ")
+            assert await labelled(served, "reput_storage_puts_refused", "reason") == {("full",): 1, ("failed",): 0}
+            files.judge = no_objection
+            await asyncio.to_thread(log.wait, "puts are accepted again")
+            assert (await page(address, "/ready"))[0] == 200
+            assert await labelled(served, "reput_storage_puts_refused", "reason") == {("full",): 0, ("failed",): 0}
+            assert (await client.send_message("orders", bytes(40_000))).code == 0
+    assert len(log.about(tmp_path)) == 2
 
 
 async def test_a_broker_whose_sync_has_failed_is_not_ready(tmp_path: Path) -> None:
