@@ -153,6 +153,54 @@ def test_what_tests_share_may_be_imported() -> None:
     assert list(imports_from_tests(ast.parse(text))) == []
 
 
+#: Tests that are no coroutine functions and run some: processes start, which takes longer than such a test may, or die.
+SEVERAL_RUNS = {
+    "crash/test_pop_kill.py",
+    "crash/test_timer_kill.py",
+    "interop/test_access.py",
+    "interop/test_grpc_clients.py",
+    "interop/test_namesrv.py",
+}
+
+
+def runs_in_tests(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, test) of every test that is no coroutine function, and runs one."""
+    runners = {"asyncio.run"}
+    for node in tree.body:
+        match node:
+            case ast.ImportFrom(module="tests.support.async_tests", names=names):
+                runners |= {name.asname or name.name for name in names}
+            case ast.ImportFrom(module="asyncio", names=names):
+                runners |= {name.asname or name.name for name in names if name.name == "run"}
+    for test in ast.walk(tree):
+        if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
+            calls = (node for node in ast.walk(test) if isinstance(node, ast.Call))
+            yield from ((call.lineno, test.name) for call in calls if ast.unparse(call.func) in runners)
+
+
+def test_a_test_that_runs_a_coroutine_is_one() -> None:
+    found = {
+        path.relative_to(ROOT / "tests").as_posix(): name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for _, name in runs_in_tests(ast.parse(path.read_text()))
+    }
+    assert {path: name for path, name in found.items() if path not in SEVERAL_RUNS} == {}
+    assert found.keys() == SEVERAL_RUNS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import asyncio\ndef test_it():\n    async def scenario(): ...\n    asyncio.run(scenario())",
+        "from asyncio import run\ndef test_it():\n    assert run(work()) == 1",
+        "from tests.support.async_tests import run\ndef test_it():\n    with served():\n        run(work())",
+        "from tests.support.async_tests import run\nclass TestIt:\n    def test_it(self):\n        run(work())",
+    ],
+)
+def test_every_way_to_run_a_coroutine_in_a_test_is_noticed(text: str) -> None:
+    assert list(runs_in_tests(ast.parse(text)))
+
+
 def test_importing_reput_imports_nothing_heavy() -> None:
     loaded = modules_after("import reput")
     assert "reput.errors" in loaded

@@ -15,10 +15,11 @@ from reput.broker.metrics.metric_families import java
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.replication.follow_metrics import FollowMetrics
 from reput.replication.follower import FollowState
+from tests.support.async_tests import run
 from tests.support.broker import serving_broker
 from tests.support.fake_slave import FakeSlave
 from tests.support.metrics import MEASURED, families, labels_of, let_happen
-from tests.support.sockets import free_ports, run
+from tests.support.sockets import free_ports
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy/monitoring"
@@ -83,7 +84,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"up": set()}
     (port,) = free_ports(1)
 
-    async def scenario() -> None:
+    async def serve() -> None:
         path = tmp_path_factory.mktemp("store")
         async with serving_broker(path, ha_listen_port=port, timer_precision_ms=100, **MEASURED) as served:
             await let_happen(served)
@@ -92,7 +93,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             found.update(labels_of(await families(served)))
             await slave.gone()
 
-    run(scenario())
+    run(serve())
     follower = FollowMetrics()
     follower.note("broker-a", FollowState(0, None, False, 0, 0, None))
     registry: CollectorRegistry = follower._registry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -11,24 +10,18 @@ from pathlib import Path
 import pytest
 
 from reput.remoting.codes import RequestCode
-from tests.support.broker import Client, make_topic
+from tests.support.asking import ask
+from tests.support.broker import make_topic
 from tests.support.several_brokers import SCRIPT, SeveralBrokers, is_running
-from tests.support.sockets import run
 
 PAGE = Path(__file__).parents[2] / "docs/several-brokers.md"
 
 
 def brokers_of(namesrv: str, topic: str) -> dict[str, str]:
     """The brokers of a topic's route, and their addresses."""
-
-    async def scenario() -> dict[str, str]:
-        host, _, port = namesrv.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        answer = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
-        datas = json.loads(answer.body.replace(b"{0:", b'{"0":'))["brokerDatas"]
-        return {one["brokerName"]: one["brokerAddrs"]["0"] for one in datas}
-
-    return run(scenario())
+    answer = ask(namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
+    datas = json.loads(answer.body.replace(b"{0:", b'{"0":'))["brokerDatas"]
+    return {one["brokerName"]: one["brokerAddrs"]["0"] for one in datas}
 
 
 @pytest.mark.slow

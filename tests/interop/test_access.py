@@ -14,11 +14,11 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
 from reput.transport.tls import ClientTls
+from tests.support.async_tests import run
 from tests.support.broker import make_topic
 from tests.support.certificates import KEY_PASSWORD, write_certificate
 from tests.support.rocketmq.apache import JAVA_OPTIONS, Apache, ApacheError
 from tests.support.signed import ALICE_PASSWORD, AUTHORIZATION, ROOT_PASSWORD, SECRETS
-from tests.support.sockets import run
 
 pytestmark = pytest.mark.java
 

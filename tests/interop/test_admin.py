@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +12,9 @@ from reput import Broker
 from reput.client import Message
 from reput.client.sync import Producer
 from reput.remoting.codes import RequestCode
-from tests.support.broker import Client
+from tests.support.asking import ask
 from tests.support.mqadmin import commands_of_the_page
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import run
 
 pytestmark = pytest.mark.java
 
@@ -120,13 +118,7 @@ def judge(apache: Apache, broker: Broker, commands: Iterable[tuple[str, ...]], *
 
 def commit(address: str, **fields: object) -> None:
     """Commit an offset, as the consumer will do later."""
-
-    async def scenario() -> None:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields)).code == 0
-
-    run(scenario())
+    ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
 
 
 def test_each_command_of_mqadmin_shows_and_does_what_it_says(apache: Apache, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 
 from reput import Broker, MessageStore
 from reput.remoting.codes import RequestCode
-from tests.support.broker import Client, make_topic
+from tests.support.asking import call, request
+from tests.support.broker import make_topic
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import run
 
 pytestmark = pytest.mark.java
 
@@ -29,17 +28,12 @@ def bodies(told: list[dict[str, Any]]) -> set[str]:
 def offsets(address: str, group: str, topic: str) -> list[int]:
     """The offsets of a group in the four queues of a topic; -1 where there is none."""
 
-    async def scenario() -> list[int]:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        found = []
-        for queue_id in range(4):
-            fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False}
-            answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
-            found.append(int((answer.ext_fields or {}).get("offset", -1)))
-        return found
-
-    return run(scenario())
+    found = []
+    for queue_id in range(4):
+        fields = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "setZeroIfNotFound": False}
+        answer = call(address, request(RequestCode.QUERY_CONSUMER_OFFSET, **fields))
+        found.append(int((answer.ext_fields or {}).get("offset", -1)))
+    return found
 
 
 def test_unmodified_java_clients_send_consume_and_find(apache: Apache, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from reput.client.sync import Producer, PushConsumer
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
-from tests.support.broker import Client, make_topic
+from tests.support.asking import call, request
+from tests.support.broker import make_topic, send_command
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import run
 
 pytestmark = pytest.mark.java
 
@@ -31,23 +30,13 @@ QUEUE = QueueKey("orders", "broker-a", 0)
 def ask(address: str, code: int, **fields: object) -> RemotingCommand:
     """The answer to an operator's request."""
 
-    async def scenario() -> RemotingCommand:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        return await client.ask(code, **fields)
-
-    return run(scenario())
+    return call(address, request(code, **fields))
 
 
 def send(address: str, body: bytes) -> str:
     """Send a message to the topic's queue; its offset message id."""
 
-    async def scenario() -> str:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        return ((await client.send_message("orders", body)).ext_fields or {})["msgId"]
-
-    return run(scenario())
+    return (call(address, send_command("orders", body)).ext_fields or {})["msgId"]
 
 
 @contextmanager

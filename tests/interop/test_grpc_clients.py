@@ -15,10 +15,10 @@ from reput.formats.pop_messages import ACK_TAG, decode_ack
 from reput.remoting.codes import RequestCode
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.topic_validator import TIMER_TOPIC
+from tests.support.async_tests import run
 from tests.support.broker import Client, messages_of, with_topic
 from tests.support.rocketmq.clients import run_client
 from tests.support.rocketmq.grpc_proxy import grpc_proxy
-from tests.support.sockets import run
 
 pytestmark = pytest.mark.java
 

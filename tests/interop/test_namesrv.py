@@ -17,7 +17,8 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.route_bodies import QueueData, TopicRouteData, encode_register_body
 from reput.transport.client import RemotingClient
-from tests.support.namesrv import CLUSTER, asked_name_server, broker_header, leaving, run, topics_body
+from tests.support.async_tests import run
+from tests.support.namesrv import CLUSTER, asked_name_server, broker_header, leaving, topics_body
 from tests.support.rocketmq.apache import Apache
 
 pytestmark = pytest.mark.java
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.java
 def test_apaches_broker_registers_here_and_its_client_finds_it(
     tmp_path: Path, version: str, compressed: bool, is_killed: bool
 ) -> None:
-    async def scenario(apache: Apache) -> None:
+    async def check(apache: Apache) -> None:
         async with asked_name_server(tmp_path) as asked:
 
             async def route(topic: str, **fields: str) -> Any:
@@ -57,7 +58,7 @@ def test_apaches_broker_registers_here_and_its_client_finds_it(
             assert (told["brokerDatas"][0]["brokerAddrs"] if is_killed else told) == ({} if is_killed else 17)
 
     with Apache(version) as apache:
-        run(scenario(apache))
+        run(check(apache))
 
 
 def _register(header: Any, *, compressed: bool = False, **body: Any) -> tuple[int, dict[str, str], bytes]:
@@ -135,7 +136,7 @@ def _sorted(value: Any) -> Any:
 
 
 def test_the_same_requests_get_the_same_answers_from_apaches_name_server(tmp_path: Path) -> None:
-    async def scenario(address: str) -> None:
+    async def compare(address: str) -> None:
         theirs = RemotingClient()
         async with asked_name_server(tmp_path / "ours") as asked:
             for code, fields, body in _requests():
@@ -152,7 +153,7 @@ def test_the_same_requests_get_the_same_answers_from_apaches_name_server(tmp_pat
 
     with Apache("5.3.3") as apache:
         address = apache.run("start-namesrv", path=str(tmp_path / "theirs"))
-        run(scenario(address))
+        run(compare(address))
         written = (tmp_path / "theirs/kvConfig.json").read_bytes()
         assert decode_kv_config(written) == {"ORDER_TOPIC_CONFIG": {}}
         assert encode_kv_config(decode_kv_config(written)) == written

@@ -13,10 +13,11 @@ import pytest
 from reput import Broker
 from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import RequestCode
+from tests.support.async_tests import run
 from tests.support.broker import Client, make_topic, messages_of
 from tests.support.pop import ack, change_invisible_time, handles, pop, renewed
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import free_ports, run
+from tests.support.sockets import free_ports
 
 pytestmark = pytest.mark.java
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ import pytest
 
 from reput import Broker
 from reput.formats.message_ext import MessageExt
-from tests.support.broker import Client, make_topic, messages_of
+from tests.support.asking import call
+from tests.support.broker import make_topic, messages_of, pull_command
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import run
 
 pytestmark = pytest.mark.java
 
@@ -25,12 +24,7 @@ LEVEL = 2
 def pulled(address: str, topic: str) -> list[MessageExt]:
     """What comes first in a queue; waits for it."""
 
-    async def scenario() -> list[MessageExt]:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        return messages_of(await client.pull(topic, hold_ms=60_000))
-
-    return run(scenario())
+    return messages_of(call(address, pull_command(topic, hold_ms=60_000)))
 
 
 def consume(apache: Apache, broker: Broker, attempts: int, *, succeeds: bool, most: int = -1) -> Any:

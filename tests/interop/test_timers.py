@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -11,9 +10,10 @@ import pytest
 
 from reput import Broker
 from reput.formats.message_ext import MessageExt
-from tests.support.broker import Client, make_topic, messages_of
+from tests.support.asking import call
+from tests.support.broker import make_topic, messages_of, pull_command
 from tests.support.rocketmq.apache import Apache
-from tests.support.sockets import free_ports, run
+from tests.support.sockets import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)]
 
@@ -29,18 +29,11 @@ WAIT_MS = 15_000
 def check(address: str, times: dict[str, int], most: int = 1) -> None:
     """All messages of the topic come, none early, and each so often at most."""
 
-    async def scenario() -> list[MessageExt]:
-        host, _, port = address.rpartition(":")
-        client = Client(*await asyncio.open_connection(host, int(port)))
-        found: list[MessageExt] = []
-        while times.keys() - {one.body.decode() for one in found}:
-            answer = await client.pull("orders", len(found), hold_ms=20_000)
-            if answer.code == 0:
-                found += messages_of(answer)
-        await client.leave()
-        return found
-
-    found = run(scenario())
+    found: list[MessageExt] = []
+    while times.keys() - {one.body.decode() for one in found}:
+        answer = call(address, pull_command("orders", len(found), hold_ms=20_000))
+        if answer.code == 0:
+            found += messages_of(answer)
     came = Counter(one.body.decode() for one in found)
     assert came.keys() == times.keys()
     assert max(came.values()) <= most

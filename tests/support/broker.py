@@ -19,7 +19,8 @@ from reput.remoting.codes import PullSysFlag, RequestCode
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
 from reput.remoting.send_headers import V2_NAMES
 from reput.transport.client import RemotingClient
-from tests.support.sockets import Peer, run
+from tests.support.async_tests import run
+from tests.support.sockets import Peer
 
 T = TypeVar("T")
 
@@ -320,9 +321,10 @@ async def fill(client: Client, topic: str, *tags: str) -> None:
 def make_topic(address: str, topic: str, queues: int) -> None:
     """Make a topic of a broker that runs in a process or a thread of its own."""
 
-    async def scenario() -> None:
+    async def make() -> None:
         host, _, port = address.rpartition(":")
         client = Client(*await asyncio.open_connection(host, int(port)))
         await with_topic(client, topic, queues)
+        await client.leave()
 
-    run(scenario())
+    run(make())

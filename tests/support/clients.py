@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import ResponseCode
 from tests.support.broker import Served, messages_of, serving_broker
 from tests.support.namesrv import Asked, asked_name_server
-from tests.support.sockets import run
 
 #: Answers to a pull at the end of a queue, and of a topic or a queue that is not there.
 _ALL_READ = (ResponseCode.PULL_NOT_FOUND, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
-
-
-def run_clean(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a scenario, after which no task may be left."""
-
-    async def checked() -> None:
-        await scenario
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        assert [task for task in left if "wait_for" not in repr(task)] == []
-
-    run(checked())
 
 
 @asynccontextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,8 +80,3 @@ async def asked_name_server(folder: Path, now_ms: Callable[[], int] = lambda: 0,
     finally:
         client.close()
         await server.stop()
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a scenario, which must end in a minute."""
-    asyncio.run(asyncio.wait_for(scenario, 60))

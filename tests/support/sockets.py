@@ -5,31 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from reput.transport.connection import Connection
 from reput.transport.requests import Handler, Requests
 from reput.transport.server import RemotingServer
-
-_T = TypeVar("_T")
-_MOST_S = 60.0
-
-#: Makes the loop of `run`; tests of what holds for every loop set it.
-new_event_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
-
-
-def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of a coroutine in a loop of its own; one that hangs is an error."""
-
-    async def timed() -> _T:
-        return await asyncio.wait_for(work, _MOST_S)
-
-    with asyncio.Runner(loop_factory=lambda: new_event_loop()) as runner:
-        return runner.run(timed())
-
 
 #: Below the ports that the system gives to connections: one of these may be gone once a process has started.
 _PORTS = range(20_000, 32_000)
