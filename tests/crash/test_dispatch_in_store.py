@@ -32,7 +32,7 @@ CONFIG = MessageStoreConfig.from_mapping(SMALL)
 FURTHER = {name: value for name, value in BOTH.items() if name != "bit_maps"}
 
 
-def put(store: reput.MessageStore, begin: int, end: int, **properties: str) -> None:
+def put_range(store: reput.MessageStore, begin: int, end: int, **properties: str) -> None:
     for number in range(begin, end):
         message = reput.Message(
             f"topic-{number % 2}", bytes(number % 99), tags="t", keys=[f"k{number}"], properties=properties
@@ -72,7 +72,7 @@ def test_get_and_query_see_what_a_dispatcher_wrote_over_restarts_of_the_store(
     with dispatching(path):
         for begin in (0, 60, 120):
             with reput.MessageStore.open(path, dispatch="external", **options) as store:
-                put(store, begin, begin + 60, **light)
+                put_range(store, begin, begin + 60, **light)
                 store.wait_dispatched()
                 assert store.dispatch_behind_bytes == 0
                 check_seen(store, 0, begin + 60)
@@ -97,7 +97,7 @@ class OneTick(FileLayer):
 def test_a_mark_is_seen_though_its_file_looks_like_that_of_an_earlier_one(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path / "store", dispatch="external", files=OneTick(), **SMALL) as store:
         for begin in (0, 5, 10):
-            put(store, begin, begin + 5)
+            put_range(store, begin, begin + 5)
             dispatch(tmp_path / "store", session=None, once=True)
             store.wait_dispatched()
             check_seen(store, 0, begin + 5)
@@ -106,7 +106,7 @@ def test_a_mark_is_seen_though_its_file_looks_like_that_of_an_earlier_one(tmp_pa
 def test_without_a_dispatcher_nothing_new_is_seen_and_the_next_start_brings_all_in_step(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
-        put(store, 0, 50)
+        put_range(store, 0, 50)
         with pytest.raises(TimeoutError, match=r"queues and index are \d+ bytes behind"):
             store.wait_dispatched(0.05)
         assert store.max_offset("topic-0", 0) == 0
@@ -121,7 +121,7 @@ def test_a_store_without_an_index_is_left_to_a_dispatcher_too(tmp_path: Path) ->
     options = SMALL | {"message_index_enable": False}
     for begin in (0, 20):
         with reput.MessageStore.open(tmp_path / "store", dispatch="external", **options) as store:
-            put(store, begin, begin + 20)
+            put_range(store, begin, begin + 20)
             dispatch(tmp_path / "store", session=None, once=True)
             store.wait_dispatched()
     assert not (tmp_path / "store/index").exists()
@@ -130,12 +130,12 @@ def test_a_store_without_an_index_is_left_to_a_dispatcher_too(tmp_path: Path) ->
 def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, **SMALL) as store:
-        put(store, 0, 5)
+        put_range(store, 0, 5)
         with pytest.raises(StoreStateError, match='dispatches by itself; open it with dispatch="external"'):
             dispatch(path, session=None, once=True)
     reput.MessageStore.open(path, dispatch="external", **SMALL).close()
     with dispatching(path), reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
-        put(store, 5, 10)
+        put_range(store, 5, 10)
         store.wait_dispatched()
         with pytest.raises(StoreLockedError, match=r"reputDispatcher\.lock: .* dispatches the log of .* already"):
             dispatch(path, session=None, once=True)
@@ -143,7 +143,7 @@ def test_there_is_one_dispatcher_and_it_is_never_the_store_as_well(tmp_path: Pat
         with pytest.raises(StoreLockedError, match=r"dispatches the log of .* or open the store with dispatch="):
             reput.MessageStore.open(path, **SMALL)
     with reput.MessageStore.open(path, **SMALL) as store:
-        put(store, 10, 15)
+        put_range(store, 10, 15)
         store.wait_dispatched()
         check_seen(store, 0, 15)
     check_store(path, SMALL)
@@ -169,10 +169,10 @@ def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) 
     with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
         files = FaultyFiles()
         dispatcher = LogDispatch(StoreDirectory(path), str(path), CONFIG, in_store=True, files=files)
-        put(store, 0, 20)
+        put_range(store, 0, 20)
         assert dispatcher.run_once() is not None
         store.wait_dispatched()
-        put(store, 20, 60)
+        put_range(store, 20, 60)
 
         def judge(operation: Operation) -> None:
             """The store looks in the middle of the next batch, which is not to be: a new index file is there."""
@@ -198,7 +198,7 @@ def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) 
 def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
-        put(store, 0, 60)
+        put_range(store, 0, 60)
     dispatch(path, session=None, once=True)
     dispatcher = lock_dispatcher(str(path), DISK)
     with pytest.raises(StoreLockedError, match=r"reputDispatcher\.lock: .* dispatches the log of"):
@@ -209,7 +209,7 @@ def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None
     with pytest.raises(StoreStateError, match='open it with dispatch="external" first'):
         dispatch(path, session=None, once=True)  # what it had said of the index files is not so any more
     with reput.MessageStore.open(path, dispatch="external", **SMALL) as store, dispatching(path):
-        put(store, 60, 120)
+        put_range(store, 60, 120)
         store.wait_dispatched()
         check_seen(store, 0, 120)
     check_store(path, SMALL)
@@ -237,13 +237,13 @@ def test_retention_and_the_dispatcher_do_not_meet(tmp_path: Path) -> None:
         reput.MessageStore.open(path, dispatch="external", files=FaultyFiles(), **options) as store,
         dispatching(path),
     ):
-        put(store, 0, 60)
+        put_range(store, 0, 60)
         store.wait_dispatched()
         deleted = store.delete_expired()
         assert deleted.commit_log_files
         assert deleted.consume_queue_files
         assert deleted.index_files
-        put(store, 60, 120)
+        put_range(store, 60, 120)
         store.wait_dispatched()
         check_seen(store, 60, 120)
     with reput.MessageStore.open(path, **options) as store:

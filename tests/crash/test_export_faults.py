@@ -53,7 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(store: Path, output: Path, files: FileLayer, form: str, decode: str = "utf8") -> None:
+def run_export(store: Path, output: Path, files: FileLayer, form: str, decode: str = "utf8") -> None:
     tables = TABLES if form in ("delta", "iceberg") else {}
     options = ExportOptions(**OPTIONS, **tables, format=form, decode=decode)  # type: ignore[arg-type]
     export(store, output, runner=LocalRunner(1), options=options, files=files)
@@ -91,14 +91,14 @@ def check_next_run(store: Path, output: Path, expected: Path, form: str, decode:
     assert set(seen) <= set(rows_seen(expected))
     before = table_rows(output)
     assert len(set(before)) == len(before)
-    run(store, output, DISK, form, decode)
+    run_export(store, output, DISK, form, decode)
     assert tree(output) == tree(expected)
     assert table_rows(output) == table_rows(expected)
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
 
 
 def test_tables_grow_by_the_field_of_the_second_batch(store: Path, tmp_path: Path) -> None:
-    run(store, tmp_path, DISK, "iceberg", "json")
+    run_export(store, tmp_path, DISK, "iceberg", "json")
     body = rows_of_table(tmp_path, "messages_orders")["body"]
     assert [row["late"] for row in body.to_pylist()].count(True) == (ROWS - LATE) // 2
 
@@ -146,7 +146,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
     store: Path, form: str, decode: str, step: int, tmp_path: Path, share: slice
 ) -> None:
     counting = FaultyFiles()
-    run(store, tmp_path / "expected", counting, form, decode)
+    run_export(store, tmp_path / "expected", counting, form, decode)
     assert len(rows_seen(tmp_path / "expected")) == ROWS
     assert len(table_rows(tmp_path / "expected")) == (ROWS if form in ("delta", "iceberg") else 0)
     operations = len(counting.operations)
@@ -155,7 +155,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
         output, cut = tmp_path / f"{number}/out", tmp_path / f"{number}/cut"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):
-            run(store, output, files, form, decode)
+            run_export(store, output, files, form, decode)
         files.abandon()
         if output.exists():
             files.cut_power(output, cut)
@@ -202,12 +202,12 @@ def test_names_of_a_run_that_was_killed_before_their_sync_survive_a_power_cut(
 
 def test_a_disk_that_fails_once_is_an_error_and_the_next_run_completes(store: Path, tmp_path: Path) -> None:
     counting = FaultyFiles()
-    run(store, tmp_path / "expected", counting, "parquet")
+    run_export(store, tmp_path / "expected", counting, "parquet")
     for number in range(0, len(counting.operations), 9):
         output = tmp_path / str(number)
         files = FaultyFiles(fail_at(number, errno.ENOSPC))
         with pytest.raises(ReputError):
-            run(store, output, files, "parquet")
+            run_export(store, output, files, "parquet")
         files.abandon()
         check_next_run(store, output, tmp_path / "expected", "parquet")
 
@@ -230,7 +230,7 @@ export(sys.argv[1], sys.argv[2], runner=LocalRunner(1), options=options, files=T
 
 
 def test_a_process_that_is_killed_is_gone_on_with(store: Path, tmp_path: Path) -> None:
-    run(store, tmp_path / "expected", DISK, "parquet")
+    run_export(store, tmp_path / "expected", DISK, "parquet")
     output = tmp_path / "out"
     arguments = [
         sys.executable,
@@ -251,13 +251,13 @@ def test_a_process_that_is_killed_is_gone_on_with(store: Path, tmp_path: Path) -
 def test_a_table_that_two_killed_runs_have_made_survives_a_power_cut(store: Path, tmp_path: Path) -> None:
     """The first run makes the folder of the metadata, and dies before the sync; the second one dies undecided."""
     output, counting = tmp_path / "out", FaultyFiles()
-    run(store, output, counting, "iceberg", "json")
+    run_export(store, output, counting, "iceberg", "json")
     shutil.rmtree(output)
     made = next(one.number for one in counting.operations if one.path.endswith("_iceberg"))
     assert counting.operations[made + 1].kind == "sync_directory"
     killed, after = FaultyFiles(crash_at(made + 1)), FaultyFiles()
     with pytest.raises(Crash):
-        run(store, output, killed, "iceberg", "json")
+        run_export(store, output, killed, "iceberg", "json")
     killed.abandon()
     after.goes_on_after(killed)
 
@@ -267,11 +267,11 @@ def test_a_table_that_two_killed_runs_have_made_survives_a_power_cut(store: Path
 
     after.judge = dies_undecided
     with pytest.raises(Crash):
-        run(store, output, after, "iceberg", "json")
+        run_export(store, output, after, "iceberg", "json")
     after.abandon()
     after.cut_power(output, tmp_path / "cut")
     shutil.rmtree(output)
     (tmp_path / "cut").rename(output)
     assert names_of_tables(output)
-    run(store, output, DISK, "iceberg", "json")
+    run_export(store, output, DISK, "iceberg", "json")
     assert len(table_rows(output)) == ROWS

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 OPTIONS = SMALL | {"sync_flush_timeout": 2000, "flush_interval_consume_queue": 60_000}
 
 
-def put(store: reput.MessageStore, topic: str, count: int, first: int = 0) -> list[Acknowledged]:
+def put_acknowledged(store: reput.MessageStore, topic: str, count: int, first: int = 0) -> list[Acknowledged]:
     found = []
     for number in range(first, first + count):
         key, body = f"{topic}-{number}", bytes([number + 1]) * 300
@@ -45,20 +45,20 @@ def check_left(path: Path, acknowledged: list[Acknowledged]) -> None:
     """What a power cut has left has all that was answered."""
     with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:
         check_acknowledged(store, acknowledged)
-        put(store, "last", 3)
+        put_acknowledged(store, "last", 3)
     check_store(path)
 
 
 def put_and_close(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> None:
     """A failed sync of the log meets a put, of anything else the close."""
-    acknowledged += put(store, "second", 1)
+    acknowledged += put_acknowledged(store, "second", 1)
     store.wait_dispatched()
     store.close()
 
 
 def put_and_delete(store: reput.MessageStore, acknowledged: list[Acknowledged]) -> None:
     """A failed sync of the queues meets retention; nobody may trust the next one, which succeeds."""
-    acknowledged += put(store, "second", 1)
+    acknowledged += put_acknowledged(store, "second", 1)
     store.wait_dispatched()
     with pytest.raises(StoreSyncError):
         store.delete_expired()
@@ -86,7 +86,9 @@ def test_what_is_answered_after_a_failed_sync_survives_a_power_cut(
 ) -> None:
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS, file_reserved_time=0)
-    acknowledged = put(store, "first", 18)  # the next one fills the index file: nobody writes to it any more
+    acknowledged = put_acknowledged(
+        store, "first", 18
+    )  # the next one fills the index file: nobody writes to it any more
     store.wait_dispatched()
     files.judge = fail_next("sync", errno.EIO, part=str(path) + part)
     with pytest.raises(StoreError):
@@ -102,7 +104,7 @@ def test_a_start_whose_own_sync_fails_leaves_the_mark_for_the_next_one(tmp_path:
     """What a kill left may be lost already: the system tells it to the first who syncs, and to nobody else."""
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS, flush_disk_type="ASYNC_FLUSH")
-    acknowledged = put(store, "first", 5)
+    acknowledged = put_acknowledged(store, "first", 5)
     store.wait_dispatched()
     abandon(store, files)
     before = contents(path, "commitlog")
@@ -121,7 +123,7 @@ def test_a_start_whose_own_sync_fails_leaves_the_mark_for_the_next_one(tmp_path:
 def test_a_mark_that_cannot_be_left_hides_nothing(tmp_path: Path) -> None:
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    put(store, "first", 1)
+    put_acknowledged(store, "first", 1)
 
     def fails(operation: Operation) -> None:
         if operation.kind == "sync" or operation.path == failed_sync_path(str(path)):
@@ -152,17 +154,17 @@ def test_the_mark_is_there_before_a_put_is_refused_whose_caller_may_end_the_proc
     files, answered, is_marked = FaultyFiles(), list[Acknowledged](), threading.Event()
     options = {"flush_disk_type": "ASYNC_FLUSH", "flush_interval_commit_log": 1, "flush_commit_log_least_pages": 0}
     store = reput.MessageStore.open(tmp_path / "store", files=files, **OPTIONS, **options)
-    put(store, "first", 1)
+    put_acknowledged(store, "first", 1)
 
     def fail_and_look(operation: Operation) -> None:
         if operation.kind == "sync" and "/commitlog/" in operation.path:
             raise OSError(errno.EIO, "failed")
         if operation.kind == "create" and operation.path.endswith(FAILED_SYNC_FILE):
-            answered.extend(put(store, "meanwhile", 1))
+            answered.extend(put_acknowledged(store, "meanwhile", 1))
             is_marked.set()
 
     files.judge = fail_and_look
-    put(store, "second", 1)
+    put_acknowledged(store, "second", 1)
     assert is_marked.wait(60)
     with pytest.raises(StorePoisonedError):
         store.close()
@@ -191,7 +193,7 @@ def test_a_failed_sync_of_the_process_that_dispatches_is_told_to_the_next_start_
 ) -> None:
     path, files = tmp_path / "store", FaultyFiles()
     store = reput.MessageStore.open(path, files=files, dispatch="external", **OPTIONS)
-    acknowledged = put(store, "first", 12)
+    acknowledged = put_acknowledged(store, "first", 12)
     config = MessageStoreConfig.from_mapping(OPTIONS)
     dispatcher = LogDispatch(StoreDirectory(path, files=files), str(path), config, in_store=True, files=files)
     files.judge = fail_next("sync", errno.EIO, part=str(path) + part)
@@ -208,12 +210,12 @@ def test_no_put_passes_a_log_file_made_ahead_whose_sync_has_failed(tmp_path: Pat
     """Made once more it would seem to be on the disk."""
     files = FaultyFiles()
     store = reput.MessageStore.open(tmp_path / "store", files=files, **OPTIONS)
-    put(store, "first", 8)
+    put_acknowledged(store, "first", 8)
     files.judge = fail_next("sync", errno.EIO, part="/commitlog/")
     with pytest.raises(StoreSyncError):
         store._log.make_ready()
     with pytest.raises(StoreSyncError):
-        put(store, "second", 1)
+        put_acknowledged(store, "second", 1)
     with pytest.raises(StoreSyncError):
         store.close()
     assert Path(failed_sync_path(str(tmp_path / "store"))).exists()
@@ -235,6 +237,6 @@ def test_a_disk_that_has_space_again_lets_no_put_pass_a_sync_that_fails_at_that_
         sys.setprofile(None)
     assert log.failure is error
     with pytest.raises(StorePoisonedError):
-        put(store, "first", 1)
+        put_acknowledged(store, "first", 1)
     with pytest.raises(StorePoisonedError):
         store.close()

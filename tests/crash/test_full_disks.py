@@ -39,7 +39,7 @@ def _kernels() -> None:
     load_kernels()
 
 
-def put(store: reput.MessageStore, count: int, acknowledged: list[Acknowledged]) -> None:
+def put_until_full(store: reput.MessageStore, count: int, acknowledged: list[Acknowledged]) -> None:
     """Put messages to some queues, until the disk is full; in a copy some of them have holes."""
     for number in range(len(acknowledged), len(acknowledged) + count):
         key, body = f"key-{number}", bytes(3 * _PAGE) if number % 50 == 49 else bytes([number % 251]) * 300
@@ -56,11 +56,11 @@ def test_what_was_answered_is_served_though_the_disk_is_full(tmp_path: Path, pag
         mount_tmpfs(tmp_path, _DISK_BYTES)
         acknowledged: list[Acknowledged] = []
         with reput.MessageStore.open(tmp_path / "store", **OPTIONS) as store:
-            put(store, 20, acknowledged)
+            put_until_full(store, 20, acknowledged)
             store.wait_dispatched()
             fill(tmp_path / "ballast", pages_left)
             with suppress(StoreFullError):
-                put(store, 1000, acknowledged)
+                put_until_full(store, 1000, acknowledged)
             store.wait_dispatched(timeout=30)
             check_acknowledged(store, acknowledged)
         with reput.MessageStore.open(tmp_path / "store", read_only=True) as store:
@@ -101,7 +101,7 @@ def live_on_a_sparse_copy(disk: Path, *, is_killed: bool, is_overlay: bool) -> C
         mount_overlay(folder, disk)
     path, copy, acknowledged = folder / "store", folder / "copy", []
     with reput.MessageStore.open(path, **OPTIONS) as store:
-        put(store, 150, acknowledged)
+        put_until_full(store, 150, acknowledged)
         store.wait_dispatched()
         if is_killed:
             copy_sparsely(path, copy)
@@ -126,13 +126,13 @@ def live_on_a_sparse_copy(disk: Path, *, is_killed: bool, is_overlay: bool) -> C
         read_all(store, acknowledged)
         fill(folder / "ballast", 3 * _FILE_PAGES)  # enough for the log and for entries of the index, not for its slots
         with suppress(StoreFullError):
-            put(store, 1000, acknowledged)
+            put_until_full(store, 1000, acknowledged)
         store.wait_dispatched()
         (folder / "ballast").unlink()
         before = list(acknowledged)
         assert store._writer is not None
         with store._writer.reput.between_passes:
-            put(store, 20, acknowledged)
+            put_until_full(store, 20, acknowledged)
             fill(folder / "ballast", 3 * _FILE_PAGES)  # another process takes the space that the log left
         log.wait("queues and index lag behind the log")
         check_acknowledged(store, before)
@@ -169,7 +169,7 @@ def test_queues_on_tmpfs_show_what_is_written_into_holes_later(tmp_path: Path) -
         acknowledged: list[Acknowledged] = []
         with reput.MessageStore.open(path, **OPTIONS) as store:
             for _ in range(8):
-                put(store, 100, acknowledged)
+                put_until_full(store, 100, acknowledged)
                 store.wait_dispatched()
                 check_acknowledged(store, acknowledged)
                 with reput.MessageStore.open(path, read_only=True) as reader:

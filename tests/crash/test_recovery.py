@@ -51,7 +51,7 @@ def assert_refused(path: Path, kind: type[_Refusal], match: str) -> _Refusal:
     return caught.value
 
 
-def put(store: reput.MessageStore, body: bytes, key: str = "k", topic: str = "t", **fields: object) -> int:
+def put_one(store: reput.MessageStore, body: bytes, key: str = "k", topic: str = "t", **fields: object) -> int:
     """Commit log offset of a new message."""
     return store.put_message(reput.Message(topic, body, keys=[key], **fields)).commit_log_offset  # type: ignore[arg-type]
 
@@ -64,7 +64,7 @@ def write(path: Path, bodies: list[bytes], *, killed: bool, as_table: bool = Fal
     if as_table:
         store.put_arrow(pa.table({"topic": ["t"] * len(bodies), "body": bodies}))
     else:
-        offsets = [put(store, body) for body in bodies]
+        offsets = [put_one(store, body) for body in bodies]
     store.wait_dispatched()
     if killed:
         abandon(store, files)
@@ -77,7 +77,7 @@ def set_checkpoint(path: Path, timestamp: int, index_timestamp: int = 0) -> None
     (path / "checkpoint").write_bytes(encode_checkpoint(Checkpoint(timestamp, timestamp, index_timestamp)))
 
 
-def bodies(path: Path) -> list[bytes]:
+def log_bodies(path: Path) -> list[bytes]:
     return [record.row["body"] for record in log_records(path)]
 
 
@@ -95,7 +95,7 @@ def test_torn_tail_is_cut_and_no_old_record_behind_the_cut_comes_back(tmp_path: 
     assert not any((path / "commitlog" / f"{0:020d}").read_bytes()[second:])
     zeroed = max(o.number for o in files.operations if o.kind == "write" and "commitlog" in o.path)
     assert any(o.kind == "sync" and "commitlog" in o.path and o.number > zeroed for o in files.operations)
-    assert put(store, b"B" * 300) == second  # as long as the torn one: the old third record would follow it
+    assert put_one(store, b"B" * 300) == second  # as long as the torn one: the old third record would follow it
     abandon(store, files)
     with open_store(path):
         pass
@@ -108,11 +108,11 @@ def test_a_log_that_ends_with_its_file_goes_on_in_the_next_one(tmp_path: Path, s
     path = tmp_path / "store"
     first, _ = write(path, [b"x", bytes(FILE_SIZE - 8 - 2 * HEAD)], killed=killed)
     assert first == 0
-    assert len(b"".join(bodies(path))) + 2 * HEAD - 1 == FILE_SIZE - 8, "the second record must end 8 bytes before"
+    assert len(b"".join(log_bodies(path))) + 2 * HEAD - 1 == FILE_SIZE - 8, "the second record must end 8 bytes before"
     if spare != "missing":
         (path / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(b"" if spare == "empty" else bytes(FILE_SIZE))
     with open_store(path) as store:
-        assert put(store, b"y") == FILE_SIZE
+        assert put_one(store, b"y") == FILE_SIZE
     assert [record.row["queue_offset"] for record in check_store(path, OPTIONS)] == [0, 1, 2]
 
 
@@ -121,7 +121,7 @@ def test_a_log_that_ends_with_a_blank_record_goes_on_behind_it(tmp_path: Path) -
     write(path, [bytes(3000), bytes(3000)], killed=True)
     (path / "commitlog" / f"{FILE_SIZE:020d}").unlink()
     with open_store(path) as store:
-        assert put(store, b"y") == FILE_SIZE
+        assert put_one(store, b"y") == FILE_SIZE
         store.wait_dispatched()
         assert store.max_offset("t", 0) == 2
     check_store(path, OPTIONS)
@@ -145,7 +145,7 @@ def test_files_made_ahead_are_used_or_removed(tmp_path: Path, killed: bool, cont
     write(path, [b"x"], killed=killed)
     (path / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(content)
     with open_store(path) as store:
-        assert put(store, bytes(3900)) == FILE_SIZE
+        assert put_one(store, bytes(3900)) == FILE_SIZE
     check_store(path, OPTIONS)
 
 
@@ -164,8 +164,8 @@ def test_a_killed_store_whose_prepared_messages_alone_name_a_queue_starts(tmp_pa
     path = tmp_path / "store"
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    put(store, b"x")
-    put(store, b"y", topic="prepared", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+    put_one(store, b"x")
+    put_one(store, b"y", topic="prepared", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
     store.wait_dispatched()
     abandon(store, files)
     shutil.rmtree(path / lost)
@@ -177,7 +177,7 @@ def test_a_killed_store_whose_prepared_messages_alone_name_a_queue_starts(tmp_pa
 def test_a_store_of_prepared_messages_alone_dispatches_nothing_after_a_clean_exit(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_store(path) as store:
-        put(store, b"x", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+        put_one(store, b"x", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
     with open_store(path) as store:
         assert (store.recovery.was_killed, store.recovery.dispatched_records) == (False, 0)
 
@@ -219,7 +219,7 @@ def test_damage_in_front_of_whole_records_is_told_where_the_checkpoint_is_lost(t
     overwrite(*at(path, third), b"torn")
     with open_store(path):
         pass
-    assert bodies(path) == [b"a" * 300]
+    assert log_bodies(path) == [b"a" * 300]
 
 
 def test_a_start_without_a_checkpoint_that_is_killed_leaves_none_that_vouches_for_nothing(
@@ -282,15 +282,15 @@ def test_a_record_of_the_checkpoints_own_millisecond_need_not_have_been_synced(
     set_checkpoint(path, 1_700_000_000_000)
     with open_store(path):
         pass
-    assert [body[:1] for body in bodies(path)] == [b"a"]
+    assert [body[:1] for body in log_bodies(path)] == [b"a"]
 
 
 def test_damage_before_a_queue_that_must_be_built_again_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_store(path) as store:
-        put(store, b"a" * 300)
-        second = put(store, b"b" * 300)
-        put(store, b"c" * 300)
+        put_one(store, b"a" * 300)
+        second = put_one(store, b"b" * 300)
+        put_one(store, b"c" * 300)
     overwrite(*at(path, second + 4), b"damage")
     shutil.rmtree(path / "consumequeue")
     for _ in range(2):
@@ -304,8 +304,8 @@ def test_damage_at_the_tail_after_a_clean_exit_is_told_and_changes_nothing(
 ) -> None:
     path = tmp_path / "store"
     with open_store(path) as store:
-        put(store, b"a" * 300)
-        last = put(store, b"b" * 300, **fields)
+        put_one(store, b"a" * 300)
+        last = put_one(store, b"b" * 300, **fields)
     overwrite(*at(path, last + BODY), b"damage")
     assert_refused(path, CorruptRecordError, f"offset {last}: .*nothing was changed")
 
@@ -396,11 +396,11 @@ def store_with_two_runs(path: Path, *, killed: bool) -> dict[str, list[int]]:
     """Topic `early` in the first log file, topic `late` in all others; the checkpoint is ahead of everything."""
     offsets: dict[str, list[int]] = {"early": [], "late": []}
     with open_store(path) as store:
-        offsets["early"] += [put(store, bytes(300), f"early-{n}", "early") for n in range(8)]
-        offsets["late"] += [put(store, bytes(900), f"late-{n}", "late") for n in range(8)]
+        offsets["early"] += [put_one(store, bytes(300), f"early-{n}", "early") for n in range(8)]
+        offsets["late"] += [put_one(store, bytes(900), f"late-{n}", "late") for n in range(8)]
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **OPTIONS)
-    offsets["late"] += [put(store, bytes(900), f"late-{8 + n}", "late") for n in range(8)]
+    offsets["late"] += [put_one(store, bytes(900), f"late-{8 + n}", "late") for n in range(8)]
     store.wait_dispatched()
     if killed:
         abandon(store, files)
@@ -459,7 +459,7 @@ def test_units_behind_the_end_of_a_killed_store_are_wiped_out(tmp_path: Path) ->
     later.write_bytes(units[:20] * 8)  # and old units lie in a file behind it
     with open_store(path) as store:
         assert store.max_offset("t", 0) == 3
-        assert put(store, b"new") == offsets[3]
+        assert put_one(store, b"new") == offsets[3]
     check_store(path, OPTIONS)
 
 
@@ -467,8 +467,8 @@ def test_queues_lost_before_any_clean_exit_are_built_from_the_first_record(tmp_p
     path = tmp_path / "store"
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **NO_INDEX)
-    early = [put(store, bytes(1900), topic="early"), put(store, bytes(1900), topic="early")]
-    late = put(store, b"x", topic="late")  # the last file tells of no gap
+    early = [put_one(store, bytes(1900), topic="early"), put_one(store, bytes(1900), topic="early")]
+    late = put_one(store, b"x", topic="late")  # the last file tells of no gap
     assert late == FILE_SIZE
     abandon(store, files)
     set_checkpoint(path, in_one_hour())
@@ -482,8 +482,8 @@ def test_units_that_the_checkpoint_does_not_know_are_built_again(tmp_path: Path)
     path = tmp_path / "store"
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **NO_INDEX)
-    put(store, bytes(3900), topic="early")
-    put(store, b"x", topic="late")
+    put_one(store, bytes(3900), topic="early")
+    put_one(store, b"x", topic="late")
     store.wait_dispatched()
     abandon(store, files)
     (path / "consumequeue/early/0" / f"{0:020d}").write_bytes(bytes(160))  # a power cut took the page
@@ -496,7 +496,7 @@ def test_a_kill_before_anything_was_written_loses_no_key(tmp_path: Path) -> None
     path = tmp_path / "store"
     with open_store(path, max_index_num=100) as store:
         for number in range(8):
-            put(store, bytes(2000), f"k{number}")
+            put_one(store, bytes(2000), f"k{number}")
     set_checkpoint(path, in_one_hour())
     files = FaultyFiles()
     options = OPTIONS | {"max_index_num": 100}
@@ -680,7 +680,7 @@ def test_an_index_file_that_knows_more_than_the_log_does_not_keep_new_keys_out(t
     (path / "abort").write_text("1")
     overwrite(*at(path, offsets[3]), bytes(FILE_SIZE - offsets[3]))
     with open_store(path) as store:
-        offset = put(store, b"new", "new")
+        offset = put_one(store, b"new", "new")
         store.wait_dispatched()
         assert [message.commit_log_offset for message in store.query_message("t", "new")] == [offset]
     check_store(path, OPTIONS)

@@ -12,14 +12,14 @@ from examples.flights import main, network
 from reput.progress import Progress
 
 
-def run(folder: Path, *arguments: str) -> int:
+def run_flights(folder: Path, *arguments: str) -> int:
     report = folder / "report.html"
     return main.main(["--days", "2", "--store", str(folder / "store"), "--report", str(report), *arguments])
 
 
 @pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 def test_all_steps_agree(tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path, "--runner", runner) == 0
+    assert run_flights(tmp_path, "--runner", runner) == 0
     printed = capsys.readouterr().out
     assert "all steps agree" in printed
     assert ("counted on Spark" in printed) == (runner == "spark")
@@ -55,7 +55,7 @@ def test_a_message_that_differs_is_named_and_fails_the_job(
         return send(namesrv, faulty, progress)
 
     monkeypatch.setattr(network, "send", send_with_a_fault)
-    assert run(tmp_path, "--runner", "local") == 1
+    assert run_flights(tmp_path, "--runner", "local") == 1
     printed = capsys.readouterr().out
     assert "1 differences" in printed
     topic = "flight-planned"
@@ -67,11 +67,11 @@ def test_a_broker_that_does_not_start_ends_the_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(network, "_SETTINGS", ("flushDiskType=NONE",))
-    assert run(tmp_path, "--runner", "local") == 2
+    assert run_flights(tmp_path, "--runner", "local") == 2
     assert "the broker on" in capsys.readouterr().err
 
 
 def test_a_store_that_exists_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "store").mkdir()
-    assert run(tmp_path) == 2
+    assert run_flights(tmp_path) == 2
     assert "exists" in capsys.readouterr().err

@@ -376,7 +376,7 @@ PUTS = st.lists(
 )
 
 
-def put(file: np.ndarray, header: np.ndarray, puts: list[tuple[int, int, int]], begin: int) -> int:
+def put_entries(file: np.ndarray, header: np.ndarray, puts: list[tuple[int, int, int]], begin: int) -> int:
     hashes, offsets, times = ([row[i] for row in puts] for i in range(3))
     taken = put_keys(
         file.ctypes.data + 40, file.ctypes.data + entry_position(SLOTS, 0), SLOTS, CAPACITY, header,
@@ -395,7 +395,7 @@ def test_index_files_are_filled_byte_for_byte_in_any_number_of_puts(puts, step, 
     data, header = as_array(bytes(file.data)), np.array(file.header, np.int64)
     begin = 0
     while begin < len(puts):
-        taken = put(data, header, puts[: begin + step], begin)
+        taken = put_entries(data, header, puts[: begin + step], begin)
         done = [file.put_key(*row) for row in puts[begin : begin + step]]
         assert taken - begin == sum(done)
         assert tuple(header.tolist()) == file.header

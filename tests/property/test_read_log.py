@@ -133,7 +133,7 @@ def test_any_bytes_at_all_are_read_without_a_crash(content: bytes) -> None:
     assert (rows.num_rows, damage) == (0, None)
 
 
-def run(split: Split) -> tuple[SplitScan, list[int]]:
+def scanned(split: Split) -> tuple[SplitScan, list[int]]:
     scan = scan_split(split, level=ScanLevel.HEADER)
     return scan, [offset for columns in scan for offset in columns["commit_log_offset"].tolist()]
 
@@ -150,10 +150,10 @@ def test_stitched_splits_of_any_bytes_agree_with_one_reader(data: st.DataObject,
     with tempfile.TemporaryDirectory() as folder:
         splits = plan_splits(StoreDirectory(write(folder, changed)).log_files(), split_bytes)
         try:
-            runs = [run(split) for split in splits]
+            runs = [scanned(split) for split in splits]
             while again := check_stitches([scan.result for scan, _ in runs]):
                 for j, split in again.items():
-                    runs[j] = run(split)
+                    runs[j] = scanned(split)
         except CorruptRecordError:
             assert damage is not None
         else:

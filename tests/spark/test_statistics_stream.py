@@ -50,7 +50,7 @@ def counted(store: Path, names: int, **arguments: Any) -> dict[tuple[Any, ...], 
     return {tuple(row.values())[:names]: (row["messages"], row["bytes"]) for row in rows}
 
 
-def put(path: Path, first: int, count: int) -> None:
+def put_tagged(path: Path, first: int, count: int) -> None:
     with reput.MessageStore.open(path) as store:
         store.put_messages(
             [
@@ -63,7 +63,7 @@ def put(path: Path, first: int, count: int) -> None:
 def test_a_stream_that_dies_ends_with_what_the_job_counts(spark: SparkSession, tmp_path: Path) -> None:
     store, by = tmp_path / "store", ("topic", "tag", "key", "host")
     windows = Windows(len(by) + 1)
-    put(store, 0, 50)
+    put_tagged(store, 0, 50)
     for first, dies in ((50, True), (70, False)):
         windows.dies = dies
         frame = statistics_stream(spark, store, by=by, bucket="1s", latency=True, max_rows_per_trigger=40)
@@ -72,7 +72,7 @@ def test_a_stream_that_dies_ends_with_what_the_job_counts(spark: SparkSession, t
                 windows.run(frame, tmp_path / "checkpoint", "update")
         else:
             windows.run(frame, tmp_path / "checkpoint", "update")
-        put(store, first, 20)
+        put_tagged(store, first, 20)
     windows.run(frame, tmp_path / "checkpoint", "update")
     expected = counted(store, len(by) + 1, by=by, bucket="1s")
     assert {group: values[:2] for group, values in windows.rows.items()} == expected
@@ -95,7 +95,7 @@ def test_the_command_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path)
     store, found = tmp_path / "store", {}
     arguments: Sequence[object] = ("--by", "topic", "--bucket", "1s", "--follow", "--available-now", "--json")
     for first in (0, 30):
-        put(store, first, 30)
+        put_tagged(store, first, 30)
         answer = run_reput("stats", store, *arguments, "--work-dir", tmp_path / "work")
         assert answer.status == 0, answer.err
         found |= {(line["topic"], line["store_timestamp"]): line["messages"] for line in answer.lines()}

@@ -30,7 +30,7 @@ OPTIONS: dict[str, Any] = {"decode": "json", "new_fields": "add", "compact": 3, 
 FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])
 
 
-def put(store: Path, number: int) -> None:
+def put_round(store: Path, number: int) -> None:
     """Two topics of which each gets a field in each round, and a body that is no JSON."""
     bodies = [b'{"id": %d, "f%d": %d}' % (number * ROWS + n, number, n) for n in range(ROWS)]
     put_topics(store, {"%RETRY%g": bodies, "users": [*bodies[: ROWS // 2], b"none"]})
@@ -75,7 +75,7 @@ def test_tables_that_follow_by_spark_are_those_of_threads(spark: SparkSession, f
     ]
     counts = []
     for number in range(ROUNDS):
-        put(store, number)
+        put_round(store, number)
         by_spark, by_threads = (next(follower) for follower in followers)
         assert (by_spark.messages, by_spark.rejected) == (by_threads.messages, by_threads.rejected) == (ROWS * 3 / 2, 1)
         assert by_spark.body_schemas == by_threads.body_schemas
@@ -131,15 +131,15 @@ def test_a_driver_that_is_killed_costs_no_row_and_doubles_none_and_threads_go_on
     spark: SparkSession, form: str, when: str, tmp_path: Path
 ) -> None:
     store, output = tmp_path / "store", tmp_path / "spark"
-    put(store, 0)
+    put_round(store, 0)
     export(store, output, runner=SparkRunner(spark), options=options(form))
-    put(store, 1)
+    put_round(store, 1)
     arguments = [str(store), str(output), when, json.dumps(OPTIONS | {"format": form})]
     child = subprocess.run([sys.executable, "-c", _CHILD, *arguments], capture_output=True, text=True, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr
     assert len(DISK.list_directory(str(output / "_reput/commits"))) == (2 if when == "decided" else 1)
     assert sum(table.num_rows for table in tables(output, form).values()) == ROWS * 3 / 2 + 1
-    put(store, 2)
+    put_round(store, 2)
     export(store, output, runner=LocalRunner(2), options=options(form))
     check_each_message_once(store, tables(output, form))
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
@@ -150,12 +150,12 @@ def test_the_command_follows_by_spark(spark: SparkSession, tmp_path: Path, monke
 
     def pauses(seconds: float) -> Any:
         assert seconds == 60
-        put(store, 1)
+        put_round(store, 1)
         yield True
         yield False
 
     monkeypatch.setattr("reput.cli.export._pauses", pauses)
-    put(store, 0)
+    put_round(store, 0)
     answer = run_reput(
         "export", store, output, "--format", "iceberg", "--decode", "json", "--new-fields", "add", "--compact", "2",
         "--follow", "--interval", "60", "--runner", "spark", "--master", "local[2]", "--json",
