@@ -21,7 +21,7 @@ HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size
 BODIES = {"sync", "async", "ordered-0", "ordered-1", "batch-0", "batch-1", "batch-2", "oneway"}
 
 
-def bodies(told: list[dict[str, Any]]) -> set[str]:
+def small_bodies(told: list[dict[str, Any]]) -> set[str]:
     return {one["body"] for one in told if not one["body"].startswith("large")}
 
 
@@ -47,14 +47,14 @@ def test_unmodified_java_clients_send_consume_and_find(apache: Apache, tmp_path:
         assert sent["ordered-0"]["queue_offset"] < sent["ordered-1"]["queue_offset"]
 
         pushed = apache.run("client-push", **where, group="all", tags="*", count=9)
-        assert bodies(pushed) == BODIES
+        assert small_bodies(pushed) == BODIES
         (large,) = [one["body"] for one in pushed if one["body"].startswith("large")]
         assert large == "large" + "x" * 9000
         places = {one["body"]: (one["queue_id"], one["queue_offset"]) for one in pushed}
         assert places["sync"] == (sent["sync"]["queue_id"], sent["sync"]["queue_offset"])
         tagged = apache.run("client-push", **where, group="some", tags="tag-b || tag-s", count=4)
-        assert bodies(tagged) == {"sync", "batch-0", "batch-1", "batch-2"}
-        assert bodies(apache.run("client-lite", **where, group="lite", count=9)) == BODIES
+        assert small_bodies(tagged) == {"sync", "batch-0", "batch-1", "batch-2"}
+        assert small_bodies(apache.run("client-lite", **where, group="lite", count=9)) == BODIES
         ends = [0, 0, 0, 0]
         for one in pushed:
             ends[one["queue_id"]] += 1
@@ -62,7 +62,7 @@ def test_unmodified_java_clients_send_consume_and_find(apache: Apache, tmp_path:
 
         ids = [sent["sync"]["offset_id"], *batch["offset_id"].split(","), sent["async"]["id"]]  # the last: a unique key
         found = apache.run("client-find", **where, key="key-sync", ids=ids)
-        assert bodies(found["by_key"]) == {"sync"}
+        assert small_bodies(found["by_key"]) == {"sync"}
         assert [found["by_id"][one]["body"] for one in ids] == ["sync", "batch-0", "batch-1", "batch-2", "async"]
 
 
@@ -78,7 +78,7 @@ def test_a_directory_is_served_by_either_broker_in_turn(apache: Apache, tmp_path
         apache.run("client-send", namesrv=namesrv, topic="orders")
         again = apache.run("client-push", namesrv=namesrv, topic="orders", count=9, **group)
         assert len(again) == 9  # the group goes on where it was, not from the first message
-        assert bodies(again) == BODIES
+        assert small_bodies(again) == BODIES
     with Broker.start(path, **HERE) as broker:
         theirs = offsets(broker.address, "g", "orders")
         assert sum(max(0, offset) for offset in theirs) == 18

@@ -33,7 +33,7 @@ def ask(address: str, code: int, **fields: object) -> RemotingCommand:
     return call(address, request(code, **fields))
 
 
-def send(address: str, body: bytes) -> str:
+def send_one(address: str, body: bytes) -> str:
     """Send a message to the topic's queue; its offset message id."""
 
     return (call(address, send_command("orders", body)).ext_fields or {})["msgId"]
@@ -44,7 +44,7 @@ def consuming(apache: Apache, broker: Broker) -> Iterator[str]:
     """The client id of a consumer that has got the messages 0, 1 and 2, and committed its offset."""
     make_topic(broker.address, "orders", 1)
     for number in range(3):
-        send(broker.address, b"%d" % number)
+        send_one(broker.address, b"%d" % number)
     client_id = apache.run("consumer-start", namesrv=broker.namesrv, group="g", topic="orders")
     try:
         assert taken(apache, 3) == ["0", "1", "2"]
@@ -91,7 +91,7 @@ def test_a_consumer_tells_what_it_does_and_consumes_what_it_is_given(apache: Apa
                 break
         assert status == expected
 
-        message_id = send(broker.address, b"look")
+        message_id = send_one(broker.address, b"look")
         assert apache.run("consumer-take") == "look"
         answer = ask(broker.address, RequestCode.CONSUME_MESSAGE_DIRECTLY, **who, msgId=message_id)
         assert (answer.code, json.loads(answer.body)["consumeResult"]) == (0, "CR_SUCCESS")
@@ -109,7 +109,7 @@ def test_members_reset_their_offsets_where_the_broker_leaves_it_to_them(apache: 
 def test_the_broker_resets_the_offsets_of_a_group_with_members(apache: Apache, tmp_path: Path) -> None:
     with Broker.start(tmp_path / "store", **HERE) as broker, consuming(apache, broker):
         assert decode_queue_table(reset(broker).body, "offsetTable") == {QUEUE: 0}
-        send(broker.address, b"3")  # the pull that waits is answered at once
+        send_one(broker.address, b"3")  # the pull that waits is answered at once
         assert taken(apache, 4) == ["0", "1", "2", "3"]
 
 

@@ -40,7 +40,7 @@ def address_of(namesrv: str) -> str:
     return address
 
 
-def send(namesrv: str, count: int) -> None:
+def send_random(namesrv: str, count: int) -> None:
     with Producer(namesrv, group="copied") as producer:
         for number in range(count):
             producer.send(Message("orders", random.randbytes(number * 37 % 9000 + 1), keys=[f"o-{number}"]))
@@ -61,7 +61,7 @@ def log(store: Path, end: int) -> bytes:
 def test_a_copy_has_the_bytes_of_the_broker_and_goes_on(namesrv: str, tmp_path: Path) -> None:
     address, copy = address_of(namesrv), tmp_path / "copy"
     for count in (400, 1, 150):
-        send(namesrv, count)
+        send_random(namesrv, count)
         end = follow(copy, address)
         assert log(copy, end) == log(tmp_path / "master", end)
     assert end > FILE_SIZE

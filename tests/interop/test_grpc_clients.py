@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.topic_validator import TIMER_TOPIC
 from tests.support.async_tests import run
 from tests.support.broker import Client, messages_of, with_topic
-from tests.support.rocketmq.clients import run_client
+from tests.support.rocketmq.clients import run_client, sorted_bodies
 from tests.support.rocketmq.grpc_proxy import grpc_proxy
 
 pytestmark = pytest.mark.java
@@ -84,10 +83,6 @@ def acked(address: str, group: str) -> list[str]:
     return [ack.key.topic for ack in acks if ack is not None and ack.key.group == group for _ in ack.offsets]
 
 
-def bodies(messages: list[dict[str, Any]]) -> list[str]:
-    return sorted(one["body"] for one in messages)
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_an_unmodified_client_does_all_that_it_can(served: tuple[Broker, str], language: str) -> None:
     broker, proxy = served
@@ -109,9 +104,9 @@ def test_an_unmodified_client_does_all_that_it_can(served: tuple[Broker, str], l
     retry_topic = pop_retry_topic_of(topic, group, v2=False)
     assert sorted(acked(broker.address, group)) == [retry_topic, *[topic] * 9]
 
-    assert bodies(told["pushed"]) == [f"m-{i}" for i in range(9) if i % 3 != 1]
+    assert sorted_bodies(told["pushed"]) == [f"m-{i}" for i in range(9) if i % 3 != 1]
     for group in "xy":
         steps = [one["body"] for one in told["ordered"] if one["body"][0] == group]
         assert steps == [f"{group}-{i:02d}" for i in range("xy".index(group), 20, 2)]
     assert 0 <= told["late_ms"] < LATE_MS
-    assert bodies(told["transaction"]) == ["checked", "commit"]
+    assert sorted_bodies(told["transaction"]) == ["checked", "commit"]

@@ -9,7 +9,7 @@ import pytest
 
 from reput import Broker, MessageStore
 from tests.support.broker import make_topic
-from tests.support.rocketmq.clients import run_client
+from tests.support.rocketmq.clients import run_client, sorted_bodies
 
 pytestmark = pytest.mark.java
 
@@ -35,17 +35,13 @@ def check_places(path: Path, topic: str, messages: list[dict[str, Any]]) -> None
             assert (stored.body.decode(), stored.tags, stored.keys) == (one["body"], one["tags"], (one["keys"],))
 
 
-def bodies(messages: list[dict[str, Any]]) -> list[str]:
-    return sorted(one["body"] for one in messages)
-
-
 def test_an_unmodified_go_client_sends_and_consumes(tmp_path: Path) -> None:
     told = served(tmp_path / "store", "go", "orders", "steps")
     assert set(told["sent"].values()) == {"SEND_OK"}
     tags = {f"sync-{tag}": tag for tag in "abc"} | {f"async-{i}": "a" for i in range(3)}
     tags |= {"oneway": "b"} | {f"batch-{i}": "c" for i in range(3)}
     assert {one["body"]: one["tags"] for one in told["pushed"]} == tags
-    assert bodies(told["tagged"]) == sorted(body for body, tag in tags.items() if tag in "ac")
+    assert sorted_bodies(told["tagged"]) == sorted(body for body, tag in tags.items() if tag in "ac")
     check_places(tmp_path / "store", "orders", told["pushed"])
     for order in "xy":
         steps = [one for one in told["ordered"] if one["tags"] == order]
@@ -59,5 +55,5 @@ def test_an_unmodified_node_client_sends_and_consumes(tmp_path: Path) -> None:
     tags = {"one-a": "a", "one-b": "b", "one-c": "c", "together-0": "a", "together-1": "a", "together-2": "a"}
     assert told["sent"] == dict.fromkeys(tags, "SEND_OK")
     assert {one["body"]: one["tags"] for one in told["pushed"]} == tags
-    assert bodies(told["tagged"]) == sorted(body for body, tag in tags.items() if tag in "ac")
+    assert sorted_bodies(told["tagged"]) == sorted(body for body, tag in tags.items() if tag in "ac")
     check_places(tmp_path / "store", "orders", told["pushed"])

@@ -40,7 +40,7 @@ def check(address: str, times: dict[str, int], most: int = 1) -> None:
     assert all(one.store_timestamp >= times[one.body.decode()] for one in found)
 
 
-def send(apache: Apache, namesrv: str, *, recalled: str) -> dict[str, int]:
+def send_and_recall(apache: Apache, namesrv: str, *, recalled: str) -> dict[str, int]:
     """Send messages with the Java client, and recall one of them; the times (ms) of the others by their bodies."""
     waits = {f"{after}": WAIT_MS + after for after in (0, 1, 400, 999, 1000, 2500)} | {recalled: WAIT_MS + 1}
     sent = apache.run("timer-send", namesrv=namesrv, topic="orders", waits=waits)
@@ -54,7 +54,7 @@ def test_apaches_broker_delivers_what_ours_was_sent(apache: Apache, tmp_path: Pa
     path = tmp_path / "store"
     with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
         make_topic(broker.address, "orders", 1)
-        times = send(apache, broker.namesrv, recalled="gone")
+        times = send_and_recall(apache, broker.namesrv, recalled="gone")
         if is_killed:
             path = Path(shutil.copytree(path, tmp_path / "copy"))
     (port,) = free_ports(1)
@@ -71,7 +71,7 @@ def test_our_broker_delivers_what_apaches_was_sent(apache: Apache, tmp_path: Pat
         "broker-serve", path=str(path), log_file_size=FILE_SIZE, topic="orders", queues=1,
         keys={"recallMessageEnable": "true"},
     )  # fmt: skip
-    times = send(apache, namesrv, recalled="gone")
+    times = send_and_recall(apache, namesrv, recalled="gone")
     if not is_killed:
         apache.run("broker-stop")
     apache.kill()

@@ -97,3 +97,8 @@ def _output(command: Sequence[str], folder: Path, **environment: str) -> str:
     )
     assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-4000:]}{done.stderr[-4000:]}"
     return done.stdout
+
+
+def sorted_bodies(messages: list[dict[str, Any]]) -> list[str]:
+    """The bodies of messages of which a program tells."""
+    return sorted(one["body"] for one in messages)
