@@ -59,7 +59,7 @@ def store(open_store: OpenStore) -> reput.MessageStore:
     return opened
 
 
-def fill(store: reput.MessageStore, counts: list[int]) -> list[int]:
+def put_batches(store: reput.MessageStore, counts: list[int]) -> list[int]:
     """Put inner batches of these sizes, single messages for 1; returns the queue offset of each."""
     offsets = []
     for count in counts:
@@ -72,7 +72,7 @@ def fill(store: reput.MessageStore, counts: list[int]) -> list[int]:
 
 
 def test_an_inner_batch_is_one_record_and_takes_a_queue_offset_a_message(store: reput.MessageStore, path: Path) -> None:
-    assert fill(store, [3, 1, 5, 1]) == [0, 3, 4, 9]
+    assert put_batches(store, [3, 1, 5, 1]) == [0, 3, 4, 9]
     assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (0, 10)
     messages = store.get_message("orders", 0, 0).messages()
     assert [(m.queue_offset, m.sys_flag & 0xC0) for m in messages] == [(0, 0xC0), (3, 0), (4, 0xC0), (9, 0)]
@@ -105,7 +105,7 @@ def test_the_units_of_rocketmqs_own_vector_are_those_that_dispatch_makes(path: P
 
 
 def test_a_client_unfolds_an_inner_batch_into_its_messages(store: reput.MessageStore) -> None:
-    fill(store, [1, 3])
+    put_batches(store, [1, 3])
     single, inner = store.get_message("orders", 0, 0).messages()
     assert single.unfold() == [single]
     shown = inner.unfold()
@@ -124,14 +124,14 @@ OFFSETS_ASKED = {0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (3, 10), 4: (4, 10), 8: 
 def test_a_get_begins_with_the_record_that_has_the_offset(
     store: reput.MessageStore, asked: int, answer: tuple[int, int]
 ) -> None:
-    fill(store, [3, 1, 5, 1])
+    put_batches(store, [3, 1, 5, 1])
     result = store.get_message("orders", 0, asked)
     assert (result.messages()[0].queue_offset, result.next_begin_offset) == answer
 
 
 def test_statuses_of_a_batch_queue_are_those_of_any_queue(store: reput.MessageStore) -> None:
     assert store.get_message("orders", 0, 0).status.name == "NO_MESSAGE_IN_QUEUE"
-    fill(store, [3])
+    put_batches(store, [3])
     told = [(r.status.name, r.next_begin_offset) for r in (store.get_message("orders", 0, at) for at in (-1, 3, 4))]
     assert told == [("OFFSET_TOO_SMALL", 0), ("OFFSET_OVERFLOW_ONE", 3), ("OFFSET_OVERFLOW_BADLY", 3)]
 
@@ -144,20 +144,20 @@ LIMITS = [([3, 3, 3], 3, 3), ([3, 3, 3], 5, 3), ([3, 3, 3], 6, 6), ([3, 3], 0, 3
 def test_limits_count_the_messages_in_batches(
     store: reput.MessageStore, sizes: list[int], most: int, following: int
 ) -> None:
-    fill(store, sizes)
+    put_batches(store, sizes)
     assert store.get_message("orders", 0, 0, most).next_begin_offset == following
 
 
 def test_the_transfer_limit_of_32_lets_the_batch_that_crosses_it_through(open_store: OpenStore) -> None:
     store = open_store(mapped_file_size_commit_log=1 << 20)
     store.update_topic(BATCH_CQ)
-    fill(store, [20, 11, 20, 1])
+    put_batches(store, [20, 11, 20, 1])
     assert store.get_message("orders", 0, 0, 100).next_begin_offset == 51
     assert store.get_message("orders", 0, 0, 32).next_begin_offset == 31
 
 
 def test_a_filter_compares_the_tags_of_the_batch(store: reput.MessageStore) -> None:
-    fill(store, [3, 1, 2])
+    put_batches(store, [3, 1, 2])
     got = store.get_message("orders", 0, 0, tags="many")
     assert [m.queue_offset for m in got.messages()] == [0, 4]
     assert [m.queue_offset for m in store.get_message("orders", 0, 0, tags="one").messages()] == [3]
@@ -166,7 +166,7 @@ def test_a_filter_compares_the_tags_of_the_batch(store: reput.MessageStore) -> N
 
 def test_queue_files_roll_and_every_message_is_found(store: reput.MessageStore, path: Path) -> None:
     counts = [1 + i * 7 % 5 for i in range(40)]
-    offsets = fill(store, counts)
+    offsets = put_batches(store, counts)
     assert len(list((path / "batchconsumequeue/orders/0").iterdir())) == 5
     for offset, count in zip(offsets, counts, strict=True):
         for inside in range(offset, offset + count):
@@ -182,7 +182,7 @@ def test_queue_files_roll_and_every_message_is_found(store: reput.MessageStore, 
 
 
 def test_offsets_by_time_are_those_of_batches(store: reput.MessageStore) -> None:
-    fill(store, [3, 2])
+    put_batches(store, [3, 2])
     first, second = (m.store_timestamp for m in store.get_message("orders", 0, 0).messages())
     assert store.offset_by_time("orders", 0, first) == 0
     assert store.offset_by_time("orders", 0, second + 1) == 5
@@ -193,10 +193,10 @@ def test_offsets_by_time_are_those_of_batches(store: reput.MessageStore) -> None
 def test_reopening_goes_on_behind_the_last_message(open_store: OpenStore, path: Path) -> None:
     with open_store() as store:
         store.update_topic(BATCH_CQ)
-        fill(store, [3, 4])
+        put_batches(store, [3, 4])
     with open_store() as store:
         assert (store.recovery.was_killed, store.recovery.dispatched_records) == (False, 0)
-        assert fill(store, [2, 1]) == [7, 9]
+        assert put_batches(store, [2, 1]) == [7, 9]
         assert store.get_message("orders", 0, 5).messages()[0].queue_offset == 3
     check_store(path)
 
@@ -206,7 +206,7 @@ def test_after_a_kill_the_queues_are_what_they_were(open_store: OpenStore, path:
     files = FaultyFiles()
     store = open_store(files=files)
     store.update_topic(BATCH_CQ)
-    fill(store, [1, 3, 1, 2] * 5)
+    put_batches(store, [1, 3, 1, 2] * 5)
     store.put_message(reput.Message("simple", b""))
     store.wait_dispatched()
     abandon(store, files)
@@ -221,7 +221,7 @@ def test_after_a_kill_the_queues_are_what_they_were(open_store: OpenStore, path:
         shutil.rmtree(path / name) if (path / name).is_dir() else (path / name).unlink()
     with open_store() as again:
         assert contents(path, "batchconsumequeue") == before
-        assert fill(again, [2]) == [35]
+        assert put_batches(again, [2]) == [35]
     check_store(path)
 
 
@@ -232,7 +232,7 @@ def test_a_queue_whose_folder_was_deleted_after_a_clean_exit_is_built_again(
     with open_store() as store:
         store.update_topic(BATCH_CQ)
         store.put_batch(batch(3), 1)
-        fill(store, [3, 1])
+        put_batches(store, [3, 1])
     before = contents(path, "batchconsumequeue")
     shutil.rmtree(path / lost)
     with open_store() as store:
@@ -246,7 +246,7 @@ def test_a_gap_before_the_first_unit_of_a_recovery_makes_it_begin_at_the_first_r
     files = FaultyFiles()
     store = open_store(files=files)
     store.update_topic(BATCH_CQ)
-    fill(store, [3, 2] * 20)
+    put_batches(store, [3, 2] * 20)
     later = store.latest_time() + 3_600_000
     abandon(store, files)
     before = contents(path, "batchconsumequeue")
@@ -262,7 +262,7 @@ def test_a_gap_before_the_first_unit_of_a_recovery_makes_it_begin_at_the_first_r
 def test_retention_deletes_the_files_of_a_batch_queue_that_the_log_has_left(
     store: reput.MessageStore, open_store: OpenStore, path: Path
 ) -> None:
-    offsets = fill(store, [1 + i % 3 for i in range(60)])
+    offsets = put_batches(store, [1 + i % 3 for i in range(60)])
     files = sorted((path / "batchconsumequeue/orders/0").iterdir())
     old = sorted((path / "commitlog").iterdir())[:2]
     for file in old:
@@ -285,7 +285,7 @@ def test_retention_deletes_the_files_of_a_batch_queue_that_the_log_has_left(
 def test_a_batch_queue_that_lost_its_last_units_gets_them_back(open_store: OpenStore, path: Path) -> None:
     with open_store() as store:
         store.update_topic(BATCH_CQ)
-        fill(store, [3, 1] * 10)
+        put_batches(store, [3, 1] * 10)
     before = contents(path, "batchconsumequeue")
     last = max((path / "batchconsumequeue/orders/0").iterdir())
     last.unlink()
@@ -297,7 +297,7 @@ def test_a_store_whose_folders_and_topics_disagree_is_refused_unchanged(open_sto
     with open_store() as store:
         store.put_message(reput.Message("simple", b""))
         store.update_topic(BATCH_CQ)
-        fill(store, [2])
+        put_batches(store, [2])
     config = path / "config/topics.json"
     text = config.read_text()
     for changed, told in [
@@ -318,7 +318,7 @@ def test_a_store_whose_folders_and_topics_disagree_is_refused_unchanged(open_sto
 
 
 def test_the_type_of_a_topic_with_queues_stays(store: reput.MessageStore) -> None:
-    fill(store, [2])
+    put_batches(store, [2])
     store.put_message(reput.Message("simple", b""))
     store.wait_dispatched()
     store.put_message(reput.Message("just_put", b""))  # and perhaps not dispatched yet
@@ -368,7 +368,7 @@ def test_an_inner_batch_that_meets_the_change_of_its_topic_s_type_is_refused(sto
     store._queues.types.batch = Changing({"orders"})
     end = store.max_commit_log_offset
     with pytest.raises(MessageIllegalError, match="no batch consume queues any more"):
-        fill(store, [2])
+        put_batches(store, [2])
     assert store.max_commit_log_offset == end
 
 
@@ -396,7 +396,7 @@ def test_a_topic_of_prepared_messages_alone_has_no_queue_and_may_change_its_type
 
 
 def test_arrow_rows_for_a_batch_topic_are_single_messages(store: reput.MessageStore, path: Path) -> None:
-    fill(store, [3])
+    put_batches(store, [3])
     store.put_arrow(pa.table({"topic": ["orders"] * 3, "body": [b"a", b"b", b"c"]}))
     store.wait_dispatched()
     assert [(unit.base_offset, unit.message_count) for unit in units(path)] == [(0, 3), (3, 1), (4, 1), (5, 1)]

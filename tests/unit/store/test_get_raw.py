@@ -22,7 +22,7 @@ from tests.support.fixtures import OpenStore
 KEYS = {"mapped_file_size_consume_queue": 20_000, "mapped_file_size_commit_log": 1 << 16}
 
 
-def fill(store: MessageStore, count: int = 600) -> None:
+def put_tagged(store: MessageStore, count: int = 600) -> None:
     """Messages with the tags a, b and c, in two queues in turn at first, then in the first one alone."""
     for number in range(count):
         queue_id = number % 2 if number < 200 else 0
@@ -37,7 +37,7 @@ def test_a_raw_pull_has_the_bytes_of_the_messages_of_a_pull(
     open_store: OpenStore, tags: str | None, may_wait: bool, memory_ratio: int
 ) -> None:
     store = open_store(**KEYS, access_message_in_memory_max_ratio=memory_ratio)
-    fill(store)
+    put_tagged(store)
     for queue_id, offset in [(0, 0), (1, 3), (0, 90), (0, 150), (0, 499), (0, 500), (0, 501), (2, 0), (0, -1)]:
         for most in (0, 1, 7, 32):
             expected = store.get_message("orders", queue_id, offset, most, tags)
@@ -56,7 +56,7 @@ def test_a_raw_pull_that_may_not_wait_tells_that_a_page_is_not_in_memory(
 ) -> None:
     files = ColdPages()
     store = open_store(files=files, **KEYS)
-    fill(store)
+    put_tagged(store)
     expected = store.get_raw("orders", 0, 5, 32, tags)
     assert expected is not None
     with files.cold():
@@ -70,7 +70,7 @@ def test_a_raw_pull_that_may_not_wait_tells_that_a_page_is_not_in_memory(
 def test_statuses_without_messages_need_no_page(open_store: OpenStore) -> None:
     files = ColdPages()
     store = open_store(files=files, **KEYS)
-    fill(store)
+    put_tagged(store)
     with files.cold():
         for queue_id, offset in [(0, 500), (0, 501), (2, 0), (0, -1)]:
             found = store.get_raw("orders", queue_id, offset, may_wait=False)
@@ -82,13 +82,13 @@ def test_a_file_that_was_not_read_before_is_not_opened_by_a_pull_that_may_not_wa
     open_store: OpenStore, path: Path
 ) -> None:
     store = open_store(**KEYS)
-    fill(store, 2000)
+    put_tagged(store, 2000)
     store.close()
     store = open_store(**KEYS)
     assert len(list((path / "consumequeue/orders/0").iterdir())) == 2
     assert store.get_raw("orders", 0, 0, may_wait=False) is None
     assert store.get_raw("orders", 0, 0) == store.get_raw("orders", 0, 0, may_wait=False)
-    fill(store, 1)  # the file that is being written is open
+    put_tagged(store, 1)  # the file that is being written is open
     last = store.max_offset("orders", 0) - 1
     assert store.get_raw("orders", 0, last, may_wait=False) is not None
 
@@ -107,7 +107,7 @@ def test_messages_of_a_batch_queue_count_as_not_in_memory(open_store: OpenStore)
 def test_messages_that_the_disk_cannot_read_are_an_error(open_store: OpenStore) -> None:
     files = ColdPages()
     store = open_store(files=files, **KEYS)
-    fill(store)
+    put_tagged(store)
     files.fails = True
     with files.cold(), pytest.raises(StoreError, match=r"consumequeue/orders/0/0{20}: cannot read at 0: Input/output"):
         store.get_raw("orders", 0, 0)
@@ -117,7 +117,7 @@ def test_messages_that_the_disk_cannot_read_are_an_error(open_store: OpenStore) 
 def test_a_read_that_takes_long_is_right_though_retention_and_close_come_in_between(open_store: OpenStore) -> None:
     files = ColdPages()
     store = open_store(files=files, file_reserved_time=0, **KEYS)
-    fill(store, 2000)
+    put_tagged(store, 2000)
     expected = store.get_raw("orders", 0, 5)
     found: list[object] = []
     with files.cold(), files.held():
@@ -136,7 +136,7 @@ def test_records_that_were_looked_at_stay_mapped_until_they_are_gathered(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(**KEYS)
-    fill(store)
+    put_tagged(store)
     expected = store.get_raw("orders", 0, 5)
     look, gather, maps = Pages.look_at_records, Pages.gather, []
 
@@ -158,7 +158,7 @@ def test_records_that_were_looked_at_stay_mapped_until_they_are_gathered(
 def test_records_are_looked_at_by_their_places(open_store: OpenStore, path: Path) -> None:
     files = ColdPages()
     store = open_store(files=files, **KEYS | {"mapped_file_size_commit_log": 20_000})
-    fill(store)
+    put_tagged(store)
     end = store.max_commit_log_offset
     assert end > 2 * 20_000
     pulled: list[MessageExt] = []

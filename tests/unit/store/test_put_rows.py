@@ -34,7 +34,7 @@ def places(results: list[PutRowResult | ReputError]) -> list[PutRowResult]:
     return found
 
 
-def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+def queue_bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.get_message(topic, queue_id, 0).messages()]
 
 
@@ -62,7 +62,7 @@ def test_rows_are_stored_in_order_as_they_were_sent(tmp_path: Path) -> None:
         assert (first.flag, first.sys_flag, first.reconsume_times) == (3, 1, 2)
         assert (first.born_timestamp, first.born_host, first.tags) == (5, "10.1.2.3:4", "t")
         assert (first.message_id, first.store_timestamp) == (results[0].message_id, results[0].store_timestamp)
-        assert (bodies(store), bodies(store, "other", 7)) == ([b"a", b"c"], [b"b"])
+        assert (queue_bodies(store), queue_bodies(store, "other", 7)) == ([b"a", b"c"], [b"b"])
 
 
 def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) 
             assert words in fault
         while writer.dispatch():
             pass
-        assert bodies(store) == [b"a", b"e"]
+        assert queue_bodies(store) == [b"a", b"e"]
 
 
 def test_a_batch_is_one_row_with_a_place_for_each_message(tmp_path: Path) -> None:

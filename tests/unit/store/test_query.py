@@ -16,7 +16,7 @@ def bodies(messages: list[MessageExt]) -> list[bytes]:
     return [message.body for message in messages]
 
 
-def fill(store: reput.MessageStore, rows: list[tuple[str, list[str], str | None]]) -> None:
+def put_rows(store: reput.MessageStore, rows: list[tuple[str, list[str], str | None]]) -> None:
     """One message for each (topic, keys, unique key); its body is its number."""
     for number, (topic, keys, unique_key) in enumerate(rows):
         store.put_message(reput.Message(topic, str(number).encode(), keys=keys, unique_key=unique_key))
@@ -29,7 +29,7 @@ def test_a_text_is_no_list_of_keys(store: reput.MessageStore) -> None:
 
 
 def test_keys_and_unique_keys_find_their_messages_oldest_first(store: reput.MessageStore) -> None:
-    fill(
+    put_rows(
         store,
         [("t", ["a", "b"], "u0"), ("t", ["a"], None), ("other", ["a"], "u0"), ("t", [], "a"), ("t", ["ab"], None)],
     )
@@ -44,7 +44,7 @@ def test_keys_and_unique_keys_find_their_messages_oldest_first(store: reput.Mess
 
 def test_keys_of_equal_hash_are_told_apart_and_do_not_take_places(store: reput.MessageStore) -> None:
     assert index_hash("t#Aa") == index_hash("t#BB")
-    fill(store, [("t", ["Aa"], None)] * 3 + [("t", ["BB"], None)] * 5)
+    put_rows(store, [("t", ["Aa"], None)] * 3 + [("t", ["BB"], None)] * 5)
     assert bodies(store.query_message("t", "Aa")) == [b"0", b"1", b"2"]
     assert bodies(store.query_message("t", "Aa", max_num=2)) == [b"1", b"2"]
     assert bodies(store.query_message("t", "BB", max_num=2)) == [b"6", b"7"]
@@ -53,7 +53,7 @@ def test_keys_of_equal_hash_are_told_apart_and_do_not_take_places(store: reput.M
 
 
 def test_a_key_that_is_twice_in_a_message_finds_it_once_and_does_not_take_two_places(store: reput.MessageStore) -> None:
-    fill(store, [("t", ["k"], None), ("t", ["k", "k"], "k"), ("t", ["k", "k"], None)])
+    put_rows(store, [("t", ["k"], None), ("t", ["k", "k"], "k"), ("t", ["k", "k"], None)])
     assert bodies(store.query_message("t", "k")) == [b"0", b"1", b"2"]
     assert bodies(store.query_message("t", "k", max_num=2)) == [b"1", b"2"]
     assert bodies(store.query_message("t", "k", max_num=3)) == [b"0", b"1", b"2"]
@@ -61,7 +61,7 @@ def test_a_key_that_is_twice_in_a_message_finds_it_once_and_does_not_take_two_pl
 
 def test_the_newest_matches_count_over_several_files_also_after_a_new_start(open_store: OpenStore) -> None:
     store = open_store()
-    fill(store, [("t", ["all", f"k{number}"], None) for number in range(100)])
+    put_rows(store, [("t", ["all", f"k{number}"], None) for number in range(100)])
     store.close()
     store = open_store()
     assert bodies(store.query_message("t", "all", max_num=1000)) == [str(n).encode() for n in range(100)]
@@ -98,13 +98,13 @@ def test_a_time_window_takes_the_seconds_of_the_index(
 
 def test_keys_are_indexed_as_java_hashes_them(store: reput.MessageStore) -> None:
     keys = ["订单", "🚚", "polygenelubricants", "x" * 1000]
-    fill(store, [("t", [key], None) for key in keys])
+    put_rows(store, [("t", [key], None) for key in keys])
     assert [bodies(found) for found in store.query_messages("t", keys).values()] == [[b"0"], [b"1"], [b"2"], [b"3"]]
 
 
 def test_without_an_index_nothing_is_found_and_switching_it_on_finds_everything(open_store: OpenStore) -> None:
     store = open_store(message_index_enable=False)
-    fill(store, [("t", ["k"], None)] * 3)
+    put_rows(store, [("t", ["k"], None)] * 3)
     assert store.query_message("t", "k") == []
     store.close()
     assert bodies(open_store().query_message("t", "k")) == [b"0", b"1", b"2"]

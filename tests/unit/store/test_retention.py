@@ -26,6 +26,7 @@ from reput.store.retention_plan import Candidate, DeleteReason, DiskLevel, disk_
 from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL
+from tests.support.keyed_messages import put_keyed
 from tests.support.retained import age, check_retained, files_in
 
 HOUR_MS = 3_600_000
@@ -62,12 +63,6 @@ class Disk(FaultyFiles):
             pass
         for _ in range(4 * (runs + 1)):
             assert self.asked.acquire(timeout=60)
-
-
-def fill(store: reput.MessageStore, count: int = 60) -> None:
-    for number in range(count):
-        store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), number % 3)
-    store.wait_dispatched()
 
 
 # -- the plan
@@ -163,7 +158,7 @@ def test_nothing_is_planned_that_may_not_go_and_nothing_left_out_that_may(
 
 def test_delete_expired_deletes_expired_files_and_what_was_derived_from_them(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     before = files_in(path)
     age(path, 4)
     planned = store.delete_expired(dry_run=True)
@@ -193,7 +188,7 @@ def test_delete_expired_deletes_expired_files_and_what_was_derived_from_them(ope
 def test_the_last_file_stays_and_a_queue_keeps_its_next_offset(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
     store.put_message(reput.Message("early", b"x"))
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 100)
     store.delete_expired()
     assert len(list((path / "commitlog").iterdir())) == 1
@@ -243,7 +238,7 @@ def test_nothing_is_ever_deleted_by_itself(open_store: OpenStore, path: Path) ->
     disk = Disk(99)
     before = set(threading.enumerate())  # a store of another test may be left in the middle of a kill
     store = open_store(files=disk, clean_resource_interval=1, delete_when=";".join(map(str, range(24))), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 100)
     threads = {thread.name for thread in set(threading.enumerate()) - before}
     assert "reput-dispatch" in threads
@@ -258,7 +253,7 @@ def test_the_thread_deletes_at_its_hours_at_most_a_batch_a_run(open_store: OpenS
     store = open_store(
         files=disk, retention=True, clean_resource_interval=1, delete_when=hours, delete_file_batch_max=2, **FAST
     )
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 5)
     disk.wait_for_runs(4)
     assert store.min_commit_log_offset == 5 * 4096
@@ -275,7 +270,7 @@ def test_a_full_disk_refuses_puts_until_it_has_space_again(open_store: OpenStore
         delete_when="04",
         **FAST,
     )
-    fill(store, 20)
+    put_keyed(store, 20, 3)
     disk.wait_for_runs(1)
     store.put_message(reput.Message("t", b"80 % is no reason to refuse"))
     disk.used_percent = 91
@@ -299,7 +294,7 @@ def test_a_disk_that_is_too_full_takes_young_files_too_and_the_log_says_so(
     open_store: OpenStore, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = open_store(files=Disk(86), delete_file_batch_max=1, **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     planned = store.delete_expired(dry_run=True)
     assert {file.reason for file in planned.commit_log_files} == {DeleteReason.DISK}
     store.delete_expired()
@@ -317,7 +312,7 @@ def test_a_disk_that_is_too_full_takes_young_files_too_and_the_log_says_so(
 def test_a_file_that_cannot_be_deleted_is_told_and_tried_again(open_store: OpenStore, path: Path) -> None:
     files = Disk()
     store = open_store(files=files, **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 3)
     for part in ("commitlog", "consumequeue", "index"):
         files.judge = fail_next("unlink", part=part)
@@ -336,7 +331,7 @@ def test_a_directory_sync_that_fails_after_an_unlink_leaves_a_store_that_goes_on
 ) -> None:
     files = Disk()
     store = open_store(files=files, **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 3)
     for part in ("commitlog", "consumequeue", "index"):
         files.judge = fail_next("sync_directory", part=part)
@@ -355,7 +350,7 @@ def test_a_directory_sync_that_fails_after_an_unlink_leaves_a_store_that_goes_on
 
 def test_views_and_results_stay_valid_when_their_files_are_deleted(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     got = store.get_message("t", 0, 0)
     found = store.query_message("t", "k0")
     lazy = store.query_messages("t", ["k1", "k59"])  # makes a message when it is asked for
@@ -374,7 +369,7 @@ def test_views_and_results_stay_valid_when_their_files_are_deleted(open_store: O
 
 def test_deleted_bytes_are_given_back_once_nobody_reads_them(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     store.query_message("t", "k0")  # maps every file
     age(path, 100)
     store.delete_expired()
@@ -390,7 +385,7 @@ def test_a_get_whose_file_is_deleted_meanwhile_gives_its_messages(
     open_store: OpenStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 3)
     end = store._log.confirm_offset
 
@@ -408,7 +403,7 @@ def test_a_get_whose_file_is_deleted_meanwhile_gives_its_messages(
 
 def test_who_has_found_a_file_reads_it_although_it_was_never_mapped_before(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     store.close()
     age(path, 3)
     store = open_store(files=Disk(), **FAST)
@@ -424,7 +419,7 @@ def test_a_query_whose_files_are_deleted_while_it_runs_finds_no_other_message(
     open_store: OpenStore, path: Path, many: bool
 ) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 3)
     log_files, maps = store._log.queue, store._log.queue.maps
 
@@ -445,7 +440,7 @@ def test_a_query_whose_files_are_deleted_while_it_runs_finds_no_other_message(
 def test_readers_of_every_kind_go_on_beside_a_deletion(open_store: OpenStore, path: Path) -> None:
     """What they get is what they asked for, or nothing; never another record, an error of Python's, or a crash."""
     store = open_store(files=Disk(86), delete_file_batch_max=1, **FAST)
-    fill(store, 30)
+    put_keyed(store, 30, 3)
     errors: list[BaseException] = []
     ended = threading.Event()
     statuses: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -491,7 +486,7 @@ def test_readers_of_every_kind_go_on_beside_a_deletion(open_store: OpenStore, pa
 
 def test_a_reader_of_its_own_process_is_told_that_retention_took_the_file(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     store.close()
     reader = reput.MessageStore.open(path, read_only=True)
     store = open_store(files=Disk(), **FAST)
@@ -546,7 +541,7 @@ def test_a_reader_opens_although_retention_takes_what_it_has_just_listed(
     open_store: OpenStore, path: Path, folder: str
 ) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 100)
     files = Listing(READING if folder == READING else path / folder, store.delete_expired)
     with reput.MessageStore.open(path, read_only=True, files=files) as reader:
@@ -560,7 +555,7 @@ def test_a_reader_opens_although_retention_takes_what_it_has_just_listed(
 
 def test_a_closed_store_deletes_nothing(open_store: OpenStore, path: Path) -> None:
     store = open_store(files=Disk(), **FAST)
-    fill(store)
+    put_keyed(store, 60, 3)
     age(path, 100)
     before = files_in(path)
     store.close()
@@ -581,7 +576,7 @@ def test_no_reader_waits_for_the_removal_of_a_file_of_its_queue(tmp_path: Path) 
 
     files = FaultyFiles(judge)
     with reput.MessageStore.open(tmp_path / "s", files=files, **FAST, **SMALL) as store:
-        fill(store)
+        put_keyed(store, 60, 3)
         age(tmp_path / "s", 3)
         deleting = threading.Thread(target=store.delete_expired)
         deleting.start()

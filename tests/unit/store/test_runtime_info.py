@@ -31,7 +31,7 @@ OF_THE_WRITER = {
 }  # fmt: skip
 
 
-def fill(store, count=10, topic="a"):
+def put_red(store, count=10, topic="a"):
     for number in range(count):
         store.put_message(reput.Message(topic, b"x" * 50, keys=[f"k{number}"], tags="red"), number % 2)
     store.wait_dispatched()
@@ -66,7 +66,7 @@ def test_the_page_lists_every_name(path, store):
 
 
 def test_messages_and_bytes_are_counted_by_topic(store):
-    fill(store)
+    put_red(store)
     store.put_messages([reput.Message("b", b"1")] * 3)
     store.put_arrow(pa.table({"topic": ["b", "c"], "body": [b"2", b"3"]}))
     store.wait_dispatched()
@@ -88,7 +88,7 @@ def test_futures_are_timed_too(store):
 
 
 def test_pulls_are_counted_by_topic_and_misses_in_all(store, open_store):
-    fill(store)
+    put_red(store)
     found = store.get_message("a", 0, 1)
     store.get_message("a", 0, 0, tags="red")
     for topic, offset, tags in (("none", 0, None), ("a", 5, None), ("a", 50, None), ("a", 0, "blue")):
@@ -103,7 +103,7 @@ def test_pulls_are_counted_by_topic_and_misses_in_all(store, open_store):
 
 
 def test_the_longest_pull_is_remembered_in_whole_milliseconds(store, monkeypatch):
-    fill(store)
+    put_red(store)
     seconds = iter([1.0, 1.0205, 2.0, 2.003])
     monkeypatch.setattr("reput.store.message_reader.monotonic", lambda: next(seconds))
     store.get_message("a", 0, 0)
@@ -141,7 +141,7 @@ def test_a_put_that_fails_because_of_the_disk_is_counted_and_a_bad_message_is_no
 
 def test_a_reader_sees_the_same_but_what_only_the_writer_counts(path, store, monkeypatch):
     monkeypatch.setattr(FileLayer, "disk_used_percent", lambda self, path: 20)  # others write to the disk, too
-    fill(store)
+    put_red(store)
     writer = store.runtime_info().to_dict()
     with reput.MessageStore.open(path, read_only=True, config=store.config) as reader:
         seen = reader.runtime_info().to_dict()
@@ -168,7 +168,7 @@ def test_a_directory_of_rocketmq_is_read(tmp_path, case):
 
 
 def test_groups_are_behind_by_max_offset_less_their_own(path, store):
-    fill(store, 20)
+    put_red(store, 20)
     offsets = {"a@half": {0: 5, 1: 5}, "a@new": {0: 10}, "a@done": {0: 10, 1: 10}, "gone@left": {0: 7}}
     persist_metadata(str(path), ConsumerOffsets(offsets), DISK)
     persist_metadata(str(path), LmqConsumerOffsets({"a@lmq": {0: 9, 1: 10}}), DISK)
@@ -203,7 +203,7 @@ def test_groups_of_light_queues_have_one_offset(path, open_store):
 
 
 def test_a_damaged_file_of_offsets_is_a_finding(path, store):
-    fill(store)
+    put_red(store)
     (path / "config" / "consumerOffset.json").write_bytes(b'{"offsetTable":')
     (path / "config" / "delayOffset.json").write_bytes(b"[]")
     info = store.runtime_info()
@@ -214,7 +214,7 @@ def test_a_damaged_file_of_offsets_is_a_finding(path, store):
 
 
 def test_sizes_are_those_of_the_files(path, store):
-    fill(store)
+    put_red(store)
     info = store.runtime_info()
     for name, use in (("commitlog", info.commit_log), ("consumequeue", info.consume_queue), ("index", info.index)):
         files = [file for file in (path / name).rglob("*") if file.is_file()]
@@ -224,10 +224,10 @@ def test_sizes_are_those_of_the_files(path, store):
 
 
 def test_a_watch_sees_what_arrives_and_reads_the_log_on(path, store):
-    fill(store)
+    put_red(store)
     watch = StoreWatch(str(path), store.config)
     before = watch.look()
-    fill(store, 5, "b")
+    put_red(store, 5, "b")
     after = watch.look()
     before, after = Look(0.0, before.info), Look(2.0, after.info)
     assert per_second(before, after) == {"a": 0, "b": 2.5}
@@ -238,7 +238,7 @@ def test_a_watch_sees_what_arrives_and_reads_the_log_on(path, store):
 
 def test_a_watch_survives_that_the_records_it_saw_are_gone(path, open_store):
     with open_store() as store:
-        fill(store)
+        put_red(store)
         watch = StoreWatch(str(path), store.config)
         assert watch.look().info.commit_log_max_offset == store.max_commit_log_offset
         left = store.get_message("a", 1, 1).messages()[0].commit_log_offset

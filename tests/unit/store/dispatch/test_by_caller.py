@@ -14,7 +14,7 @@ from tests.support.broker import SMALL, SYNCED
 from tests.support.faulty_files import FaultyFiles, Operation
 
 
-def put(store: MessageStore, count: int, size: int = 10) -> None:
+def put_orders(store: MessageStore, count: int, size: int = 10) -> None:
     for _ in range(count):
         store.put_message(Message("orders", bytes(size)))
 
@@ -23,7 +23,7 @@ def test_nothing_is_dispatched_before_the_caller_does(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
         writer = store.loop_writer()
         assert writer.dispatch() is None
-        put(store, 3)
+        put_orders(store, 3)
         assert (store.max_offset("orders", 0), store.dispatch_behind_bytes > 0) == (0, True)
         arrivals = writer.dispatch()
         assert arrivals is not None
@@ -63,7 +63,7 @@ def test_arrivals_name_light_queues(tmp_path: Path) -> None:
 def test_a_pass_takes_so_many_bytes(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
         writer = store.loop_writer()
-        put(store, 10, 1000)
+        put_orders(store, 10, 1000)
         passes = []
         while arrivals := writer.dispatch(3000):
             passes.append(arrivals.records)
@@ -74,7 +74,7 @@ def test_a_pass_takes_so_many_bytes(tmp_path: Path) -> None:
 def test_a_record_larger_than_a_pass_is_dispatched(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
         writer = store.loop_writer()
-        put(store, 2, 50_000)
+        put_orders(store, 2, 50_000)
         while writer.dispatch(1000):
             pass
         assert store.max_offset("orders", 0) == 2
@@ -83,14 +83,14 @@ def test_a_record_larger_than_a_pass_is_dispatched(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keys", [SMALL, SYNCED], ids=["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_a_close_dispatches_everything(tmp_path: Path, keys: dict[str, object]) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **keys) as store:
-        put(store, 30, 1000)
+        put_orders(store, 30, 1000)
     with MessageStore.open(tmp_path / "s", read_only=True) as store:
         assert store.max_offset("orders", 0) == 30
 
 
 def test_waiting_for_dispatch_dispatches(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
-        put(store, 3)
+        put_orders(store, 3)
         store.wait_dispatched()
         assert store.max_offset("orders", 0) == 3
 
@@ -105,7 +105,7 @@ def test_after_a_full_disk_dispatch_is_tried_again(tmp_path: Path, monkeypatch: 
 
     with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
         writer = store.loop_writer()
-        put(store, 3)
+        put_orders(store, 3)
         full.set()
         assert writer.dispatch() is None
         assert isinstance(writer.dispatch_failure, StoreFullError)
@@ -152,7 +152,7 @@ def test_a_full_disk_is_left_alone_for_a_while_but_not_by_a_close(
 
     with MessageStore.open(tmp_path / "s", dispatch="caller", files=FaultyFiles(judge), **SMALL) as store:
         writer = store.loop_writer()
-        put(store, 1)
+        put_orders(store, 1)
         full.set()
         assert writer.dispatch() is None
         full.clear()

@@ -23,7 +23,7 @@ DELAYED = "SCHEDULE_TOPIC_XXXX"
 EACH = pytest.mark.parametrize("rules", list(DispatchRules))
 
 
-def put(store: reput.MessageStore) -> int:
+def put_delayed(store: reput.MessageStore) -> int:
     """Delayed messages with tags and keys, and others without; returns the store time of the first."""
     first = store.put_message(reput.Message(DELAYED, b"", tags="blue", keys=["k1", "k2"], properties={"DELAY": "3"}))
     for number in range(20):
@@ -53,7 +53,7 @@ def test_live_dispatch_indexes_tags_as_its_version_does_and_delivers_in_time(
     open_store: OpenStore, path: Path, rules: DispatchRules
 ) -> None:
     with open_store(dispatch_rules=rules) as store:
-        stored = put(store)
+        stored = put_delayed(store)
     assert tags_code(path) == stored + 10_000
     assert key_count(path) == 22 + (11 if rules == "5.5.0" else 0)
 
@@ -64,7 +64,7 @@ def test_a_recovery_makes_the_same_files_but_for_the_delayed_units_of_4_9_7(
 ) -> None:
     files = FaultyFiles()
     store = open_store(dispatch_rules=rules, files=files)
-    stored = put(store)
+    stored = put_delayed(store)
     abandon(store, files)
     live = derived(path)
     for name in ("consumequeue", "index"):

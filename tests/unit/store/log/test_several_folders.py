@@ -34,7 +34,7 @@ def open_store(path: Path, logs: str, **options: object) -> reput.MessageStore:
     return reput.MessageStore.open(path, **given)  # type: ignore[arg-type]
 
 
-def fill(store: reput.MessageStore, count: int, first: int = 0) -> None:
+def put_flagged(store: reput.MessageStore, count: int, first: int = 0) -> None:
     for number in range(first, first + count):
         store.put_message(reput.Message("t", bytes(1000), keys=[f"k{number}"], flag=number))
     store.wait_dispatched()
@@ -47,11 +47,11 @@ def flags(path: Path, logs: str) -> list[int]:
 def test_new_files_go_to_each_folder_in_its_turn_and_are_read_by_everything(tmp_path: Path) -> None:
     path, logs = tmp_path / "store", folders(tmp_path, "b", "a", "c")
     with open_store(path, logs) as store:
-        fill(store, 15)
+        put_flagged(store, 15)
     # By their place in the log, over the sorted folders; three records fill a file (`MultiPathMappedFileQueue`).
     assert [names(tmp_path / name) for name in "abc"] == [[0, 3], [1, 4], [2]]
     with open_store(path, logs) as store:
-        fill(store, 15, first=15)
+        put_flagged(store, 15, first=15)
         assert [store.get_message("t", 0, n, 1).messages()[0].flag for n in range(30)] == list(range(30))
         (message,) = store.query_message("t", "k17")
         assert message.flag == 17
@@ -76,22 +76,22 @@ def test_new_files_go_to_each_folder_in_its_turn_and_are_read_by_everything(tmp_
 def test_a_killed_store_is_recovered_over_all_folders(tmp_path: Path) -> None:
     path, logs, files = tmp_path / "store", folders(tmp_path, "a", "b"), FaultyFiles()
     store = open_store(path, logs, files=files)
-    fill(store, 10)
+    put_flagged(store, 10)
     abandon(store, files)
     with open_store(path, logs) as store:
         assert store.max_offset("t", 0) == 10
-        fill(store, 5, first=10)
+        put_flagged(store, 5, first=10)
     assert flags(path, logs) == list(range(15))
 
 
 def test_a_read_only_folder_gets_no_new_file(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with open_store(path, folders(tmp_path, "old")) as store:
-        fill(store, 5)
+        put_flagged(store, 5)
     (tmp_path / "new").mkdir()
     logs = folders(tmp_path, "old", "new")
     with open_store(path, logs, read_only_commit_log_store_paths=folders(tmp_path, "old")) as store:
-        fill(store, 10, first=5)
+        put_flagged(store, 10, first=5)
     assert (names(tmp_path / "old"), names(tmp_path / "new")) == ([0, 1], [2, 3, 4])
     assert flags(path, logs) == list(range(15))
     with pytest.raises(ConfigError, match="no file could be made"):
@@ -107,12 +107,12 @@ def test_a_full_folder_is_passed_over_and_keeps_no_file_of_that_name(tmp_path: P
 
     files = FaultyFiles(full)
     with open_store(path, logs, files=files) as store:
-        fill(store, 10)
+        put_flagged(store, 10)
     assert (names(tmp_path / "a"), names(tmp_path / "b")) == ([0, 1, 2, 3], [])
     unlinked = max(o.number for o in files.operations if o.kind == "unlink" and "/b/" in o.path)
     assert any(o.kind == "sync_directory" and o.path.endswith("/b") and o.number > unlinked for o in files.operations)
     with open_store(path, logs) as store:
-        fill(store, 10, first=10)
+        put_flagged(store, 10, first=10)
     assert names(tmp_path / "b") == [5]
     assert flags(path, logs) == list(range(20))
 
@@ -120,7 +120,7 @@ def test_a_full_folder_is_passed_over_and_keeps_no_file_of_that_name(tmp_path: P
 def test_a_folder_that_is_not_mounted_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     path, logs = tmp_path / "store", folders(tmp_path, "a", "b")
     with open_store(path, logs) as store:
-        fill(store, 10)
+        put_flagged(store, 10)
     (tmp_path / "b").rename(tmp_path / "away")
     before = contents(tmp_path)
     for read_only in (True, False):
@@ -146,7 +146,7 @@ def test_damage_is_told_from_the_end_by_a_later_file_in_another_folder(tmp_path:
 def test_a_file_that_lies_in_two_folders_is_refused(tmp_path: Path) -> None:
     path, logs = tmp_path / "store", folders(tmp_path, "a", "b")
     with open_store(path, logs) as store:
-        fill(store, 5)
+        put_flagged(store, 5)
     (tmp_path / "b" / f"{0:020d}").write_bytes((tmp_path / "a" / f"{0:020d}").read_bytes())
     for attempt in (lambda: flags(path, logs), lambda: open_store(path, logs)):
         with pytest.raises(StoreFormatError, match=r"the same file lies in .*/b; find out"):

@@ -15,15 +15,15 @@ from reput.errors import CorruptConsumeQueueError, StoreFormatError
 from reput.store.watch import StoreWatch
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.invariants import SMALL, contents
+from tests.support.keyed_messages import put_keyed
 
 #: One queue with one file, which has room for more than the messages of a test.
 OPTIONS = SMALL | {"mapped_file_size_consume_queue": 20_000}
 
 
-def fill(path: Path, count: int = 30, **options: object) -> None:
+def put_and_close(path: Path, count: int = 30, **options: object) -> None:
     with reput.MessageStore.open(path, files=FaultyFiles(), **(OPTIONS | options)) as store:  # type: ignore[arg-type]
-        for number in range(count):
-            store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]))
+        put_keyed(store, count)
 
 
 def queue_file(path: Path) -> Path:
@@ -64,7 +64,7 @@ def removed(path: Path) -> None:
 def test_a_reader_tells_what_the_only_queue_lacks_after_a_clean_exit_and_a_writer_builds_it_again(
     path: Path, deed: Callable[[Path], None], place: str, state: str, closed_by: str
 ) -> None:
-    fill(path)
+    put_and_close(path)
     if closed_by == "RocketMQ":
         (path / "config/reputShutdown.json").unlink()
     deed(path)
@@ -83,13 +83,13 @@ def test_a_reader_tells_what_the_only_queue_lacks_after_a_clean_exit_and_a_write
     assert info.dispatch_behind_bytes > 0
     assert contents(path) == before
     shutil.rmtree(path / "consumequeue", ignore_errors=True)  # what the message says
-    fill(path, 1)
+    put_and_close(path, 1)
     with reput.MessageStore.open(path, read_only=True) as reader:
         assert (reader.recovery.damage, reader.max_offset("t", 0)) == (None, 31)
 
 
 def test_messages_that_have_no_unit_are_not_missed(path: Path) -> None:
-    fill(path)
+    put_and_close(path)
     with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as store:  # type: ignore[arg-type]
         store.put_message(reput.Message("t", b"prepared", sys_flag=4))
         store.put_message(reput.Message("t", b"rolled back", sys_flag=12))
@@ -114,7 +114,7 @@ def test_a_killed_store_may_lag_and_says_how_far_but_that_is_no_damage(path: Pat
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_queue_file_that_does_not_hold_whole_units_was_cut(path: Path, read_only: bool, killed: bool) -> None:
-    fill(path)
+    put_and_close(path)
     if killed:
         (path / "abort").touch()
     os.truncate(queue_file(path), 19_999)  # behind all units
@@ -129,7 +129,7 @@ def test_a_queue_file_that_does_not_hold_whole_units_was_cut(path: Path, read_on
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_of_two_files_of_a_queue_the_one_that_was_cut_is_named(path: Path, number: int) -> None:
-    fill(path, mapped_file_size_consume_queue=400)
+    put_and_close(path, mapped_file_size_consume_queue=400)
     file = sorted((path / "consumequeue/t/0").iterdir())[number]
     os.truncate(file, 200)
     with pytest.raises(

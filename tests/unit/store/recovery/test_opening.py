@@ -30,14 +30,9 @@ from reput.files import File, FileLayer
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL, check_store, contents
+from tests.support.keyed_messages import put_keyed
 
 ROOT = Path(__file__).parents[4]
-
-
-def fill(store: reput.MessageStore, count: int = 30) -> None:
-    for number in range(count):
-        store.put_message(reput.Message("t", bytes(300), keys=[f"k{number}"]), number % 2)
-    store.wait_dispatched()
 
 
 def test_open_makes_a_store_where_nothing_is(path: Path) -> None:
@@ -55,7 +50,7 @@ def test_open_makes_a_store_where_nothing_is(path: Path) -> None:
 def test_a_start_after_a_kill_tells_its_progress_in_bytes(path: Path) -> None:
     files = FaultyFiles()
     store = reput.MessageStore.open(path, files=files, **SMALL)
-    fill(store)
+    put_keyed(store, 30, 2)
     abandon(store, files)
     told: list[tuple[int, int, str]] = []
     with reput.MessageStore.open(path, progress=lambda *call: told.append(call), **SMALL) as again:
@@ -135,8 +130,8 @@ def test_a_read_only_store_changes_no_byte_of_a_live_a_killed_and_a_closed_store
 ) -> None:
     files = FaultyFiles()
     store = open_store(files=files, flush_interval_consume_queue=600_000)
-    fill(store)
-    fill(store)
+    put_keyed(store, 30, 2)
+    put_keyed(store, 30, 2)
     for _ in range(2):
         before = contents(path)
         reads = FaultyFiles()
@@ -225,7 +220,7 @@ def test_what_does_not_fit_is_refused_in_one_line_and_nothing_is_changed(
 ) -> None:
     files = FaultyFiles()
     store = open_store(files=files)
-    fill(store)
+    put_keyed(store, 30, 2)
     if killed:
         abandon(store, files)
     else:
@@ -266,7 +261,7 @@ def test_the_commit_log_may_lie_elsewhere(open_store: OpenStore, path: Path, tmp
     elsewhere = tmp_path / "log"
     for _ in range(2):
         with reput.MessageStore.open(path, files=FaultyFiles(), store_path_commit_log=str(elsewhere), **SMALL) as store:
-            fill(store, 5)
+            put_keyed(store, 5, 2)
     assert not (path / "commitlog").exists()
     elsewhere.rename(path / "commitlog")
     assert len(check_store(path)) == 10
@@ -321,7 +316,7 @@ def test_flushes_by_time_move_the_checkpoint(open_store: OpenStore, path: Path) 
         flush_interval_consume_queue=1, flush_consume_queue_thorough_interval=1, flush_disk_type="ASYNC_FLUSH",
         flush_interval_commit_log=1, flush_commit_log_least_pages=0,
     )  # fmt: skip
-    fill(store)
+    put_keyed(store, 30, 2)
     last = store.latest_time()
     deadline = time.monotonic() + 60
     while True:
@@ -341,7 +336,7 @@ def test_a_clean_close_leaves_a_checkpoint_of_the_last_times(open_store: OpenSto
     from reput.formats.checkpoint import decode_checkpoint
 
     store = open_store()
-    fill(store)
+    put_keyed(store, 30, 2)
     last = store.latest_time()
     store.close()
     checkpoint = decode_checkpoint((path / "checkpoint").read_bytes())
@@ -352,7 +347,7 @@ def test_a_clean_close_leaves_a_checkpoint_of_the_last_times(open_store: OpenSto
 @pytest.mark.parametrize("read_only", [True, False])
 def test_an_index_file_that_claims_more_entries_than_fit_is_refused_and_left(path: Path, read_only: bool) -> None:
     with reput.MessageStore.open(path, **SMALL) as store:
-        fill(store)
+        put_keyed(store, 30, 2)
     index = min((path / "index").iterdir())
     with index.open("r+b") as file:
         file.seek(36)

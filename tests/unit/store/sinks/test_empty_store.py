@@ -33,7 +33,7 @@ def fail(path: Path, deed: Callable[[Path], None] = lambda path: None) -> None:
     assert not failing.__exit__(StoreError, error, None)
 
 
-def put(path: Path) -> None:
+def put_first(path: Path) -> None:
     with reput.MessageStore.open(path, config=CONFIG) as store:
         store.put_message(reput.Message("t", b"x"))
 
@@ -51,7 +51,7 @@ def test_an_empty_folder_of_the_user_stays_and_is_empty_again(tmp_path: Path) ->
 
 
 def test_a_store_with_a_message_stays(tmp_path: Path) -> None:
-    fail(tmp_path / "store", put)
+    fail(tmp_path / "store", put_first)
     assert reput.read_log(tmp_path / "store").read_all().num_rows == 1
 
 

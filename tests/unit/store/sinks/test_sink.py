@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def bodies(store: Path) -> list[bytes]:
+def log_bodies(store: Path) -> list[bytes]:
     return [record.row["body"] for record in check_whole(store)]
 
 
@@ -56,11 +56,11 @@ def test_a_staged_file_that_was_changed_is_refused_and_nothing_of_the_batch_stay
     (store / STAGING / "c").write_bytes(data)
     with pytest.raises(StoreError, match=r"c: expected 60 staged records .* write it again"):
         put_staged(str(store), CONFIG, DISK, [good, bad])
-    assert len(bodies(store)) == 3
+    assert len(log_bodies(store)) == 3
     assert not (store / "abort").exists()
     assert read_sinks(DISK, str(store)).intent is None
     put_staged(str(store), CONFIG, DISK, [good])
-    assert len(bodies(store)) == 63
+    assert len(log_bodies(store)) == 63
 
 
 @pytest.mark.parametrize("size", [0, 10, 40, -1])
@@ -69,7 +69,7 @@ def test_a_staged_file_that_was_cut_is_refused(store: Path, size: int) -> None:
     (store / STAGING / "a").write_bytes((store / STAGING / "a").read_bytes()[:size])
     with pytest.raises(StoreError, match="/a: "):
         put_staged(str(store), CONFIG, DISK, [part])
-    assert bodies(store) == []
+    assert log_bodies(store) == []
 
 
 def test_a_staged_file_that_is_gone_is_named(store: Path) -> None:
@@ -88,10 +88,10 @@ def test_batches_of_a_sink_count_upwards_and_belong_to_one_query(store: Path) ->
             StoreError, match=rf"'copy' has committed batch 5 of query q1.*batch {batch.batch_id} of query"
         ):
             put_staged(str(store), CONFIG, DISK, [part], batch)
-    assert len(bodies(store)) == 2
+    assert len(log_bodies(store)) == 2
     put_staged(str(store), CONFIG, DISK, [part], SinkBatch("copy", 9, "q1"))
     put_staged(str(store), CONFIG, DISK, [part], SinkBatch("other", 0, "q2"))
-    assert len(bodies(store)) == 6
+    assert len(log_bodies(store)) == 6
 
 
 def test_an_open_store_is_refused_after_the_time_to_wait(store: Path) -> None:
@@ -148,7 +148,7 @@ def test_every_bad_row_is_found_and_the_others_keep_their_order(store: Path) -> 
         part = staging.part
     assert part is not None
     put_staged(str(store), CONFIG, DISK, [part])
-    assert [int(body) for body in bodies(store)] == [n for n in range(count) if n not in bad]
+    assert [int(body) for body in log_bodies(store)] == [n for n in range(count) if n not in bad]
     assert sorted(int(body) for body, _ in aside) == sorted(bad)
     for body, reason in aside:
         assert reason.startswith(f"row {1000 + int(body)}: ")
@@ -164,6 +164,6 @@ def test_sinks_of_one_store_take_turns(store: Path) -> None:
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(write, sink) for sink in parts]:
             done.result()
-    assert bodies(store) == [b"%d" % n for n in range(5)] * 8
+    assert log_bodies(store) == [b"%d" % n for n in range(5)] * 8
     commits = read_sinks(DISK, str(store)).commits
     assert {sink: commit.batch.batch_id for sink, commit in commits.items() if commit.batch} == {"a": 3, "b": 3}

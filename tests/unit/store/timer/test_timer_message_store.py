@@ -30,7 +30,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "store"
 
 
-def fill(path: Path, files: FaultyFiles, count: int = 40) -> tuple[MessageStore, TimerMessageStore]:
+def filled_store(path: Path, files: FaultyFiles, count: int = 40) -> tuple[MessageStore, TimerMessageStore]:
     """A store with messages that wait for two slots in turn."""
     store, timers = opened(path, files)
     for number in range(count):
@@ -53,7 +53,7 @@ def check(store: MessageStore, timers: TimerMessageStore, count: int = 40) -> No
 
 
 def test_messages_wait_in_the_slots_of_their_times_across_files(path: Path) -> None:
-    store, timers = fill(path, FaultyFiles())
+    store, timers = filled_store(path, FaultyFiles())
     check(store, timers)
     assert len(list((path / TIMER_LOG).iterdir())) == 3
     store.close()
@@ -88,7 +88,7 @@ def test_a_start_finds_each_message_once_whenever_the_last_flush_was(path: Path,
 
 @pytest.mark.parametrize("left", [None, b""])
 def test_a_start_without_a_wheel_makes_one_from_the_log(path: Path, left: bytes | None) -> None:
-    store, timers = fill(path, FaultyFiles())
+    store, timers = filled_store(path, FaultyFiles())
     timers.begin_flush(BEGIN)()
     timers.close()
     store.close()
@@ -102,7 +102,7 @@ def test_a_start_without_a_wheel_makes_one_from_the_log(path: Path, left: bytes 
 
 def test_a_power_cut_while_a_wheel_is_made_again_leaves_no_part_of_it(path: Path) -> None:
     files = FaultyFiles()
-    store, timers = fill(path, files)
+    store, timers = filled_store(path, files)
     timers.begin_flush(BEGIN)()
     timers.close()
     store.close()
@@ -120,7 +120,7 @@ def test_a_power_cut_while_a_wheel_is_made_again_leaves_no_part_of_it(path: Path
 
 
 def test_a_wheel_that_leads_beyond_the_log_is_led_back(path: Path) -> None:
-    store, timers = fill(path, FaultyFiles())
+    store, timers = filled_store(path, FaultyFiles())
     timers.begin_flush(BEGIN)()
     timers.close()
     store.close()
@@ -138,7 +138,7 @@ def test_a_wheel_that_leads_beyond_the_log_is_led_back(path: Path) -> None:
 
 
 def test_units_of_messages_that_the_log_has_lost_are_cut(path: Path) -> None:
-    store, timers = fill(path, FaultyFiles(), 4)
+    store, timers = filled_store(path, FaultyFiles(), 4)
     timers.begin_flush(BEGIN)()
     timers.close()
     end = store.max_commit_log_offset
@@ -157,7 +157,7 @@ def test_units_of_messages_that_the_log_has_lost_are_cut(path: Path) -> None:
 
 def test_a_full_disk_lets_none_of_them_wait_and_the_next_try_all(path: Path) -> None:
     files = FaultyFiles()
-    store, timers = fill(path, files, 14)
+    store, timers = filled_store(path, files, 14)
     for number in range(14, 18):
         put(store, (SOON, LATER)[number % 2], b"%d" % number)
     wait_dispatched(store, files)
@@ -176,7 +176,7 @@ def test_a_full_disk_lets_none_of_them_wait_and_the_next_try_all(path: Path) -> 
 @pytest.mark.parametrize("part", [TIMER_LOG, TIMER_WHEEL, TIMER_CHECK])
 def test_a_flush_after_a_failed_one_writes_all_again(path: Path, part: str) -> None:
     files = FaultyFiles()
-    store, timers = fill(path, files)
+    store, timers = filled_store(path, files)
     if part == TIMER_CHECK:  # the first one is made as a whole
         timers.begin_flush(BEGIN)()
         put(store, SOON, b"40")
@@ -199,7 +199,7 @@ def test_a_flush_after_a_failed_one_writes_all_again(path: Path, part: str) -> N
 
 
 def test_files_whose_messages_have_left_the_log_go(path: Path) -> None:
-    store, timers = fill(path, FaultyFiles())
+    store, timers = filled_store(path, FaultyFiles())
     units = [timers._log.unit(15 * number * UNIT_SIZE + 60 * number) for number in range(3)]
     timers.delete_before(units[1].commit_log_offset)
     assert sorted(one.name for one in (path / TIMER_LOG).iterdir()) == [offset_to_file_name(n * 840) for n in (1, 2)]
@@ -214,7 +214,7 @@ def test_files_whose_messages_have_left_the_log_go(path: Path) -> None:
 
 @pytest.mark.parametrize("name", [TIMER_WHEEL, f"{TIMER_LOG}/{offset_to_file_name(0)}"])
 def test_files_of_other_sizes_are_refused_and_nothing_changes(path: Path, name: str) -> None:
-    store, timers = fill(path, FaultyFiles(), 4)
+    store, timers = filled_store(path, FaultyFiles(), 4)
     timers.begin_flush(BEGIN)()
     (path / name).write_bytes(bytes(4096 + 32))
     with pytest.raises(StoreFormatError, match=str(4096 + 32)):
