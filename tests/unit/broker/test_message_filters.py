@@ -20,14 +20,14 @@ SQL = {"expressionType": "SQL92"}
 LONG = "n >= 2 AND region IN (" + ", ".join(f"'{i:03}'" for i in range(60)) + ", 'east')"
 
 
-async def send(client: Client, topic: str, *regions: str) -> None:
+async def send_regions(client: Client, topic: str, *regions: str) -> None:
     """A message for each region; `n` is its number among them."""
     for number, region in enumerate(regions):
         properties = {"n": str(number), "region": region}
         assert (await client.send_message(topic, b"%d" % number, properties=properties)).code == 0
 
 
-def bodies(answer: RemotingCommand) -> list[bytes]:
+def pulled_bodies(answer: RemotingCommand) -> list[bytes]:
     return [bytes(one.body) for one in messages_of(answer)]
 
 
@@ -58,9 +58,9 @@ async def test_a_pull_gets_the_messages_that_its_expression_matches(
     async with serving_broker(tmp_path / "store", **ON) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, "orders", "east", "west", "5", "east")
+        await send_regions(client, "orders", "east", "west", "5", "east")
         answer = await client.pull("orders", tags=text, **SQL)
-        assert bodies(answer) == wanted
+        assert pulled_bodies(answer) == wanted
         assert following(answer) == 4
 
 
@@ -68,7 +68,7 @@ async def test_nothing_that_matches_is_answered_at_once_with_the_offset_behind_i
     async with serving_broker(tmp_path / "store", **ON) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, "orders", *["east"] * 3)
+        await send_regions(client, "orders", *["east"] * 3)
         answer = await client.pull("orders", tags="region = 'west'", hold_ms=LONG_MS, **SQL)
         assert (answer.code, answer.remark) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE")
         assert following(answer) == 3
@@ -81,11 +81,11 @@ async def test_a_held_pull_waits_for_a_message_that_its_expression_matches(tmp_p
         fields = pull_fields("region = 'west'")
         held = client.begin(RequestCode.PULL_MESSAGE, **fields)
         await client.round_trip()
-        await send(sender, "orders", "east", "north")
+        await send_regions(sender, "orders", "east", "north")
         await sender.round_trip()
         assert not held.done()
-        await send(sender, "orders", "west")
-        assert bodies(await held) == [b"0"]
+        await send_regions(sender, "orders", "west")
+        assert pulled_bodies(await held) == [b"0"]
         assert following(await held) == 3
 
 
@@ -111,7 +111,7 @@ async def test_a_pull_whose_expression_cannot_be_used_is_refused(
     async with serving_broker(tmp_path / "store", **keys) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, "orders", "5", "5", "east")
+        await send_regions(client, "orders", "5", "5", "east")
         answer = await client.pull("orders", tags=text, **SQL)
         assert answer.code == code
         if remark:
@@ -122,11 +122,11 @@ async def test_a_group_pulls_by_the_expression_of_its_heartbeats(tmp_path: Path)
     async with serving_broker(tmp_path / "store", **ON) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, "orders", "east", "west")
+        await send_regions(client, "orders", "east", "west")
         await client.heartbeat("c", sql_consumer("g", "orders", "region = 'west'", version=5))
-        assert bodies(await client.pull("orders", tags=None, subVersion=5)) == [b"1"]
+        assert pulled_bodies(await client.pull("orders", tags=None, subVersion=5)) == [b"1"]
         await client.heartbeat("c", sql_consumer("g", "orders", LONG + " OR region = 'east'", version=6))
-        assert bodies(await client.pull("orders", tags=None, subVersion=6)) == [b"0"]
+        assert pulled_bodies(await client.pull("orders", tags=None, subVersion=6)) == [b"0"]
         await client.heartbeat("c", sql_consumer("g", "orders", "region = ", version=7))
         answer = await client.pull("orders", tags=None, subVersion=7)
         assert answer.code == ResponseCode.FILTER_DATA_NOT_EXIST
@@ -170,13 +170,13 @@ async def test_a_pop_takes_the_messages_that_its_expression_matches(tmp_path: Pa
     async with serving_broker(tmp_path / "store", **ON) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, "orders", "east", "west", "east")
+        await send_regions(client, "orders", "east", "west", "east")
         pop = {
             "consumerGroup": "g", "topic": "orders", "queueId": 0, "maxMsgNums": 32, "invisibleTime": 60_000,
             "pollTime": 0, "bornTime": 0, "initMode": 0, "expType": "SQL92",
         }  # fmt: skip
         answer = await client.ask(RequestCode.POP_MESSAGE, exp="region = 'west'", **pop)
-        assert bodies(answer) == [b"1"]
+        assert pulled_bodies(answer) == [b"1"]
         answer = await client.ask(RequestCode.POP_MESSAGE, exp="region = ", **pop)
         assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
@@ -185,12 +185,12 @@ async def test_filters_are_switched_on_while_the_broker_runs(tmp_path: Path) -> 
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, "orders", "east", "west")
+        await send_regions(client, "orders", "east", "west")
         assert (await client.pull("orders", tags="region = 'west'", **SQL)).code == ResponseCode.SYSTEM_ERROR
         assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, b"enablePropertyFilter=true\n")).code == 0
-        assert bodies(await client.pull("orders", tags="region = 'west'", **SQL)) == [b"1"]
+        assert pulled_bodies(await client.pull("orders", tags="region = 'west'", **SQL)) == [b"1"]
         await client.heartbeat("c", sql_consumer("g", "orders", "region = 'east'"))
-        assert bodies(await client.pull("orders", tags=None, subVersion=1)) == [b"0"]
+        assert pulled_bodies(await client.pull("orders", tags=None, subVersion=1)) == [b"0"]
 
 
 async def test_filters_are_written_at_the_stop_and_read_at_the_start(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def by_key(client: Client, key: str, *, count: int = 32, **more: object) -
     return 0, [message.body for message in messages_of(answer)]
 
 
-async def fill(client: Client, count: int) -> None:
+async def send_keyed(client: Client, count: int) -> None:
     """Send messages with the keys all, k-0, k-1, ..., and return when they can be found."""
     for number in range(count):
         properties = {"KEYS": f"all k-{number}", "UNIQ_KEY": f"{number:032X}"}
@@ -49,7 +49,7 @@ async def fill(client: Client, count: int) -> None:
 async def test_messages_are_found_by_key_and_by_unique_key(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store", defaultQueryMaxNum=1) as served:
         client = await served.client()
-        await fill(client, 3)
+        await send_keyed(client, 3)
         assert await by_key(client, "k-1") == (0, [b"1"])
         assert await by_key(client, "all") == (0, [b"0", b"1", b"2"])
         assert await by_key(client, "all", count=2) == (0, [b"1", b"2"])
@@ -71,7 +71,7 @@ async def test_an_answer_holds_the_newest_messages_that_fit(tmp_path: Path, monk
 
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
-        await fill(client, 9)
+        await send_keyed(client, 9)
         code, bodies = await by_key(client, "all")
         assert code == 0
         assert bodies == [b"%d" % number for number in range(9)][-len(bodies) :]
@@ -81,7 +81,7 @@ async def test_an_answer_holds_the_newest_messages_that_fit(tmp_path: Path, monk
 async def test_a_message_is_viewed_by_its_offset(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
-        await fill(client, 2)
+        await send_keyed(client, 2)
         second = messages_of(await client.pull("orders"))[1]
         answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=second.commit_log_offset)
         assert [message.raw for message in messages_of(answer)] == [second.raw]
@@ -106,7 +106,7 @@ async def test_the_ends_of_a_queue_and_its_offsets_by_time(tmp_path: Path) -> No
         assert [await number(code) for code in ends] == [0, 0]
         assert [await number(code, topic="none") for code in ends] == [0, 0]
         assert await number(RequestCode.GET_EARLIEST_MSG_STORETIME, "timestamp") == -1
-        await fill(client, 3)
+        await send_keyed(client, 3)
         assert [await number(code) for code in ends] == [0, 3]
         stored = [message.store_timestamp for message in messages_of(await client.pull("orders"))]
         assert await number(RequestCode.GET_EARLIEST_MSG_STORETIME, "timestamp") == stored[0]
@@ -155,7 +155,7 @@ async def test_a_query_that_waits_for_the_disk_delays_no_other_request(tmp_path:
 
     async with serving_broker(tmp_path / "store", files=files) as served:
         client, other = await served.client(), await served.client()
-        await fill(client, 3)
+        await send_keyed(client, 3)
         stored = messages_of(await client.pull("orders"))
         with files.cold(), files.held():
             asked = client.begin(code, **fields)
@@ -198,7 +198,7 @@ async def test_queries_beyond_their_bound_are_refused_and_other_requests_are_not
     }  # fmt: skip
     async with serving_broker(tmp_path / "store", **keys) as served:
         client, other = await served.client(), await served.client()
-        await fill(client, 1)
+        await send_keyed(client, 1)
         with busy_pool(served):
             begun = [client.begin(RequestCode.QUERY_MESSAGE, **KEY) for _ in range(2)]
             begun += [client.begin(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, **SEARCH)]
@@ -221,7 +221,7 @@ async def test_queries_beyond_their_bound_are_refused_and_other_requests_are_not
 async def test_a_query_whose_turn_does_not_come_is_refused_and_not_done(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store", waitTimeMillsInAdminBrokerQueue=20) as served:
         client = await served.client()
-        await fill(client, 1)
+        await send_keyed(client, 1)
         with busy_pool(served):
             begun = [client.begin(RequestCode.QUERY_MESSAGE, **KEY) for _ in range(2)]
             answers = await asyncio.gather(*begun)
@@ -242,7 +242,7 @@ async def test_without_fast_failure_a_query_waits_for_its_turn(tmp_path: Path) -
     keys = {"waitTimeMillsInAdminBrokerQueue": 1, "brokerFastFailureEnable": False}
     async with serving_broker(tmp_path / "store", **keys) as served:
         client = await served.client()
-        await fill(client, 1)
+        await send_keyed(client, 1)
         with busy_pool(served):
             begun = client.begin(RequestCode.QUERY_MESSAGE, **KEY)
             await client.round_trip()

@@ -49,7 +49,7 @@ def waiting(served: Served, level: int) -> list[MessageExt]:
     return found
 
 
-async def send(client: Client, body: bytes, level: int, **properties: str) -> None:
+async def send_delayed(client: Client, body: bytes, level: int, **properties: str) -> None:
     answer = await client.send_message("orders", body, properties={"DELAY": str(level), **properties})
     assert answer.code == ResponseCode.SUCCESS, answer
 
@@ -83,7 +83,7 @@ async def test_messages_of_a_level_keep_their_order_and_none_is_early(tmp_path: 
         client = await served.client()
         await with_topic(client, "orders")
         for number in range(count):
-            await send(client, b"%d" % number, 1 + number % 2, UNIQ_KEY=str(number))
+            await send_delayed(client, b"%d" % number, 1 + number % 2, UNIQ_KEY=str(number))
         found = await received(client, count)
         for level in (1, 2):
             sent = waiting(served, level)
@@ -97,9 +97,9 @@ async def test_a_level_above_the_last_is_the_last_and_none_is_at_once(tmp_path: 
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"far", 99)
-        await send(client, b"now", 0)
-        await send(client, b"negative", -1)
+        await send_delayed(client, b"far", 99)
+        await send_delayed(client, b"now", 0)
+        await send_delayed(client, b"negative", -1)
         assert {one.body for one in await received(client, 3)} == {b"now", b"negative", b"far"}
         assert [(one.body, one.properties["DELAY"]) for one in waiting(served, 2)] == [(b"far", "2")]
         assert waiting(served, 1) == []
@@ -122,9 +122,9 @@ async def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) 
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"first", 1)
+        await send_delayed(client, b"first", 1)
         await received(client, 1)
-        await send(client, b"second", 2)
+        await send_delayed(client, b"second", 2)
     for _ in range(2):
         async with serving_broker(tmp_path / "store") as served:
             client = await served.client()
@@ -134,7 +134,7 @@ async def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) 
     assert offsets.offset_table == {1: 1, 2: 1}
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
-        await send(client, b"last", 1)
+        await send_delayed(client, b"last", 1)
         assert [one.body for one in await received(client, 3)] == [b"first", b"second", b"last"]
 
 
@@ -142,9 +142,9 @@ async def test_a_kill_loses_nothing_and_delivers_again_what_no_file_counts(tmp_p
     async with serving_broker(tmp_path / "store", **SYNCED) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"first", 1)
+        await send_delayed(client, b"first", 1)
         await received(client, 1)
-        await send(client, b"second", 2)
+        await send_delayed(client, b"second", 2)
         shutil.copytree(tmp_path / "store", tmp_path / "killed")  # what a kill leaves: no file of offsets
     async with serving_broker(tmp_path / "killed", **SYNCED) as served:
         client = await served.client()
@@ -163,7 +163,7 @@ async def test_a_message_that_names_no_topic_stops_no_other(tmp_path: Path) -> N
             b"REAL_TOPIC\x01RMQ_SYS_TRANS_HALF_TOPIC\x02REAL_QID\x010\x02",
         ):
             await served.controller._state.appends.append_row(PutRow(SCHEDULE_TOPIC, 0, b"x", text, 0, 0, 1, host))
-        await send(client, b"good", 1)
+        await send_delayed(client, b"good", 1)
         assert [one.body for one in await received(client, 1)] == [b"good"]
 
 
@@ -183,8 +183,8 @@ async def test_a_full_disk_holds_messages_back_until_there_is_room(
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"a", 1)
-        await send(client, b"b", 1)
+        await send_delayed(client, b"a", 1)
+        await send_delayed(client, b"b", 1)
         assert [one.body for one in await received(client, 2)] == [b"a", b"b"]
         assert not failures
 
@@ -193,13 +193,13 @@ async def test_an_offset_before_or_after_all_messages_is_corrected(tmp_path: Pat
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"a", 1)
+        await send_delayed(client, b"a", 1)
         await received(client, 1)
     path = tmp_path / "store/config/delayOffset.json"
     path.write_text(json.dumps({"dataVersion": {"counter": 0, "timestamp": 1}, "offsetTable": {"1": 77}}))
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
-        await send(client, b"b", 1)
+        await send_delayed(client, b"b", 1)
         assert (await received(client, 1, offset=1))[0].body == b"b"
 
 
@@ -207,7 +207,7 @@ async def test_a_consumers_direct_pull_of_what_waits_is_not_disturbed(tmp_path: 
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await asyncio.gather(*(send(client, b"%d" % one, 1) for one in range(40)))
+        await asyncio.gather(*(send_delayed(client, b"%d" % one, 1) for one in range(40)))
         answer = await client.ask(RequestCode.GET_MAX_OFFSET, topic=SCHEDULE_TOPIC, queueId=0)
         assert (answer.ext_fields or {})["offset"] == "40"
         assert len(await received(client, 40)) == 40
@@ -217,7 +217,7 @@ async def test_a_slave_is_told_the_offsets(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"a", 1)
+        await send_delayed(client, b"a", 1)
         await received(client, 1)
         answer = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
         assert answer.code == ResponseCode.SUCCESS
@@ -241,9 +241,9 @@ async def test_what_was_delivered_before_a_failure_is_not_delivered_again(
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await asyncio.gather(*(send(client, b"%d" % one, 2) for one in range(5)))
+        await asyncio.gather(*(send_delayed(client, b"%d" % one, 2) for one in range(5)))
         await received(client, 5)
-        await send(client, b"last", 1)
+        await send_delayed(client, b"last", 1)
         assert [one.body for one in await received(client, 6)] == [b"0", b"1", b"2", b"3", b"4", b"last"]
         assert not failures
 
@@ -252,7 +252,7 @@ async def test_a_delivered_message_has_the_crc_of_its_own_record_alone(tmp_path:
     async with serving_broker(tmp_path / "store", enabled_append_prop_crc=True) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"a", 1)
+        await send_delayed(client, b"a", 1)
         (message,) = await received(client, 1)
         assert message.raw.count(b"__CRC32#") == 1
 
@@ -261,5 +261,5 @@ async def test_a_message_that_a_timer_has_delivered_is_put_again(tmp_path: Path)
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        await send(client, b"a", 0, TIMER_DELAY_MS="5", TIMER_OUT_MS="1700000000000")
+        await send_delayed(client, b"a", 0, TIMER_DELAY_MS="5", TIMER_OUT_MS="1700000000000")
         assert [one.body for one in await received(client, 1)] == [b"a"]

@@ -52,7 +52,7 @@ def pair(tmp_path: Path, without_pauses: None) -> Iterator[Pair]:
         yield Pair(tmp_path, names.namesrv)
 
 
-def send(broker: Broker, count: int, topic: str = "orders") -> None:
+def send_count(broker: Broker, count: int, topic: str = "orders") -> None:
     for number in range(count):
         assert call(broker.address, send_command(topic, b"%d" % number)).code == 0
 
@@ -95,7 +95,7 @@ def both(pair: Pair, **keys: Any) -> Iterator[tuple[Broker, Broker]]:
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_slave_has_the_log_topics_groups_and_offsets_of_its_master(pair: Pair, flush_disk_type: str) -> None:
     with both(pair, flush_disk_type=flush_disk_type) as (master, slave):
-        send(master, 10)
+        send_count(master, 10)
         until(lambda: max_offset(slave) == 10)
         group = {"groupName": "billing", "retryMaxTimes": 3}
         body = json.dumps(group).encode()
@@ -124,7 +124,7 @@ def test_a_slave_tells_prometheus_whether_it_has_a_master_and_what_it_lacks(pair
     with pair.slave() as slave:
         assert told(slave) == {"reput_follow_connected": 0}
         with pair.start("master") as master:
-            send(master, 3)
+            send_count(master, 3)
             until(lambda: max_offset(slave) == 3)
             until(lambda: set(told(master).values()) == {0})  # one slave, which lacks nothing
             until(lambda: told(slave) == {"reput_follow_connected": 1, "reput_follow_lag_bytes": 0,
@@ -134,19 +134,19 @@ def test_a_slave_tells_prometheus_whether_it_has_a_master_and_what_it_lacks(pair
 
 def test_a_message_wakes_a_pull_that_a_slave_holds(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     with both(pair) as (master, slave):
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: max_offset(slave) == 1)
         connection = BlockingConnection(slave.address)
         monkeypatch.setattr(Slave, "has_master", False)  # the master seems to be away
         [opaque] = connection.send(pull_command("orders", 1, hold_ms=60_000))
-        send(master, 1)
+        send_count(master, 1)
         assert connection.answer(opaque, 30).code == 0
         connection.close()
 
 
 def test_a_slave_without_a_message_sends_the_consumer_to_its_master(pair: Pair) -> None:
     with both(pair) as (master, slave):
-        send(master, 3)
+        send_count(master, 3)
         until(lambda: max_offset(slave) == 3 and has_master(slave))
         code, header = pull(slave, 0)
         assert (code, header.suggest_which_broker_id, header.next_begin_offset) == (ResponseCode.SUCCESS, 0, 3)
@@ -160,7 +160,7 @@ def test_without_a_master_a_consumer_keeps_its_offset_and_its_progress(pair: Pai
     with ExitStack() as stack:
         slave = stack.enter_context(pair.slave())
         with pair.start("master") as master:
-            send(master, 5)
+            send_count(master, 5)
             commit(master, 2)
             until(lambda: max_offset(slave) == 5 and committed(slave) == 2)
         until(lambda: not has_master(slave))
@@ -182,7 +182,7 @@ def test_without_a_master_a_consumer_keeps_its_offset_and_its_progress(pair: Pai
 
 def test_what_a_slave_refuses(pair: Pair) -> None:
     with both(pair) as (master, slave):
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: max_offset(slave) == 1)
         end = slave.in_loop(lambda state: state.store.max_commit_log_offset)
         busy, away, error = ResponseCode.SYSTEM_BUSY, ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR
@@ -204,7 +204,7 @@ def test_what_a_slave_refuses(pair: Pair) -> None:
 
 def test_a_slave_that_is_not_to_be_read_refuses_pulls(pair: Pair) -> None:
     with both(pair, slave_read_enable=False) as (master, slave):
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: max_offset(slave) == 1)
         assert call(slave.address, pull_command("orders")).code == ResponseCode.SYSTEM_BUSY
 
@@ -217,7 +217,7 @@ def test_a_master_sends_readers_of_old_messages_to_its_slave(
 ) -> None:
     keys = {"slave_read_enable": slave_read_enable, "access_message_in_memory_max_ratio": 0}
     with pair.start("master", **keys) as master, ExitStack() as stack:
-        send(master, 3)
+        send_count(master, 3)
         if has_slave:
             slave = stack.enter_context(pair.slave(**keys))
             until(lambda: max_offset(slave) == 3)
@@ -228,7 +228,7 @@ def test_a_master_sends_readers_of_old_messages_to_its_slave(
 
 def test_a_slave_tells_how_it_follows(pair: Pair) -> None:
     with both(pair) as (master, slave):
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: max_offset(slave) == 1)
         status = json.loads(ask(slave.address, RequestCode.GET_BROKER_HA_STATUS).body)
         client = status["haClientRuntimeInfo"]
@@ -248,7 +248,7 @@ def test_a_slave_of_another_log_stops_with_an_error_and_appends_nothing(
             store.put_message(Message("others", b"%d" % number))
         end = store.max_commit_log_offset
     with caplog.at_level(logging.ERROR, "reput.broker"), both(pair) as (master, slave):
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: "the slave copies nothing" in caplog.text)
         assert "the master has lost its last records, or is another one" in caplog.text
         assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
@@ -276,7 +276,7 @@ def test_a_slave_without_a_log_gets_files_of_its_masters_size_whoever_starts_fir
     with ExitStack() as stack:
         slave = stack.enter_context(pair.slave(mapped_file_size_commit_log=None)) if is_first else None
         master = stack.enter_context(pair.start("master"))
-        send(master, 3)
+        send_count(master, 3)
         slave = slave or stack.enter_context(pair.slave(mapped_file_size_commit_log=None))
         until(lambda: max_offset(slave) == 3)
         assert pull(slave, 0)[0] == 0
@@ -288,7 +288,7 @@ def test_a_slave_without_a_log_gets_files_of_its_masters_size_whoever_starts_fir
     assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
     assert {file.stat().st_size for file in (pair.path("slave") / "commitlog").iterdir()} == {1 << 20}
     with pair.start("slave", mapped_file_size_commit_log=None) as promoted:
-        send(promoted, 1)
+        send_count(promoted, 1)
         assert pull(promoted, 3)[0] == 0
 
 
@@ -296,7 +296,7 @@ def test_a_slave_with_files_of_another_size_copies_nothing_and_says_so_everywher
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pair.start("master") as master, pair.slave(mapped_file_size_commit_log=1 << 21, **MEASURED) as slave:
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: copies_nothing(slave)[1] == 1)
         (status, text), _, told = copies_nothing(slave)
         assert (status, text) == (503, f"{told}\n")
@@ -317,7 +317,7 @@ def test_a_slave_whose_master_is_away_for_a_while_copies_nothing_until_it_is_bac
         until(lambda: "no name server knows a master of broker-a" in copies_nothing(slave)[2])
         with pair.start("master") as master:
             until(lambda: copies_nothing(slave) == copies)
-            send(master, 1)
+            send_count(master, 1)
             until(lambda: max_offset(slave) == 1)
             assert copies_nothing(slave) == copies
         until(lambda: copies_nothing(slave)[0][0] == 503)
@@ -337,7 +337,7 @@ def test_a_bug_does_not_end_a_slave_that_follows(
 
     monkeypatch.setattr(Follower, "run", broken_once)
     with both(pair) as (master, slave):
-        send(master, 3)
+        send_count(master, 3)
         until(lambda: max_offset(slave) == 3)
     [told] = [one for one in caplog.records if "the slave's copying failed" in one.getMessage()]
     assert told.exc_info is not None
@@ -346,12 +346,12 @@ def test_a_bug_does_not_end_a_slave_that_follows(
 
 def test_a_slave_becomes_the_master_and_the_other_follows(pair: Pair) -> None:
     with both(pair) as (master, slave):
-        send(master, 20)
+        send_count(master, 20)
         commit(master, 12)
         until(lambda: max_offset(slave) == 20 and committed(slave) == 12)
     with pair.start("slave") as promoted:
         assert (max_offset(promoted), committed(promoted)) == (20, 12)
-        send(promoted, 5)
+        send_count(promoted, 5)
         assert max_offset(promoted) == 25
         with pair.slave("master") as old:
             until(lambda: max_offset(old) == 25)
@@ -366,7 +366,7 @@ def test_a_message_that_a_slave_has_acknowledged_can_be_read_after_a_fail_over(
     with pair.start("master", "SYNC_MASTER") as master, pair.slave() as slave:
         call(master.address, send_command("orders"))  # nobody asks for an empty log, so no slave is there yet
         until(lambda: max_offset(slave) == 1)
-        send(master, 1, "refunds")
+        send_count(master, 1, "refunds")
         assert topics(slave) >= {"orders", "refunds"}
     with pair.start("slave") as promoted:
         assert [pull(promoted, 0, topic)[0] for topic in ("orders", "refunds")] == [0, 0]
@@ -394,10 +394,10 @@ def test_a_promoted_slave_names_the_topics_that_were_lost_with_the_master(
 
 def test_an_offset_is_copied_up_to_the_end_of_the_queue(pair: Pair) -> None:
     with both(pair) as (master, slave):
-        send(master, 4)
+        send_count(master, 4)
         commit(master, 1000)  # of messages that the slave does not have
         until(lambda: committed(slave) == 4)
-        send(master, 1)
+        send_count(master, 1)
         until(lambda: committed(slave) == 5)
 
 
@@ -405,7 +405,7 @@ def test_slaves_follow_slaves(pair: Pair) -> None:
     with both(pair) as (master, slave):
         ha = slave.in_loop(lambda state: f"127.0.0.1:{state.config.ha_listen_port}")
         with pair.slave("chained", 2, ha_master_address=ha) as chained:
-            send(master, 3)
+            send_count(master, 3)
             until(lambda: max_offset(chained) == 3)
             assert len(slave.in_loop(lambda state: state.ha.slaves if state.ha else [])) == 1
 

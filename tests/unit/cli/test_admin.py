@@ -39,7 +39,7 @@ def admin(namesrv: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NAMESRV_ADDR", namesrv)
 
 
-def run(*arguments: object) -> Answer:
+def run_admin(*arguments: object) -> Answer:
     return run_reput("admin", *arguments)
 
 
@@ -55,35 +55,35 @@ def test_each_command_prints_a_table_or_one_object() -> None:
         (["delete-topic", "orders"], ["consumed by shop", "nothing was changed: add --yes"]),
         (["peek", "orders"], ["body of o-1", "body of o-2", "paid"]),
     ):
-        answer = run(*arguments)
+        answer = run_admin(*arguments)
         assert (answer.status, answer.err) == (0, "")
         assert [word for word in words if word not in answer.out] == []
-    assert [one["topic"] for one in run("topics", "--json").object()["topics"]] == ["orders"]
-    assert run("topic", "orders", "--json").object()["groups"] == ["shop"]
-    assert run("cluster", "--json").object()["brokers"][0]["broker"] == "broker-a"
-    (group,) = run("groups", "--json").object()["groups"]
+    assert [one["topic"] for one in run_admin("topics", "--json").object()["topics"]] == ["orders"]
+    assert run_admin("topic", "orders", "--json").object()["groups"] == ["shop"]
+    assert run_admin("cluster", "--json").object()["brokers"][0]["broker"] == "broker-a"
+    (group,) = run_admin("groups", "--json").object()["groups"]
     assert group == {"group": "shop", "members": 0, "topics": 1, "lag": 0}
-    assert [one["body"] for one in run("peek", "orders", "--count", 1, "--json").lines()] == ["body of o-2"]
+    assert [one["body"] for one in run_admin("peek", "orders", "--count", 1, "--json").lines()] == ["body of o-2"]
 
 
 @pytest.mark.usefixtures("admin")
 def test_a_reset_changes_offsets_once_it_is_confirmed() -> None:
     for confirmation, done, lag in (([], False, 0), (["--yes"], True, 2)):
-        answer = run("reset", "shop", "orders", "--to", "earliest", "--json", *confirmation).object()
+        answer = run_admin("reset", "shop", "orders", "--to", "earliest", "--json", *confirmation).object()
         assert (answer["done"], answer["queues"]) == (
             done, [{"broker": "broker-a", "queue_id": 0, "before": 2, "after": 0}],
         )  # fmt: skip
-        assert run("lag", "shop", "--json").object()["lag"] == lag
-    assert run("reset", "shop", "orders", "--to", "2100-01-01", "--yes").status == 0
-    assert run("lag", "shop", "--json").object()["lag"] == 0
+        assert run_admin("lag", "shop", "--json").object()["lag"] == lag
+    assert run_admin("reset", "shop", "orders", "--to", "2100-01-01", "--yes").status == 0
+    assert run_admin("lag", "shop", "--json").object()["lag"] == 0
 
 
 @pytest.mark.usefixtures("admin")
 def test_a_topic_is_deleted_once_that_is_confirmed() -> None:
-    assert run("create-topic", "gone").status == 0
-    assert run("delete-topic", "gone", "--json").object()["deleted"] is False
-    assert "is deleted" in run("delete-topic", "gone", "--yes").out
-    answer = run("topic", "gone")
+    assert run_admin("create-topic", "gone").status == 0
+    assert run_admin("delete-topic", "gone", "--json").object()["deleted"] is False
+    assert "is deleted" in run_admin("delete-topic", "gone", "--yes").out
+    answer = run_admin("topic", "gone")
     assert (answer.status, answer.out) == (2, "")
     assert answer.err.startswith("reput: there is no topic 'gone'")
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_done_is_one_line_with_what_to_do() -> None:
         ),
         (["cluster", "--namesrv", "here"], "expected HOST:PORT"),
     ):
-        answer = run(*arguments)
+        answer = run_admin(*arguments)
         assert (answer.status, answer.out) == (2, "")
         (line,) = answer.err.splitlines()
         assert text in line
@@ -112,5 +112,5 @@ def test_what_cannot_be_done_is_one_line_with_what_to_do() -> None:
 
 @pytest.mark.usefixtures("admin")
 def test_nothing_to_peek_is_told_with_where_to_look() -> None:
-    answer = run("peek", "orders", "--queue-id", 0, "--offset", 99)
+    answer = run_admin("peek", "orders", "--queue-id", 0, "--offset", 99)
     assert "`reput admin topic orders` shows its offsets" in answer.err

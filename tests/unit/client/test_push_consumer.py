@@ -32,7 +32,7 @@ from tests.support.proxy import proxy_to
 QUICK = {"message_delay_level": " ".join(["1s"] * 18)}
 
 
-async def send(namesrv: str, *bodies: bytes, queue_id: int = 0, name: str = "broker-a") -> None:
+async def send_to_queue(namesrv: str, *bodies: bytes, queue_id: int = 0, name: str = "broker-a") -> None:
     async with Producer(namesrv, group="filler") as producer:
         queue = MessageQueue("orders", name, queue_id)
         await producer.send_batch([Message("orders", body, tags=body.decode()[:1]) for body in bodies], queue=queue)
@@ -84,11 +84,11 @@ async def committed(broker: Served, group: str = "c", queue_id: int = 0) -> str:
 async def test_each_message_is_handled_and_counts_when_the_consumer_ends(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"1", b"2")
+        await send_to_queue(namesrv.address, b"1", b"2")
         seen = Seen()
         async with consumer(namesrv.address, seen) as running:
             await seen.wait(2)
-            await send(namesrv.address, b"3")
+            await send_to_queue(namesrv.address, b"3")
             await seen.wait(3)
             while {queue.topic for queue in running.assignment} != {"orders", "%RETRY%c"}:
                 await asyncio.sleep(0.01)
@@ -96,7 +96,7 @@ async def test_each_message_is_handled_and_counts_when_the_consumer_ends(tmp_pat
         assert await committed(brokers["broker-a"]) == "3"
         again = Seen()
         async with consumer(namesrv.address, again):
-            await send(namesrv.address, b"4")
+            await send_to_queue(namesrv.address, b"4")
             await again.wait(1)
         assert again.bodies == [b"4"]
 
@@ -104,7 +104,7 @@ async def test_each_message_is_handled_and_counts_when_the_consumer_ends(tmp_pat
 async def test_a_plain_function_runs_in_threads(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"1", b"2")
+        await send_to_queue(namesrv.address, b"1", b"2")
         both = threading.Barrier(3)
         names: set[str] = set()
 
@@ -123,7 +123,7 @@ async def test_a_plain_function_runs_in_threads(tmp_path: Path) -> None:
 async def test_a_message_that_failed_comes_again_with_its_topic_and_then_is_done(tmp_path: Path, how: str) -> None:
     async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"bad", b"good")
+        await send_to_queue(namesrv.address, b"bad", b"good")
         seen = Seen()
 
         async def handle(message: MessageClientExt) -> ConsumeStatus | None:
@@ -146,7 +146,7 @@ async def test_a_message_that_failed_comes_again_with_its_topic_and_then_is_done
 async def test_a_message_that_failed_too_often_is_a_dead_letter(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"bad")
+        await send_to_queue(namesrv.address, b"bad")
         seen = Seen(lambda message: True)
         async with consumer(namesrv.address, seen, max_reconsume_times=1):
             await seen.wait(2)
@@ -161,7 +161,7 @@ async def test_a_message_that_failed_too_often_is_a_dead_letter(tmp_path: Path) 
 async def test_a_dead_letter_that_is_sent_to_the_retry_topic_comes_to_its_group_with_its_topic(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"bad")
+        await send_to_queue(namesrv.address, b"bad")
         seen = Seen(lambda message: "RETRY_TOPIC" not in message.properties)
         async with consumer(namesrv.address, seen, max_reconsume_times=0):
             async with (
@@ -185,12 +185,12 @@ async def test_members_share_queues_and_one_that_leaves_hands_its_own_over(tmp_p
                 while [len(orders(each)) for each in (one, other)] != [2, 2]:
                     await asyncio.sleep(0.01)
                 for queue_id in range(4):
-                    await send(namesrv.address, b"%d" % queue_id, queue_id=queue_id)
+                    await send_to_queue(namesrv.address, b"%d" % queue_id, queue_id=queue_id)
                 await asyncio.gather(first.wait(2), second.wait(2))
             while len(orders(one)) != 4:
                 await asyncio.sleep(0.01)
             for queue_id in range(4):
-                await send(namesrv.address, b"again", queue_id=queue_id)
+                await send_to_queue(namesrv.address, b"again", queue_id=queue_id)
             await first.wait(6)
         assert sorted(first.bodies[:2] + second.bodies) == [b"0", b"1", b"2", b"3"]
         assert first.bodies[2:] == [b"again"] * 4
@@ -209,7 +209,7 @@ async def test_a_lock_whose_answer_a_member_does_not_await_is_given_back(
 
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"1")
+        await send_to_queue(namesrv.address, b"1")
         seen = Seen()
         with monkeypatch.context() as patched:
             patched.setattr(ConsumerAPI, "lock", lock)
@@ -247,7 +247,7 @@ async def test_members_that_come_and_go_all_the_time_lose_nothing(tmp_path: Path
         for begin in range(0, 100, 10):
             for queue_id in range(4):
                 bodies = [b"%d-%d" % (queue_id, number) for number in range(begin, begin + 10)]
-                await send(namesrv.address, *bodies, queue_id=queue_id)
+                await send_to_queue(namesrv.address, *bodies, queue_id=queue_id)
         await asyncio.gather(*members)
         for queue_id in range(4):
             firsts = list(dict.fromkeys(one.body for one in seen.messages if one.queue.queue_id == queue_id))
@@ -262,7 +262,7 @@ def orders(one: PushConsumer) -> set[MessageQueue]:
 async def test_no_more_is_pulled_than_the_limits_say_until_messages_are_handled(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, *(b"%d" % number for number in range(100)))
+        await send_to_queue(namesrv.address, *(b"%d" % number for number in range(100)))
         gate = asyncio.Event()
         seen = Seen()
 
@@ -287,7 +287,7 @@ async def test_no_more_is_pulled_than_the_limits_say_until_messages_are_handled(
 async def test_bytes_and_a_slow_message_limit_a_queue_too(tmp_path: Path, limits: PullLimits) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, *(b"%d" % number for number in range(10)))
+        await send_to_queue(namesrv.address, *(b"%d" % number for number in range(10)))
         seen = Seen()
         async with consumer(namesrv.address, seen, limits=limits):
             await seen.wait(10)
@@ -297,8 +297,8 @@ async def test_bytes_and_a_slow_message_limit_a_queue_too(tmp_path: Path, limits
 async def test_messages_of_a_queue_are_handled_in_order_and_one_that_fails_holds_up_the_others(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"], 2)
-        await send(namesrv.address, b"a1", b"a2", b"a3", queue_id=0)
-        await send(namesrv.address, b"b1", b"b2", queue_id=1)
+        await send_to_queue(namesrv.address, b"a1", b"a2", b"a3", queue_id=0)
+        await send_to_queue(namesrv.address, b"b1", b"b2", queue_id=1)
         seen = Seen(lambda message: message.body == b"a2" and message.reconsume_times < 1)
         async with consumer(namesrv.address, seen, orderly=True):
             await seen.wait(6)
@@ -310,7 +310,7 @@ async def test_messages_of_a_queue_are_handled_in_order_and_one_that_fails_holds
 async def test_an_orderly_message_that_fails_too_often_is_a_dead_letter_and_the_next_one_comes(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"bad", b"good")
+        await send_to_queue(namesrv.address, b"bad", b"good")
         seen = Seen(lambda message: message.body == b"bad")
         async with consumer(namesrv.address, seen, orderly=True, max_reconsume_times=0):
             await seen.wait(2)
@@ -322,7 +322,7 @@ async def test_an_orderly_message_that_fails_too_often_is_a_dead_letter_and_the_
 async def test_a_queue_is_handled_by_one_orderly_member_at_a_time(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"], 2)
-        await send(namesrv.address, b"1", b"2", queue_id=1)
+        await send_to_queue(namesrv.address, b"1", b"2", queue_id=1)
         gate, begun = asyncio.Event(), asyncio.Event()
         ended: list[bytes] = []
 
@@ -355,13 +355,13 @@ async def test_every_broadcasting_member_gets_all_messages_and_goes_on_by_its_fi
             consumer(namesrv.address, both[0], broadcasting=True, offsets_path=paths[0]),
             consumer(namesrv.address, both[1], broadcasting=True, offsets_path=paths[1]),
         ):
-            await send(namesrv.address, b"1", queue_id=0)
-            await send(namesrv.address, b"2", queue_id=1)
+            await send_to_queue(namesrv.address, b"1", queue_id=0)
+            await send_to_queue(namesrv.address, b"2", queue_id=1)
             await asyncio.gather(*(each.wait(2) for each in both))
         assert [sorted(each.bodies) for each in both] == [[b"1", b"2"]] * 2
         again = Seen()
         async with consumer(namesrv.address, again, broadcasting=True, offsets_path=paths[0]):
-            await send(namesrv.address, b"3", queue_id=0)
+            await send_to_queue(namesrv.address, b"3", queue_id=0)
             await again.wait(1)
         assert again.bodies == [b"3"]
         assert await committed(brokers["broker-a"]) == "none"
@@ -378,7 +378,7 @@ async def test_a_file_that_holds_no_offsets_is_refused_and_stays(tmp_path: Path)
 async def test_a_handler_that_does_not_end_is_cancelled_and_its_message_comes_again(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"1")
+        await send_to_queue(namesrv.address, b"1")
         begun, cancelled = asyncio.Event(), asyncio.Event()
 
         async def endless(message: MessageClientExt) -> None:
@@ -399,7 +399,7 @@ async def test_a_handler_that_does_not_end_is_cancelled_and_its_message_comes_ag
 async def test_an_operator_who_resets_an_offset_moves_a_consumer_that_runs(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a", use_server_side_reset_offset=False) as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"1", b"2")
+        await send_to_queue(namesrv.address, b"1", b"2")
         seen = Seen()
         async with consumer(namesrv.address, seen):
             await seen.wait(2)
@@ -422,10 +422,10 @@ async def test_a_consumer_goes_on_after_its_network_was_cut(tmp_path: Path) -> N
                 group = running._group
                 assert group is not None
                 group.client.routes.address = lambda *_: proxy.address  # type: ignore[method-assign]
-                await send(namesrv.address, b"1")
+                await send_to_queue(namesrv.address, b"1")
                 await seen.wait(1)
                 proxy.cut()
-                await send(namesrv.address, b"2")
+                await send_to_queue(namesrv.address, b"2")
                 await seen.wait(2)
             assert set(seen.bodies) == {b"1", b"2"}
 
@@ -469,7 +469,7 @@ async def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path
 async def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"slow", b"good")
+        await send_to_queue(namesrv.address, b"slow", b"good")
         seen: list[tuple[bytes, int]] = []
         again, free = asyncio.Event(), asyncio.Event()
 
@@ -502,7 +502,7 @@ async def test_a_handler_whose_own_work_was_cancelled_has_failed_and_its_worker_
 ) -> None:
     async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
         await topic(brokers["broker-a"])
-        await send(namesrv.address, b"a")
+        await send_to_queue(namesrv.address, b"a")
         seen = Seen()
 
         async def handle(message: MessageClientExt) -> None:

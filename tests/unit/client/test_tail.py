@@ -17,7 +17,7 @@ from tests.support.clients import cluster
 TOPICS = {"orders": "*"}
 
 
-async def send(namesrv: str, *bodies: bytes) -> None:
+async def send_bodies(namesrv: str, *bodies: bytes) -> None:
     async with Producer(namesrv, group="shop") as producer:
         for body in bodies:
             await producer.send(Message("orders", body))
@@ -36,13 +36,13 @@ async def committed(namesrv: str) -> int | None:
 async def test_a_loop_waits_for_messages_and_commits_those_that_are_handled(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await with_topic(await brokers["broker-a"].client(), "orders", 1)
-        await send(namesrv.address, b"0", b"1")
+        await send_bodies(namesrv.address, b"0", b"1")
         found = []
         async with consumer_of(namesrv.address) as consumer:
             async for message in consumer.tail():
                 found.append(message.body)
                 if message.body == b"1":
-                    later = asyncio.create_task(send(namesrv.address, b"2"))
+                    later = asyncio.create_task(send_bodies(namesrv.address, b"2"))
                 if message.body == b"2":
                     break
             await later
@@ -55,7 +55,7 @@ async def test_a_loop_waits_for_messages_and_commits_those_that_are_handled(tmp_
 async def test_a_message_whose_handling_fails_comes_again(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await with_topic(await brokers["broker-a"].client(), "orders", 1)
-        await send(namesrv.address, b"0", b"1", b"2")
+        await send_bodies(namesrv.address, b"0", b"1", b"2")
         with contextlib.suppress(ZeroDivisionError):
             async with consumer_of(namesrv.address) as consumer:
                 async for message in consumer.tail():
@@ -74,7 +74,7 @@ async def test_a_second_is_committed_in_the_middle_of_what_is_held(
 
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await with_topic(await brokers["broker-a"].client(), "orders", 1)
-        await send(namesrv.address, b"0", b"1", b"2")
+        await send_bodies(namesrv.address, b"0", b"1", b"2")
         async with consumer_of(namesrv.address) as consumer:
             tail = consumer.tail()
             assert [(await anext(tail)).body, (await anext(tail)).body] == [b"0", b"1"]
@@ -89,7 +89,7 @@ async def test_a_commit_that_no_broker_takes_is_told_and_the_loop_goes_on(
 
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await with_topic(await brokers["broker-a"].client(), "orders", 1)
-        await send(namesrv.address, b"0", b"1")
+        await send_bodies(namesrv.address, b"0", b"1")
         async with consumer_of(namesrv.address) as consumer:
             with monkeypatch.context() as patch:
                 patch.setattr("reput.client.consumer_group.ConsumerGroup.commit", refused)

@@ -9,16 +9,13 @@ from hypothesis import strategies as st
 from reput.errors import ConfigError
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import JsonDecoder, RawDecoder, Utf8Decoder, make_decoder
+from tests.support.body_array import body_array
 
 SCHEMA = parse_body_schema("a bigint, b string, c double")
 
 
-def bodies(*texts):
-    return pa.array(texts, pa.binary())
-
-
 def decode(decoder, *texts):
-    values, reasons = decoder.decode(bodies(*texts))
+    values, reasons = decoder.decode(body_array(*texts))
     return values.to_pylist(), reasons.to_pylist()
 
 
@@ -149,7 +146,7 @@ def test_what_python_writes_is_read(objects):
 
 
 def test_a_part_of_an_array_is_decoded_as_the_array_is():
-    array = bodies(b"x", b'{"a":1}', b"y", b'{"a":2}', b"z").slice(1, 3)
+    array = body_array(b"x", b'{"a":1}', b"y", b'{"a":2}', b"z").slice(1, 3)
     values, reasons = JsonDecoder(SCHEMA).decode(array)
     assert values.to_pylist() == [row(1), None, row(2)]
     assert [reason is None for reason in reasons.to_pylist()] == [True, False, True]
@@ -167,14 +164,14 @@ def test_raw_bodies_stay_as_they_are():
 
 @pytest.mark.parametrize(("decoder", "decoded"), [(RawDecoder(), True), (Utf8Decoder(), False)])
 def test_a_body_that_is_still_compressed_is_not_decoded(decoder, decoded):
-    values, reasons = decoder.decode(bodies(b"x", b"y"), pa.array(["BAD_PROPERTY_CRC,BODY_UNDECODED", "OK"]))
+    values, reasons = decoder.decode(body_array(b"x", b"y"), pa.array(["BAD_PROPERTY_CRC,BODY_UNDECODED", "OK"]))
     assert values.is_valid().to_pylist() == [decoded, True]
     assert reasons.is_null().to_pylist() == [decoded, True]
 
 
 @pytest.mark.parametrize("decoder", [RawDecoder(), Utf8Decoder(), JsonDecoder(SCHEMA)])
 def test_nothing_decodes_to_nothing_of_the_same_type(decoder):
-    values, reasons = pickle.loads(pickle.dumps(decoder)).decode(bodies())
+    values, reasons = pickle.loads(pickle.dumps(decoder)).decode(body_array())
     assert values.type == decoder.type
     assert len(values) == len(reasons) == 0
 
@@ -232,4 +229,4 @@ def test_a_decoder_that_cannot_be_is_refused(name, schema, reason):
 
 
 def test_a_decoder_infers_its_schema_where_none_is_given():
-    assert make_decoder("json", None, lambda: [bodies(b'{"a":1}')]) == JsonDecoder(parse_body_schema("a bigint"))
+    assert make_decoder("json", None, lambda: [body_array(b'{"a":1}')]) == JsonDecoder(parse_body_schema("a bigint"))

@@ -1,6 +1,5 @@
 import pickle
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +7,7 @@ from hypothesis import strategies as st
 from reput.errors import ConfigError
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.sampled_fields import SampledFields, infer_schema
-
-
-def bodies(*texts):
-    return pa.array(texts, pa.binary())
+from tests.support.body_array import body_array
 
 
 @pytest.mark.parametrize(
@@ -27,8 +23,8 @@ def bodies(*texts):
     ],
 )  # fmt: skip
 def test_a_schema_is_inferred_that_most_values_of_a_sample_fit(texts, schema):
-    assert body_schema_text(infer_schema([bodies(*texts)])) == schema
-    assert infer_schema([bodies(text) for text in texts]) == parse_body_schema(schema)
+    assert body_schema_text(infer_schema([body_array(*texts)])) == schema
+    assert infer_schema([body_array(text) for text in texts]) == parse_body_schema(schema)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +37,7 @@ def test_a_schema_is_inferred_that_most_values_of_a_sample_fit(texts, schema):
 )
 def test_a_sample_that_gives_no_schema_is_refused(texts, reason):
     with pytest.raises(ConfigError, match=reason):
-        infer_schema([bodies(*texts)])
+        infer_schema([body_array(*texts)])
 
 
 @given(
@@ -52,6 +48,6 @@ def test_fields_of_two_samples_are_those_of_both_together(texts, border):
     whole, first, second = SampledFields(), SampledFields(), SampledFields()
     for fields, some in ((whole, texts), (first, texts[:border]), (second, texts[border:])):
         for text in some:
-            fields.add(bodies(text))
+            fields.add(body_array(text))
     first.merge(pickle.loads(pickle.dumps(second)))
     assert (first.schema(), first.bodies, first.fault) == (whole.schema(), whole.bodies, whole.fault)

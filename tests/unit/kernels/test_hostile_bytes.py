@@ -12,14 +12,14 @@ from tests.support.guarded_memory import OVERRUNS, SUBJECTS
 ROOT = Path(__file__).parents[3]
 
 
-def run(*names):
+def run_guarded(*names):
     command = [sys.executable, "-m", "tests.support.guarded_memory", *names]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
 def all_subjects():
-    return run(*SUBJECTS)
+    return run_guarded(*SUBJECTS)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -31,4 +31,4 @@ def test_kernels_stay_in_their_buffers_whatever_the_bytes(all_subjects, subject)
 
 @pytest.mark.parametrize("subject", OVERRUNS)
 def test_one_byte_out_of_a_guarded_buffer_kills_the_process(subject):
-    assert run(subject).returncode == -signal.SIGSEGV
+    assert run_guarded(subject).returncode == -signal.SIGSEGV

@@ -31,7 +31,7 @@ FILES = [bytes.fromhex(text) for text in ROLLOVER["filesHex"]]
 FOREVER = (-(2**62), 2**62)
 
 
-def put(data, header, hashes, offsets, timestamps, begin=0, *, slots=SLOTS, capacity=CAPACITY):
+def put_entries(data, header, hashes, offsets, timestamps, begin=0, *, slots=SLOTS, capacity=CAPACITY):
     columns = np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64)
     address = data.ctypes.data
     taken = put_keys(address + 40, address + entry_position(slots, 0), slots, capacity, header, *columns, begin)
@@ -58,7 +58,7 @@ def test_files_that_roll_over_are_rocketmqs_byte_for_byte():
     begin, files, header = 0, [], np.array(IndexHeader(), np.int64)
     while begin < len(offsets):
         data = np.zeros(file_size(SLOTS, CAPACITY), np.uint8)
-        begin = put(data, header, hashes, offsets, timestamps, begin)
+        begin = put_entries(data, header, hashes, offsets, timestamps, begin)
         files.append(data.tobytes())
         end = IndexHeader._make(header.tolist())
         header = np.array([end.end_timestamp] * 2 + [end.end_phy_offset] * 2 + [0, 0], np.int64)
@@ -76,7 +76,7 @@ def test_windows_of_time_hit_what_rocketmq_hits(query):
 def test_seconds_are_cut_to_their_range():
     data, header = np.zeros(file_size(2, 8), np.uint8), np.array(IndexHeader(), np.int64)
     times = [10_000, 11_999, 9_000, 2**63 - 1, -(2**63)]
-    assert put(data, header, [0] * 5, range(5), times, slots=2, capacity=8) == 5
+    assert put_entries(data, header, [0] * 5, range(5), times, slots=2, capacity=8) == 5
     entries = [twin.decode_entry(data.tobytes(), entry_position(2, i)) for i in range(1, 6)]
     assert [entry.time_diff for entry in entries] == [0, 1, 0, 0x7FFFFFFF, 0]
 
@@ -84,14 +84,14 @@ def test_seconds_are_cut_to_their_range():
 def test_without_a_begin_time_the_seconds_are_0():
     for begin in (0, -5):
         data, header = np.zeros(file_size(2, 8), np.uint8), np.array(IndexHeader(begin_timestamp=begin), np.int64)
-        put(data, header, [0], [9], [10**6], slots=2, capacity=8)
+        put_entries(data, header, [0], [9], [10**6], slots=2, capacity=8)
         assert twin.decode_entry(data.tobytes(), entry_position(2, 1)) == IndexEntry(0, 9, 0, 0)
         assert header.tolist() == [10**6, 10**6, 9, 9, 1, 2]
 
 
 def test_a_full_file_takes_nothing():
     data, header = np.frombuffer(FILES[0], np.uint8).copy(), np.array(twin.header_of(FILES[0]), np.int64)
-    assert put(data, header, [1], [1], [1]) == 0
+    assert put_entries(data, header, [1], [1], [1]) == 0
     assert data.tobytes() == FILES[0]
 
 
@@ -147,7 +147,7 @@ def test_a_window_of_time_includes_both_ends_and_ends_the_walk_below():
 def test_many_keys_are_found_each_in_its_own_chain():
     data, header = np.zeros(file_size(100, 301), np.uint8), np.array(IndexHeader(), np.int64)
     hashes = [i * 37 for i in range(100)] * 3
-    assert put(data, header, hashes, range(300), [1000] * 300, slots=100, capacity=301) == 300
+    assert put_entries(data, header, hashes, range(300), [1000] * 300, slots=100, capacity=301) == 300
     found = find(data.tobytes(), hashes[:100], slots=100, room=300)
     assert found == [(key, key + shift) for key in range(100) for shift in (200, 100, 0)]
 
@@ -234,7 +234,9 @@ def find_one(hashes, max_found, window=FOREVER):
     log = pack_log([Record(properties=b"KEYS\x01k\x02")] * len(hashes), 0)
     places = range(0, len(log), len(log) // len(hashes))
     index, header = np.zeros(file_size(1, len(hashes) + 1), np.uint8), np.array(IndexHeader(), np.int64)
-    put(index, header, hashes, places, [1000 * i for i in range(1, len(hashes) + 1)], slots=1, capacity=len(hashes) + 1)
+    put_entries(
+        index, header, hashes, places, [1000 * i for i in range(1, len(hashes) + 1)], slots=1, capacity=len(hashes) + 1
+    )
     text, files = np.frombuffer(b"topic#k", np.uint8), np.frombuffer(log, np.uint8)
     addresses, out = np.array([files.ctypes.data], np.int64), np.full(len(hashes) + 1, -1, np.int64)
     topic = np.array(TopicFields(int(topic_hash(b"topic")), text.ctypes.data, 5), np.int64)

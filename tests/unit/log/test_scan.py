@@ -33,17 +33,17 @@ def log_path(store: Path, offset: int) -> Path:
     return store / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
 
 
-def run(split: Split, **options: object) -> tuple[SplitScan, list[int]]:
+def scanned(split: Split, **options: object) -> tuple[SplitScan, list[int]]:
     scan = scan_split(split, level=ScanLevel.KEYS, **options)  # type: ignore[arg-type]
     return scan, [offset for columns in scan for offset in columns["commit_log_offset"].tolist()]
 
 
 def read(store: Path, split_bytes: int = FILE_SIZE, **options: object) -> list[int]:
     """All record offsets by way of splits that were stitched."""
-    runs = [run(split, **options) for split in plan_splits(StoreDirectory(store).log_files(), split_bytes)]
+    runs = [scanned(split, **options) for split in plan_splits(StoreDirectory(store).log_files(), split_bytes)]
     while again := check_stitches([scan.result for scan, _ in runs]):
         for i, split in again.items():
-            runs[i] = run(split, **options)
+            runs[i] = scanned(split, **options)
     return [offset for _, found in runs for offset in found]
 
 
@@ -61,11 +61,11 @@ def test_every_record_is_read_once_whatever_the_splits_and_windows(
 def test_a_record_that_starts_before_the_end_is_read_whole(store: Path, write_log: LogWriter) -> None:
     offsets = write_log(MESSAGES, FILE_SIZE)
     file = StoreDirectory(store).log_files()[0]
-    scan, found = run(Split(file, 0, offsets[3] + 1, is_record_start=True))
+    scan, found = scanned(Split(file, 0, offsets[3] + 1, is_record_start=True))
     assert found == offsets[:4]
     assert scan.result.end_offset == offsets[4]
     assert scan.stop is SplitStop.SPLIT_END
-    scan, found = run(Split(file, offsets[3] + 1, offsets[4], is_record_start=False))
+    scan, found = scanned(Split(file, offsets[3] + 1, offsets[4], is_record_start=False))
     assert (found, scan.begin_offset, scan.end_offset) == ([], None, None)
 
 
@@ -87,8 +87,8 @@ def test_a_body_of_log_records_is_not_taken_for_the_log(store: Path, write_log: 
     forged.unlink()
     offsets = write_log([Message("orders", body), *MESSAGES], FILE_SIZE)
     (first, second, *_) = plan_splits(StoreDirectory(store).log_files(), 200)
-    assert run(first)[1] == [0]
-    assert run(second)[1][0] in forged_offsets
+    assert scanned(first)[1] == [0]
+    assert scanned(second)[1][0] in forged_offsets
     assert read(store, 200) == offsets
 
 
@@ -190,7 +190,7 @@ def test_damages_in_a_row_over_a_files_border_are_no_end_of_the_log(
     for offset in offsets[begin:end]:
         overwrite(*at(store, offset + position), data)
     with pytest.raises(CorruptRecordError, match=f"whole record follows at offset {offsets[end]} of") as raised:
-        run(plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)[offsets[begin] // FILE_SIZE])
+        scanned(plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)[offsets[begin] // FILE_SIZE])
     assert raised.value.offset == offsets[begin]
     assert read(store, split_bytes, on_damage=OnDamage.SKIP) == offsets[:begin] + offsets[end:]
 
@@ -262,7 +262,7 @@ def test_a_large_record_is_found_wherever_it_lies(store: Path, write_log: LogWri
     offsets = write_log(big * 3, 1 << 16)
     (file,) = StoreDirectory(store).log_files()
     for i, offset in enumerate(offsets[:-1]):
-        _, found = run(Split(file, offset + 1, file.end_offset, is_record_start=False), window_bytes=256)
+        _, found = scanned(Split(file, offset + 1, file.end_offset, is_record_start=False), window_bytes=256)
         assert found == offsets[i + 1 :]
 
 
@@ -271,7 +271,7 @@ def test_a_missing_file_is_named(store: Path, write_log: LogWriter) -> None:
     (split, *_) = plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)
     log_path(store, 0).unlink()
     with pytest.raises(StoreError, match=f"{0:020d}: it was there .* retention has deleted it"):
-        run(split)
+        scanned(split)
 
 
 def test_of_a_file_that_a_blank_record_fills_its_head_alone_is_read(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_of_a_file_that_a_blank_record_fills_its_head_alone_is_read(tmp_path: Pa
     log.mkdir()
     (log / f"{0:020d}").write_bytes(encode_blank(1 << 20).ljust(1 << 20, b"\0"))
     (split,) = plan_splits(StoreDirectory(tmp_path).log_files(), 1 << 20)
-    scan, offsets = run(split, files=Counting())
+    scan, offsets = scanned(split, files=Counting())
     assert (offsets, scan.stop, scan.end_offset) == ([], SplitStop.BLANK, 1 << 20)
     assert sum(read_bytes) == 8
 
@@ -326,7 +326,7 @@ def test_a_record_in_the_making_is_no_damage(store: Path, write_log: LogWriter, 
     whole = log_path(store, 0).read_bytes()
     overwrite(*at(store, offsets[5] + 60), bytes(20))
     (split,) = plan_splits(StoreDirectory(store).log_files(), FILE_SIZE)
-    _, found = run(split, files=LaterComplete(whole, readings))
+    _, found = scanned(split, files=LaterComplete(whole, readings))
     assert found == offsets
 
 

@@ -40,7 +40,7 @@ def open_store(path: Path) -> MessageStore:
     return MessageStore.open(path, flush_disk_type="ASYNC_FLUSH", **SIZES)
 
 
-def put(path: Path, count: int, seed: int = 1) -> int:
+def put_random(path: Path, count: int, seed: int = 1) -> int:
     """Put messages of many sizes; the log's end."""
     chance = random.Random(seed)
     with open_store(path) as store:
@@ -55,7 +55,7 @@ def put(path: Path, count: int, seed: int = 1) -> int:
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """A master's store of five files, and the end of its log."""
     path = tmp_path_factory.mktemp("replication") / "master"
-    return path, put(path, 450)
+    return path, put_random(path, 450)
 
 
 @pytest.fixture

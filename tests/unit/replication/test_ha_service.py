@@ -23,14 +23,14 @@ from tests.support.fake_master import log_of
 FILE_SIZE = 1 << 16
 
 
-def put(store: MessageStore, count: int) -> None:
+def put_large(store: MessageStore, count: int) -> None:
     store.put_messages([Message("orders", bytes([number % 251]) * 700) for number in range(count)])
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[MessageStore]:
     with MessageStore.open(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE) as opened:
-        put(opened, 300)
+        put_large(opened, 300)
         yield opened
 
 
@@ -73,7 +73,7 @@ def test_an_append_wakes_it(store: MessageStore, service: HAService) -> None:
     stream, end = connect(service), store.max_commit_log_offset
     stream.report(end)
     for _ in range(20):
-        put(store, 1)
+        put_large(store, 1)
         service.wake()
         following = store.max_commit_log_offset
         assert receive(stream, end, following) == log_of(Path(store.path), following)[1][end:]
@@ -127,7 +127,7 @@ def test_a_negative_report_is_no_request(store: MessageStore, service: HAService
 
 
 def test_a_slow_slave_stops_nobody(store: MessageStore, service: HAService) -> None:
-    put(store, 20_000)
+    put_large(store, 20_000)
     end = store.max_commit_log_offset
     slow, quick = connect(service), connect(service)
     slow.report(0)  # and reads nothing
@@ -166,7 +166,7 @@ def test_a_slave_whose_next_byte_is_gone_is_sent_away(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE) as store:
         writer = store.replica_writer()
         writer.begin_at(FILE_SIZE)
-        put(store, 3)
+        put_large(store, 3)
         service = HAService(store, "127.0.0.1", 0)
         service.start()
         with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
@@ -184,7 +184,7 @@ def test_a_slave_whose_next_byte_is_deleted_meanwhile_is_sent_away(
 ) -> None:
     keys = {"mapped_file_size_commit_log": FILE_SIZE, "file_reserved_time": 1, "delete_commit_log_files_interval": 0}
     with MessageStore.open(tmp_path / "master", **keys) as store, caplog.at_level(logging.INFO):
-        put(store, 20_000)
+        put_large(store, 20_000)
         store.wait_dispatched()
         service = HAService(store, "127.0.0.1", 0)
         service.start()

@@ -30,7 +30,7 @@ def log_bytes(path: Path, end: int) -> bytes:
     return log_of(path, end)[1]
 
 
-def put(path: Path, count: int, topic: str, body: bytes = b"x") -> int:
+def put_topic(path: Path, count: int, topic: str, body: bytes = b"x") -> int:
     with MessageStore.open(path, **SMALL) as store:
         for number in range(count):
             store.put_message(Message(topic, body + b"%d" % number, keys=[f"{topic}-{number}"]))
@@ -56,9 +56,9 @@ def tried(path: Path, broker: Broker, *, apply: bool = False) -> Rejoin:
 @pytest.mark.parametrize("sends", [0, 1, 50])
 def test_a_store_keeps_beside_what_only_it_has_and_follows(tmp_path: Path, common: int, own: int, sends: int) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    end = put(old, common, "both", BODY)
+    end = put_topic(old, common, "both", BODY)
     shutil.copytree(old, new)
-    whole = put(old, own, "lost", BODY)
+    whole = put_topic(old, own, "lost", BODY)
     before = log_bytes(old, whole)
     with master(new, sends) as broker:
         shown = tried(old, broker)
@@ -87,9 +87,9 @@ def test_a_store_keeps_beside_what_only_it_has_and_follows(tmp_path: Path, commo
 
 def test_sizes_that_no_file_tells_are_given(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    put(old, 3, "both")
+    put_topic(old, 3, "both")
     shutil.copytree(old, new)
-    put(old, 1, "lost")
+    put_topic(old, 1, "lost")
     for folder in ("consumequeue", "index"):  # as a power cut may take them
         shutil.rmtree(old / folder)
     names = ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")
@@ -103,7 +103,7 @@ def test_sizes_that_no_file_tells_are_given(tmp_path: Path) -> None:
 
 def test_nothing_is_given_up_where_the_master_has_it_all(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    end = put(old, 3, "both")
+    end = put_topic(old, 3, "both")
     shutil.copytree(old, new)
     with master(new, 5) as broker:
         done = tried(old, broker, apply=True)
@@ -111,7 +111,7 @@ def test_nothing_is_given_up_where_the_master_has_it_all(tmp_path: Path) -> None
 
 
 def test_a_store_of_another_history_is_left_alone(tmp_path: Path) -> None:
-    end = put(tmp_path / "old", 50, "lost", BODY)
+    end = put_topic(tmp_path / "old", 50, "lost", BODY)
     before = log_bytes(tmp_path / "old", end)
     with (
         master(tmp_path / "new", 5) as broker,
@@ -122,7 +122,7 @@ def test_a_store_of_another_history_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_open_is_not_cut(tmp_path: Path) -> None:
-    put(tmp_path / "old", 1, "both")
+    put_topic(tmp_path / "old", 1, "both")
     shutil.copytree(tmp_path / "old", tmp_path / "new")
     with (
         master(tmp_path / "new", 1) as broker,
@@ -134,9 +134,9 @@ def test_a_store_that_is_open_is_not_cut(tmp_path: Path) -> None:
 
 def test_a_cut_that_was_killed_goes_on(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    end = put(old, 60, "both", BODY)
+    end = put_topic(old, 60, "both", BODY)
     shutil.copytree(old, new)
-    put(old, 80, "lost", BODY)
+    put_topic(old, 80, "lost", BODY)
     with master(new, 5) as broker:
         files = sorted((old / "commitlog").iterdir())
         newest = files[-1].read_bytes()

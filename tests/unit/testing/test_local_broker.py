@@ -13,7 +13,7 @@ from reput.errors import ConfigError
 from reput.testing import LocalBroker, broker
 
 
-def send(rocketmq: LocalBroker, *bodies: bytes, topic: str = "orders", delay_ms: int | None = None) -> None:
+def send_orders(rocketmq: LocalBroker, *bodies: bytes, topic: str = "orders", delay_ms: int | None = None) -> None:
     with Producer(rocketmq.namesrv, group="shop") as producer:
         for body in bodies:
             producer.send(Message(topic, body, tags="paid"), delay_ms=delay_ms)
@@ -31,7 +31,7 @@ def test_messages_are_told_in_the_order_of_their_sends() -> None:
     with broker() as rocketmq:
         folder = Path(rocketmq.in_loop(lambda state: state.store.path))
         assert rocketmq.messages("orders") == []
-        send(rocketmq, *(b"%d" % i for i in range(10)))
+        send_orders(rocketmq, *(b"%d" % i for i in range(10)))
         found = rocketmq.messages("orders")
         assert [message.body for message in found] == [b"%d" % i for i in range(10)]
         assert {message.tags for message in found} == {"paid"}
@@ -41,7 +41,7 @@ def test_messages_are_told_in_the_order_of_their_sends() -> None:
 
 def test_a_wait_ends_when_a_group_has_consumed_all_and_else_says_how_far_it_is() -> None:
     with broker() as rocketmq:
-        send(rocketmq, b"one")
+        send_orders(rocketmq, b"one")
         with pytest.raises(
             TimeoutError, match=r"group 'g' has not consumed topic 'orders' in 0 s: queue \d at 0 of 1$"
         ):
@@ -54,8 +54,8 @@ def test_a_wait_ends_when_a_group_has_consumed_all_and_else_says_how_far_it_is()
 
 def test_a_clock_that_is_put_forward_brings_what_is_delayed_until_then() -> None:
     with broker() as rocketmq:
-        send(rocketmq, b"level", delay_ms=3_600_000)
-        send(rocketmq, b"timer", delay_ms=3_000_000)
+        send_orders(rocketmq, b"level", delay_ms=3_600_000)
+        send_orders(rocketmq, b"timer", delay_ms=3_000_000)
         assert rocketmq.messages("orders") == []
         rocketmq.advance(3500)
         assert bodies_of(rocketmq, 1) == [b"timer"]
@@ -64,8 +64,8 @@ def test_a_clock_that_is_put_forward_brings_what_is_delayed_until_then() -> None
         stored = [message.store_timestamp for message in rocketmq.messages("orders")]
         assert stored[0] >= time.time() * 1000 + 3_400_000
         assert stored[1] >= stored[0] + 100_000
-        send(rocketmq, b"later", delay_ms=60_000)  # from the time that it is now
-        send(rocketmq, b"now")
+        send_orders(rocketmq, b"later", delay_ms=60_000)  # from the time that it is now
+        send_orders(rocketmq, b"now")
         assert bodies_of(rocketmq, 3)[2:] == [b"now"]
         rocketmq.advance(60)
         assert bodies_of(rocketmq, 4)[3:] == [b"later"]
@@ -75,8 +75,8 @@ def test_a_clock_that_is_put_forward_brings_what_is_delayed_until_then() -> None
 
 def test_brokers_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
     with broker(str(tmp_path)) as one, broker(maxMessageSize=100) as other:
-        send(one, b"one")
-        send(other, b"other")
+        send_orders(one, b"one")
+        send_orders(other, b"other")
         assert (bodies_of(one, 1), bodies_of(other, 1)) == ([b"one"], [b"other"])
     assert (tmp_path / "commitlog").is_dir()
     with broker(str(tmp_path)) as again:

@@ -35,7 +35,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-async def send(client: Client, body: bytes, **properties: object) -> RemotingCommand:
+async def send_timed(client: Client, body: bytes, **properties: object) -> RemotingCommand:
     texts = {name.upper(): str(value) for name, value in properties.items()}
     return await client.send_message("orders", body, properties=texts)
 
@@ -68,8 +68,8 @@ async def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, ke
             properties={"TIMER_DELIVER_MS": str(began + 850), "KEYS": "k", "TAGS": "t", "UNIQ_KEY": "u"},
         )  # fmt: skip
         assert (command.code, (command.ext_fields or {})["queueId"]) == (0, "2")
-        assert (await send(client, b"by ms", timer_delay_ms=130)).code == 0
-        assert (await send(client, b"by s", timer_delay_sec=1)).code == 0
+        assert (await send_timed(client, b"by ms", timer_delay_ms=130)).code == 0
+        assert (await send_timed(client, b"by s", timer_delay_sec=1)).code == 0
         (one,) = messages_of(await client.pull("orders", queueId=2, hold_ms=LONG_MS))
         found = [one, *await received(client, 2)]
         assert [message.body for message in found] == [b"by time", b"by ms", b"by s"]
@@ -100,7 +100,7 @@ async def test_a_slot_that_is_due_and_not_read_from_the_disk_yet_is_not_delivere
         client, timers = await served.client(), served.controller._services.timers
         assert timers is not None
         await with_topic(client, "orders")
-        assert (await send(client, b"due", timer_delay_ms=300)).code == 0
+        assert (await send_timed(client, b"due", timer_delay_ms=300)).code == 0
         await opens.wait()
         due_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"])
         assert due_ms == timers.delivered_until()  # a check point is not judged before acks that are due come
@@ -127,7 +127,7 @@ async def test_messages_that_were_taken_from_a_slot_and_not_put_yet_are_not_deli
         assert timers is not None
         await with_topic(client, "orders")
         due_ms = now_ms() + 2000
-        assert (await send(client, b"due", timer_deliver_ms=due_ms)).code == 0
+        assert (await send_timed(client, b"due", timer_deliver_ms=due_ms)).code == 0
         await puts.wait()
         assert timers.delivered_until() == due_ms
         may_put.set()
@@ -150,7 +150,7 @@ async def test_messages_of_the_next_slot_are_not_delivered_while_a_slot_is_made_
         timers = served.controller._services.timers
         assert timers is not None
         await with_topic(client, "orders")
-        assert (await send(client, b"due", timer_delay_ms=2000)).code == 0
+        assert (await send_timed(client, b"due", timer_delay_ms=2000)).code == 0
         await received(client, 1)
         state.put_forward(5000)
         slot_ends_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"]) + 100
@@ -194,12 +194,12 @@ async def test_a_slot_waits_for_messages_that_were_put_before_it_and_are_not_dis
         assert timers is not None
         await with_topic(client, "orders")
         later_ms = now_ms() + 4000
-        assert (await send(client, b"later", timer_deliver_ms=later_ms)).code == 0
+        assert (await send_timed(client, b"later", timer_deliver_ms=later_ms)).code == 0
         while state.timers is None or state.timers.queue_offset < 1:
             await asyncio.sleep(0.001)
         is_held[0] = True
         sooner_ms = now_ms() + 1000
-        assert (await send(client, b"sooner", timer_deliver_ms=sooner_ms)).code == 0
+        assert (await send_timed(client, b"sooner", timer_deliver_ms=sooner_ms)).code == 0
         while begun_ms[0] <= later_ms:  # a turn has begun after both were due, and is over
             assert timers.delivered_until() < sooner_ms
             await asyncio.sleep(0.001)
@@ -245,7 +245,7 @@ async def test_a_message_that_cannot_wait_is_refused(
     async with serving_broker(tmp_path / "store", **keys) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        answer = await send(client, b"never", **properties)
+        answer = await send_timed(client, b"never", **properties)
         assert answer.code == code
         assert remark in (answer.remark or "")
         assert served.controller._state.store.max_commit_log_offset == 0
@@ -258,20 +258,20 @@ async def test_a_crowded_slot_takes_no_more(tmp_path: Path) -> None:
         due = now_ms() + 60_000
         answers = []
         while len(answers) < 100:
-            answers.append(await send(client, b"x", timer_deliver_ms=due))
+            answers.append(await send_timed(client, b"x", timer_deliver_ms=due))
             await asyncio.sleep(0.001)
             if answers[-1].code:
                 break
         assert answers[-1].code == ResponseCode.SYSTEM_ERROR
         assert "max num limit is 6" in (answers[-1].remark or "")
-        assert (await send(client, b"x", timer_deliver_ms=due + 5000)).code == 0
+        assert (await send_timed(client, b"x", timer_deliver_ms=due + 5000)).code == 0
 
 
 async def test_a_time_that_has_passed_is_no_reason_to_wait(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         await with_topic(client, "orders")
-        answer = await send(client, b"now", timer_deliver_ms=5)
+        answer = await send_timed(client, b"now", timer_deliver_ms=5)
         assert "recallHandle" not in (answer.ext_fields or {})
         (one,) = await received(client, 1)
         assert (one.body, "TIMER_OUT_MS" in one.properties) == (b"now", False)
@@ -282,8 +282,8 @@ async def test_a_far_message_is_put_back_on_its_way_and_comes_at_its_time(tmp_pa
         client = await served.client()
         await with_topic(client, "orders")
         due = now_ms() + 2000
-        answer = await send(client, b"far", timer_deliver_ms=due)
-        deleted = await send(client, b"deleted", timer_deliver_ms=due)
+        answer = await send_timed(client, b"far", timer_deliver_ms=due)
+        deleted = await send_timed(client, b"deleted", timer_deliver_ms=due)
         handle = (deleted.ext_fields or {})["recallHandle"]
         assert (await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)).code == 0
         assert answer.code == 0
@@ -300,7 +300,7 @@ async def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) ->
         await with_topic(client, "orders")
         due = now_ms() + 60_000
         for number in range(20):
-            answer = await send(client, b"%d" % number, timer_deliver_ms=due, uniq_key=f"u{number}")
+            answer = await send_timed(client, b"%d" % number, timer_deliver_ms=due, uniq_key=f"u{number}")
             if number % 2:
                 handle = (answer.ext_fields or {})["recallHandle"]
                 recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
@@ -349,9 +349,9 @@ async def test_a_restart_delivers_what_waited_and_nothing_twice(tmp_path: Path) 
         client = await served.client()
         await with_topic(client, "orders")
         due = now_ms() + 300
-        await send(client, b"first", timer_deliver_ms=due)
-        await send(client, b"same slot", timer_deliver_ms=due + 1)
-        await send(client, b"second", timer_deliver_ms=due + 900)
+        await send_timed(client, b"first", timer_deliver_ms=due)
+        await send_timed(client, b"same slot", timer_deliver_ms=due + 1)
+        await send_timed(client, b"second", timer_deliver_ms=due + 900)
         await received(client, 1)
     for _ in range(2):
         async with serving_broker(path, **FAST) as served:
@@ -371,7 +371,7 @@ async def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp
         client = await served.client()
         await with_topic(client, "orders")
         due = now_ms() + 60_000
-        await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(40)))
+        await asyncio.gather(*(send_timed(client, b"%d" % one, timer_deliver_ms=due) for one in range(40)))
         timers = served.controller._state.timers
         assert timers is not None
         while timers.queue_offset < 40:
@@ -401,7 +401,7 @@ async def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, m
         client = await served.client()
         await with_topic(client, "orders")
         due = now_ms() + 300
-        await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
+        await asyncio.gather(*(send_timed(client, b"%d" % one, timer_deliver_ms=due) for one in range(10)))
         assert [int(one.body) for one in await received(client, 10)] == list(range(10))
         assert not faults
         assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
@@ -424,7 +424,7 @@ async def test_messages_that_the_disk_cannot_read_come_when_it_can(
         monkeypatch.setattr(timer_message_service.TimerMessageService, "_look", failing)
         monkeypatch.setattr(open_slot, "_MOST_KEPT", 3)
         due = now_ms() + 300
-        await asyncio.gather(*(send(client, b"%d" % one, timer_deliver_ms=due + one) for one in range(40)))
+        await asyncio.gather(*(send_timed(client, b"%d" % one, timer_deliver_ms=due + one) for one in range(40)))
         faults.extend(StoreError("cannot read") for _ in range(3))
         assert [int(one.body) for one in await received(client, 5)][:5] == list(range(5))
         faults.extend(StoreError("cannot read") for _ in range(3))
@@ -442,7 +442,7 @@ async def test_a_message_that_names_no_time_or_topic_stops_no_other(tmp_path: Pa
             {"TIMER_OUT_MS": "5", "REAL_TOPIC": "or/ders" * 99, "REAL_QID": "0"},
         ):  # fmt: skip
             assert (await client.send_message(TIMER_TOPIC, properties=properties)).code == 0
-        await send(client, b"good", timer_delay_ms=20)
+        await send_timed(client, b"good", timer_delay_ms=20)
         assert [one.body for one in await received(client, 1)] == [b"good"]
 
 
@@ -473,13 +473,13 @@ async def test_a_message_is_delivered_while_others_keep_coming(tmp_path: Path, m
             await wait(self, read)
             if further:
                 end = state.store.max_offset(TIMER_TOPIC, 0)
-                await send(client, b"later", timer_delay_sec=1000)
+                await send_timed(client, b"later", timer_delay_sec=1000)
                 while state.store.max_offset(TIMER_TOPIC, 0) == end:
                     await asyncio.sleep(0)
 
         monkeypatch.setattr(service, "_wait", wait_and_bring_another)
         further.append(True)
-        await send(client, b"due", timer_delay_ms=150)
+        await send_timed(client, b"due", timer_delay_ms=150)
         assert [one.body for one in await received(client, 1)] == [b"due"]
         further.clear()
 
@@ -514,7 +514,7 @@ async def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
         while not held:  # a machine that stands still may not look at the open slot in time
             count += 1
             due = (now_ms() // 1000 + 2) * 1000 + 900
-            await send(client, b"due", timer_deliver_ms=due)
+            await send_timed(client, b"due", timer_deliver_ms=due)
             assert [one.body for one in await received(client, count)] == [b"due"] * count
         is_delivered.set()
         await sending

@@ -44,7 +44,7 @@ from tests.support.runners import DyingRunner
 LOG, QUEUE = "commitlog/00000000000000016384", "consumequeue/orders/1/00000000000000000400"
 
 
-def run(path: Path, **options: Any) -> AuditResult:
+def run_audit(path: Path, **options: Any) -> AuditResult:
     return audit(path, **({"runner": LocalRunner(2), "split_bytes": 4000} | options))
 
 
@@ -127,15 +127,15 @@ def nothing(path: Path) -> None:
 @pytest.mark.parametrize("make", [further, batches, transactions, reopened, killed, recovered, nothing])
 def test_a_store_of_ours_is_clean_whatever_the_splits(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "store")
-    result = run(tmp_path / "store")
+    result = run_audit(tmp_path / "store")
     assert result.findings == ()
-    assert run(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings == ()
+    assert run_audit(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings == ()
     assert result.table.num_rows == 0
     assert result.table.schema == SCHEMA
 
 
 def test_counts_are_those_of_the_store(closed_store: Path) -> None:
-    result = run(closed_store)
+    result = run_audit(closed_store)
     assert (result.messages, result.units, result.queues) == (200, 200, 4)
     assert (result.index_entries, result.index_files) == (400, 3)
     assert result.is_clean
@@ -149,7 +149,7 @@ def test_what_retention_deleted_from_the_log_alone_is_expired_and_harmless(tmp_p
             put(store)
         age(tmp_path / "store", 2)
         assert store.delete_expired().commit_log_files
-    result = run(tmp_path / "store")
+    result = run_audit(tmp_path / "store")
     assert result.is_clean
     assert set(codes(result)) <= {"unit-expired", "index-entry-expired"}
     assert result.messages < 200
@@ -159,7 +159,7 @@ def test_what_retention_deleted_from_the_log_alone_is_expired_and_harmless(tmp_p
 
 def test_a_first_file_that_is_gone_before_its_time_is_one_finding_that_counts_what_leads_there(store: Path) -> None:
     first_log_file_gone(store)
-    result = run(store)
+    result = run_audit(store)
     (finding,) = result.findings
     assert (finding.code, finding.path, finding.count) == (
         "log-begins-late", str(store / "commitlog/00000000000000000000"), 51
@@ -179,7 +179,7 @@ def test_a_first_file_that_nothing_proves_to_have_gone_early_is_harmless_and_its
     first_log_file_gone(store)
     later_s = time.time() + hours * 3600
     with patch("reput.jobs.audit.end.time.time", lambda: later_s):
-        result = run(store, **options)
+        result = run_audit(store, **options)
     assert set(codes(result)) <= {"unit-expired", "index-entry-expired"}
     assert (result.is_clean, result.expired_units) == (True, 51)
 
@@ -187,7 +187,7 @@ def test_a_first_file_that_nothing_proves_to_have_gone_early_is_harmless_and_its
 def test_an_open_store_is_audited_up_to_where_its_log_ends(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path / "store", **SIZES) as store:
         put(store)
-        result = run(tmp_path / "store", runner=_PutsMore(store))
+        result = run_audit(tmp_path / "store", runner=_PutsMore(store))
         assert (result.messages, result.is_clean) == (200, True)
         assert set(codes(result)) <= {"not-dispatched"}
 
@@ -224,7 +224,7 @@ def test_a_store_that_gets_its_first_queues_and_extensions_during_the_audit_is_c
     if is_empty:  # the files are there, and nothing in them yet
         for file in path.glob("consumequeue/*/*/*"):
             file.write_bytes(bytes(file.stat().st_size))
-    result = run(path, runner=_Comes(living, path))
+    result = run_audit(path, runner=_Comes(living, path))
     assert set(codes(result)) <= {"not-dispatched"}, result.findings
 
 
@@ -233,10 +233,10 @@ def test_a_store_that_was_killed_before_its_first_unit_has_not_dispatched(tmp_pa
     for file in (tmp_path / "store").glob("consumequeue/*/*/*"):
         file.write_bytes(bytes(file.stat().st_size))
     shutil.rmtree(tmp_path / "store" / "index")
-    assert set(codes(run(tmp_path / "store"))) == {"not-dispatched"}
+    assert set(codes(run_audit(tmp_path / "store"))) == {"not-dispatched"}
     with reput.MessageStore.open(tmp_path / "store", **SIZES):
         pass
-    assert run(tmp_path / "store").findings == ()
+    assert run_audit(tmp_path / "store").findings == ()
 
 
 def test_batch_queues_whose_files_are_made_and_empty_yet_hide_nothing(tmp_path: Path) -> None:
@@ -245,9 +245,9 @@ def test_batch_queues_whose_files_are_made_and_empty_yet_hide_nothing(tmp_path: 
         file.write_bytes(bytes(file.stat().st_size))
     shutil.rmtree(tmp_path / "store" / "index")
     (tmp_path / "store" / "abort").touch()
-    assert set(codes(run(tmp_path / "store"))) == {"not-dispatched"}
+    assert set(codes(run_audit(tmp_path / "store"))) == {"not-dispatched"}
     (tmp_path / "store" / "abort").unlink()
-    assert "unit-missing" in codes(run(tmp_path / "store"))
+    assert "unit-missing" in codes(run_audit(tmp_path / "store"))
 
 
 class _Comes(LocalRunner):
@@ -307,7 +307,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, int | None]] = {
 
 def test_without_any_queue_file_each_queue_is_one_finding(store: Path) -> None:
     shutil.rmtree(store / "consumequeue")
-    findings = run(store).findings
+    findings = run_audit(store).findings
     assert {(found.code, found.count) for found in findings} == {("unit-missing", 50)}
     assert sorted(str(found.queue_id) + found.text[:21] for found in findings) == [
         f"{queue_id}the queue has no file" for queue_id in range(4)
@@ -331,16 +331,16 @@ def test_damage_is_named_with_its_file_and_its_place(name: str, store: Path) -> 
     code, damage, path, position = DAMAGES[name]
     (store / "config").mkdir(exist_ok=True)
     damage(store)
-    result = run(store)
+    result = run_audit(store)
     found = [finding for finding in result.findings if finding.code == code]
     assert (str(store / path), position) in {(finding.path, finding.position) for finding in found}, result.findings
     assert result.is_clean == all(KINDS[code].finding_class == "harmless" for code in codes(result))
-    assert run(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == result.findings
+    assert run_audit(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == result.findings
 
 
 def test_damage_of_the_log_is_told_once_and_its_units_and_entries_are_not_blamed(store: Path) -> None:
     flip(store / LOG, 450)
-    (finding,) = run(store).findings
+    (finding,) = run_audit(store).findings
     assert (finding.code, finding.path) == ("record-damaged", str(store / LOG))
     assert finding.position is not None
     assert finding.position <= 450 < finding.position + finding.count
@@ -354,7 +354,7 @@ def test_a_queue_offset_of_a_message_that_no_queue_has_is_wrong(tmp_path: Path) 
         second = opened.put_message(reput.Message("orders", b"x", sys_flag=4)).commit_log_offset
     file = tmp_path / "commitlog/00000000000000000000"
     overwrite(file, second + QUEUE_OFFSET + 7, b"\1")
-    (found,) = run(tmp_path).findings
+    (found,) = run_audit(tmp_path).findings
     assert (found.code, found.commit_log_offset) == ("record-damaged", second)
     assert "is in no queue, and its queue offset is not 0" in found.text
 
@@ -367,7 +367,7 @@ def test_an_inner_batch_whose_record_and_properties_have_other_queue_offsets_is_
             begin = opened.max_commit_log_offset
             opened.put_batch(reput.MessageExtBatch.of(items, unique_key="U"))
     flip(tmp_path / "commitlog/00000000000000000000", begin + QUEUE_OFFSET + 7, 1)
-    (finding,) = run(tmp_path).findings
+    (finding,) = run_audit(tmp_path).findings
     assert (finding.code, finding.commit_log_offset, finding.position) == ("queue-offset-wrong", begin, begin)
     assert finding.text == "the record says 7, and its INNER_BASE not"
 
@@ -376,11 +376,11 @@ def test_the_last_record_of_a_closed_store_is_not_taken_for_a_torn_tail(store: P
     last = sorted((store / "commitlog").iterdir())[-1]
     data = last.read_bytes().rstrip(b"\0")
     flip(last, len(data) - 150)
-    result = run(store)
+    result = run_audit(store)
     assert codes(result) == ["record-damaged"]
     (store / "abort").write_bytes(b"")
     (store / "checkpoint").write_bytes(bytes(4096))
-    assert codes(run(store)) == ["torn-tail", "unit-behind-end", "index-entry-behind-end"]
+    assert codes(run_audit(store)) == ["torn-tail", "unit-behind-end", "index-entry-behind-end"]
 
 
 def test_what_queues_know_behind_the_end_of_a_killed_store_is_told(store: Path) -> None:
@@ -389,7 +389,7 @@ def test_what_queues_know_behind_the_end_of_a_killed_store_is_told(store: Path) 
     (store / "abort").write_bytes(b"")
     (store / "checkpoint").write_bytes(bytes(4096))
     (store / "config/reputShutdown.json").unlink()
-    result = run(store)
+    result = run_audit(store)
     counts = {code: sum(found.count for found in result.findings if found.code == code) for code in codes(result)}
     lost = 200 - result.messages
     assert counts == {"unit-behind-end": lost, "index-entry-behind-end": 2 * lost}
@@ -416,29 +416,29 @@ def test_what_an_open_store_puts_behind_what_was_read_is_right(store: Path, monk
             return list(offset_findings(*args))
 
         monkeypatch.setattr("reput.jobs.audit.job.offset_findings", put_then_look)
-        assert not {"unit-behind-end", "index-entry-behind-end"} & set(codes(run(store)))
+        assert not {"unit-behind-end", "index-entry-behind-end"} & set(codes(run_audit(store)))
 
 
 @pytest.mark.parametrize("inside", [0, 3, 8, 14, 19])
 def test_a_record_that_lost_its_crc_is_found_between_others_that_have_one(tmp_path: Path, inside: int) -> None:
     store = log_with_crcs(tmp_path / "store")
-    assert run(store).findings == ()
-    assert run(store, force_verify_prop_crc=True).findings == ()
+    assert run_audit(store).findings == ()
+    assert run_audit(store, force_verify_prop_crc=True).findings == ()
     position = (store / LOG).read_bytes().index(b"__CRC32#", 3000)
     flip(store / LOG, position + inside, 0x40)
-    (finding,) = run(store).findings
+    (finding,) = run_audit(store).findings
     assert (finding.code, finding.count, finding.path) == ("property-crc-missing", 1, str(store / LOG))
     assert finding.position is not None
     assert finding.position < position < finding.position + 1000
     assert finding.commit_log_offset == finding.position + 16384
-    assert run(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == (finding,)
+    assert run_audit(store, split_bytes=1 << 20, runner=LocalRunner(1)).findings == (finding,)
 
 
 def test_a_crc_that_became_a_part_of_the_property_before_it_is_found(tmp_path: Path) -> None:
     store = log_with_crcs(tmp_path / "store")
     separator = (store / LOG).read_bytes().index(b"\x02__CRC32#", 3000)
     flip(store / LOG, separator, 0x40)
-    assert "property-crc-missing" in codes(run(store))
+    assert "property-crc-missing" in codes(run_audit(store))
 
 
 @pytest.mark.parametrize(
@@ -450,10 +450,10 @@ def test_records_without_a_crc_before_and_behind_those_with_one_are_wrong_only_w
 ) -> None:
     store = log_with_crcs(tmp_path / "store", switches)
     for is_required, count in ((False, between), (True, forced)):
-        result = run(store, force_verify_prop_crc=is_required)
+        result = run_audit(store, force_verify_prop_crc=is_required)
         assert sum(found.count for found in result.findings) == count
         assert set(codes(result)) <= {"property-crc-missing"}
-        assert run(store, split_bytes=1 << 20, force_verify_prop_crc=is_required).findings == result.findings
+        assert run_audit(store, split_bytes=1 << 20, force_verify_prop_crc=is_required).findings == result.findings
 
 
 def test_each_field_of_an_index_file_is_checked(store: Path) -> None:
@@ -469,27 +469,27 @@ def test_each_field_of_an_index_file_is_checked(store: Path) -> None:
         (entry + 11, "index-entry-wrong"), (entry + 15, "index-entry-wrong"), (entry + 19, "index-chain-broken"),
     ):  # fmt: skip
         flip(path, position)
-        result = run(store, max_hash_slot_num=SLOTS, max_index_num=ENTRIES)
+        result = run_audit(store, max_hash_slot_num=SLOTS, max_index_num=ENTRIES)
         here = [finding for finding in result.findings if finding.code == code and finding.path == str(path)]
         assert any(finding.position is not None and 0 <= position - finding.position < 20 for finding in here), (
             position, result.findings,
         )  # fmt: skip
         path.write_bytes(data)
-    assert run(store).findings == ()
+    assert run_audit(store).findings == ()
 
 
 def test_a_lost_index_file_hides_its_keys(store: Path) -> None:
     index_file(store).unlink()
-    result = run(store)
+    result = run_audit(store)
     assert set(codes(result)) == {"index-entry-missing"}
     assert sum(finding.count for finding in result.findings) == ENTRIES - 1
-    assert run(store, message_index_enable=False).findings == ()
+    assert run_audit(store, message_index_enable=False).findings == ()
 
 
 def test_a_unit_that_leads_to_another_record_is_wrong_at_both_ends(store: Path) -> None:
     data = (store / QUEUE).read_bytes()
     overwrite(store / QUEUE, 40, data[60:80])
-    (finding,) = run(store).findings
+    (finding,) = run_audit(store).findings
     assert (finding.code, finding.queue_offset, finding.position) == ("unit-wrong", 22, 40)
 
 
@@ -499,7 +499,7 @@ def test_units_behind_a_queue_are_harmless_and_so_are_entries_of_a_record_indexe
     used += -used % 20
     unit = (store / QUEUE).read_bytes()[:20]
     overwrite(last, used, unit)
-    result = run(store)
+    result = run_audit(store)
     assert [(finding.code, finding.position, finding.count) for finding in result.findings] == [
         ("unit-behind-end", used, 1)
     ]
@@ -515,7 +515,7 @@ def test_a_repeated_queue_offset_hides_the_later_record(tmp_path: Path) -> None:
 
     rebuild(tmp_path / "store", tmp_path / "out", runner=LocalRunner(1), index=False)
     shutil.copytree(tmp_path / "out" / "consumequeue", tmp_path / "store" / "consumequeue")
-    result = run(tmp_path / "store")
+    result = run_audit(tmp_path / "store")
     repeated = [finding for finding in result.findings if finding.code == "queue-offset-repeated"]
     assert [(finding.queue_offset, finding.count) for finding in repeated] == [(4, 1)]
     assert not {"unit-missing", "unit-wrong"} & set(codes(result))
@@ -532,7 +532,7 @@ def test_no_flipped_bit_of_a_derived_file_goes_unnoticed(
     used = np.flatnonzero(np.frombuffer(path.read_bytes(), np.uint8))
     position = data.draw(st.sampled_from(used.tolist()))
     flip(path, position, 1 << data.draw(st.integers(0, 7)))
-    result = run(store)
+    result = run_audit(store)
     assert not result.is_clean
     assert (str(path), position - position % 20) in {(finding.path, finding.position) for finding in result.findings}
 
@@ -542,31 +542,31 @@ def test_no_flipped_bit_of_a_derived_file_goes_unnoticed(
 
 def test_an_audit_that_was_killed_goes_on_and_finds_the_same(store: Path, tmp_path: Path) -> None:
     flip(store / QUEUE, 47)
-    expected = run(store)
+    expected = run_audit(store)
     killed_once = 0
     for tasks in range(1, 40, 6):
         work = tmp_path / f"work-{tasks}"
         try:
-            run(store, work_dir=work, runner=DyingRunner(tasks))
+            run_audit(store, work_dir=work, runner=DyingRunner(tasks))
         except KeyboardInterrupt:
             killed_once += 1
-        result = run(store, work_dir=work)
+        result = run_audit(store, work_dir=work)
         assert replace(result, seconds=0, phase_seconds={}) == replace(expected, seconds=0, phase_seconds={})
     assert killed_once > 3
 
 
 def test_a_work_dir_of_other_options_is_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(store, work_dir=tmp_path / "work", runner=DyingRunner(3))
+        run_audit(store, work_dir=tmp_path / "work", runner=DyingRunner(3))
     with pytest.raises(ConfigError, match="split_bytes was 4000 and is 8000"):
-        run(store, work_dir=tmp_path / "work", split_bytes=8000)
+        run_audit(store, work_dir=tmp_path / "work", split_bytes=8000)
     with pytest.raises(ConfigError, match="lies inside the store"):
-        run(store, work_dir=store / "work")
+        run_audit(store, work_dir=store / "work")
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreFormatError, match="no store"):
-        run(tmp_path)
+        run_audit(tmp_path)
 
 
 def test_every_code_is_documented() -> None:
@@ -587,9 +587,9 @@ def test_units_that_differ_on_both_sides_of_a_split_s_border_are_one_finding(tmp
         units = np.fromfile(file, UNIT_TYPE)
         units["tags_code"][units["size"] > 0] = 7
         file.write_bytes(units.tobytes())
-    findings = run(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings
+    findings = run_audit(tmp_path / "store", split_bytes=1 << 20, runner=LocalRunner(1)).findings
     assert len(findings) == 5  # one for each of the queue's files
-    assert run(tmp_path / "store", split_bytes=700).findings == findings
+    assert run_audit(tmp_path / "store", split_bytes=700).findings == findings
 
 
 @pytest.mark.parametrize("step_s", [1.5, 4.0])
@@ -602,11 +602,11 @@ def test_the_time_of_an_index_file_s_first_entry_counts_from_the_end_of_the_file
             with patch("time.time", lambda now_s=begin_s + n * step_s: now_s):
                 store.put_message(reput.Message("orders", b"x", keys=[f"k{n}"]))
         store.wait_dispatched()
-    assert run(path).findings == ()
+    assert run_audit(path).findings == ()
     second = sorted((path / "index").iterdir())[1]
     position = entry_position(SLOTS, 1) + TIME_DIFF
     before = int.from_bytes(second.read_bytes()[position : position + 4], "big")
     assert before == int(step_s)
     overwrite(second, position, (before + 1).to_bytes(4, "big"))
-    (finding,) = run(path).findings
+    (finding,) = run_audit(path).findings
     assert (finding.code, finding.path) == ("index-entry-wrong", str(second))

@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = SMALL | {"mapped_file_size_commit_log": FILE}
 CONFIG = b'{\n\t"offsetTable":{"orders@g":{0:12,1:7\n\t\t}\n\t}\n}'
 
 
-def put(store: reput.MessageStore, count: int, name: str = "m") -> list[int]:
+def put_orders(store: reput.MessageStore, count: int, name: str = "m") -> list[int]:
     """Put messages; their commit log offsets."""
     offsets = []
     for n in range(count):
@@ -89,7 +89,7 @@ def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with patch("time.time", lambda: next(seconds)), opened(path, **options) as store:
         store.update_topic(workload.BATCH_TOPIC)
         workload.put(store, workload.inner_batches(60))
-        put(store, 60)
+        put_orders(store, 60)
     (path / "config/consumerOffset.json").write_bytes(CONFIG)
     return path
 
@@ -136,14 +136,14 @@ def test_a_restored_store_is_the_one_that_was_backed_up(store: Path, target: str
         assert {(queue.topic, queue.queue_id): queue.max_offset for queue in again.queues()} == {
             (queue.topic, queue.queue_id): queue.max_offset for queue in original.queues()
         }
-        put(again, 5, "later")
+        put_orders(again, 5, "later")
     assert len(log_records(restored)) == result.messages + 5
 
 
 def test_a_second_backup_copies_what_is_new_and_the_first_one_stays(store: Path, target: str, tmp_path: Path) -> None:
     first = take(store, target)
     with opened(store) as live:
-        put(live, 40, "second")
+        put_orders(live, 40, "second")
         second = take(store, target)
     third = take(store, target)
     assert (second.copied_bytes, second.reused_bytes) == (second.end_offset - first.end_offset, first.end_offset)
@@ -167,9 +167,9 @@ def test_whatever_is_acknowledged_before_the_start_is_in_the_backup(tmp_path: Pa
 
         def write() -> None:
             for _ in range(20):
-                acknowledged.extend(put(live, 1))
+                acknowledged.extend(put_orders(live, 1))
 
-        acknowledged.extend(put(live, 30))
+        acknowledged.extend(put_orders(live, 30))
         live.wait_dispatched()
         for _ in range(3):
             writers = [threading.Thread(target=write) for _ in range(3)]
@@ -188,7 +188,7 @@ def test_whatever_is_acknowledged_before_the_start_is_in_the_backup(tmp_path: Pa
 
 def test_a_backup_waits_for_nobody_and_nobody_for_it(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as live:
-        put(live, 30)
+        put_orders(live, 30)
         with live._log._lock:  # a put that never ends
             result = take(tmp_path / "store", tmp_path / "target")
     assert result.messages == 30
@@ -197,7 +197,7 @@ def test_a_backup_waits_for_nobody_and_nobody_for_it(tmp_path: Path) -> None:
 def test_what_a_backup_has_is_synced_before_it_is_read(tmp_path: Path) -> None:
     files = FaultyFiles()
     with opened(tmp_path / "store") as live:
-        put(live, 90)
+        put_orders(live, 90)
         take(tmp_path / "store", tmp_path / "target", files=files)
     log = [
         name
@@ -275,7 +275,7 @@ def test_a_log_that_retention_has_emptied_goes_on_where_it_was(tmp_path: Path, t
     path = tmp_path / "store"
     with opened(path, RoomyFiles()) as live:
         live.put_message(reput.Message("%RETRY%g", b"once"))
-        put(live, 3, "early")
+        put_orders(live, 3, "early")
         live.put_message(reput.Message("orders", b"x"), queue_id=9)
         for _ in range(12):
             live.put_message(reput.Message("later", b"x" * 1500))
@@ -359,7 +359,7 @@ def test_a_batch_of_a_sink_that_is_not_committed_is_not_in_the_backup(store: Pat
 def test_the_last_message_is_there_though_its_properties_end_as_if_they_were_torn(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with opened(path) as live:
-        put(live, 3)
+        put_orders(live, 3)
         live.put_message(reput.Message("orders", b"last", properties={"a": "b"}))
     log = path / "commitlog" / f"{0:020}"
     end = len(log.read_bytes().rstrip(b"\0"))
@@ -373,7 +373,7 @@ def test_an_empty_store_comes_back_empty(tmp_path: Path) -> None:
     assert take(tmp_path / "store", tmp_path / "target").end_offset == 0
     make(tmp_path / "target", tmp_path / "restored")
     with opened(tmp_path / "restored") as again:
-        assert put(again, 1) == [0]
+        assert put_orders(again, 1) == [0]
 
 
 def objects(target: Path) -> list[Path]:
@@ -430,7 +430,7 @@ def test_a_damaged_log_is_refused_and_earlier_backups_stay(store: Path, tmp_path
     target = tmp_path / "target"
     first = take(store, target)
     with opened(store) as live:
-        put(live, 60, "more")
+        put_orders(live, 60, "more")
     log = store / "commitlog" / f"{first.end_offset // FILE * FILE + FILE:020}"
     flip(log, 0, 0x40)  # of a record's size
     with pytest.raises(CorruptRecordError, match="there is no new backup"):
@@ -442,12 +442,12 @@ def test_a_damaged_log_is_refused_and_earlier_backups_stay(store: Path, tmp_path
 def test_a_log_that_went_on_with_other_records_is_copied_beside_the_old_one(store: Path, tmp_path: Path) -> None:
     target, older = tmp_path / "target", shutil.copytree(store, tmp_path / "older")
     with opened(store) as live:
-        put(live, 20, "lost")
+        put_orders(live, 20, "lost")
     first, lost = take(store, target), log_of(store)
     shutil.rmtree(store)
     shutil.copytree(older, store)
     with opened(store) as live:
-        put(live, 25, "other")
+        put_orders(live, 25, "other")
     second = take(store, target)
     assert 0 < second.copied_bytes < second.end_offset
     make(target, tmp_path / "1", backup=first.name)
@@ -459,7 +459,7 @@ def test_the_next_backup_of_a_restored_store_goes_to_the_same_target(store: Path
     take(store, tmp_path / "target")
     make(tmp_path / "target", tmp_path / "restored")
     with opened(tmp_path / "restored") as live:
-        put(live, 3, "later")
+        put_orders(live, 3, "later")
     assert take(tmp_path / "restored", tmp_path / "target").messages == 3
 
 
@@ -478,7 +478,7 @@ def test_what_cannot_be_a_backup_is_refused_and_changes_nothing(store: Path, tmp
     foreign.mkdir()
     (foreign / "thesis.txt").write_text("my only copy")
     with opened(other) as live:
-        put(live, 3)
+        put_orders(live, 3)
     take(store, tmp_path / "target")
     before = contents(tmp_path)
     for error, source, target, options, text in (
@@ -499,7 +499,7 @@ def test_what_cannot_be_a_backup_is_refused_and_changes_nothing(store: Path, tmp
 def test_a_store_that_is_refused_leaves_no_new_target(fault: str, tmp_path: Path) -> None:
     store, target = tmp_path / "one file", str(tmp_path / "target")
     with opened(store) as live:
-        put(live, 3)
+        put_orders(live, 3)
     if fault == "foreign file":
         (store / "commitlog/notes").write_text("not a log file")
     else:
@@ -610,9 +610,9 @@ def test_a_clock_that_was_set_back_is_no_lost_end(tmp_path: Path, monkeypatch: p
     now = 1_700_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
     with opened(tmp_path / "store") as store:
-        put(store, 10)
+        put_orders(store, 10)
         now -= 3600
-        put(store, 1)
+        put_orders(store, 1)
     (tmp_path / "store/config/reputShutdown.json").unlink()
     (tmp_path / "store/checkpoint").write_bytes(encode_checkpoint(Checkpoint(int(now + 3600) * 1000, 0, 0)))
     assert take(tmp_path / "store", str(tmp_path / "target")).findings == ()

@@ -39,7 +39,7 @@ def opened(path: Path, files: FileLayer | None = None) -> reput.MessageStore:
     return reput.MessageStore.open(path, files=files or FaultyFiles(), **OPTIONS)
 
 
-def put(store: reput.MessageStore, count: int, begin: int = BEGIN, step: int = 1000) -> list[int]:
+def put_timed(store: reput.MessageStore, count: int, begin: int = BEGIN, step: int = 1000) -> list[int]:
     """Put messages to four queues; their commit log offsets."""
     offsets = []
     for n in range(count):
@@ -71,7 +71,7 @@ def ends_of(store: Path) -> dict[tuple[str, int], int]:
 @pytest.mark.parametrize("by", ["time", "between", "offset", "inside"])
 def test_the_log_ends_at_the_point_and_queues_and_index_fit_it(by: str, tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
-        offsets = [*put(store, 90), 1 << 40]
+        offsets = [*put_timed(store, 90), 1 << 40]
     take(tmp_path / "store", tmp_path / "target")
     for kept in (1, 31, 90):
         folder = tmp_path / str(kept)
@@ -98,7 +98,7 @@ def restore_the_first(kept: int, by: str, offsets: Sequence[int], folder: Path) 
     check_store(restored, OPTIONS)
     with opened(restored) as again:
         assert not again.recovery.was_killed
-        assert put(again, 1, BEGIN + 10**6) == [made.end_offset]
+        assert put_timed(again, 1, BEGIN + 10**6) == [made.end_offset]
         assert again.query_message("orders", f"k-{kept - 1}", 32)
         assert not again.query_message("orders", f"k-{kept}", 32)
     check_store(restored, OPTIONS)
@@ -106,7 +106,7 @@ def restore_the_first(kept: int, by: str, offsets: Sequence[int], folder: Path) 
 
 def test_a_clock_that_was_set_back_hides_no_message_before_the_last_one_in_time(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
-        offset = put(store, 11)[5]
+        offset = put_timed(store, 11)[5]
     late = (BEGIN + 10**9).to_bytes(8, "big")
     overwrite(tmp_path / f"store/commitlog/{0:020}", offset + STORE_TIMESTAMP, late)
     take(tmp_path / "store", tmp_path / "target")
@@ -121,7 +121,7 @@ def test_the_first_backup_that_goes_as_far_is_taken_unless_one_is_named(tmp_path
     names = []
     for n in range(3):
         with opened(path) as store:
-            put(store, 10, BEGIN + n * 10_000)
+            put_timed(store, 10, BEGIN + n * 10_000)
         names.append(take(path, target).name)
     ends = itertools.count()
     for until, expected in (
@@ -137,7 +137,7 @@ def test_the_first_backup_that_goes_as_far_is_taken_unless_one_is_named(tmp_path
 
 def test_a_point_before_the_first_message_and_two_points_are_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
-        put(store, 3)
+        put_timed(store, 3)
     take(tmp_path / "store", tmp_path / "target")
     for until, text in (
         ({"until_ms": BEGIN - 1}, "no message before 2023-11-14T22:13:19"),
@@ -155,7 +155,7 @@ def test_queues_whose_messages_were_all_later_go_on_where_they_were(retained: bo
     with opened(path, RoomyFiles()) as store:
         store.update_topic(workload.BATCH_TOPIC)
         workload.put(store, workload.inner_batches(10))
-        put(store, 8)
+        put_timed(store, 8)
         for n in range(12):
             with patch("time.time", lambda n=n: (BEGIN + n) / 1000):
                 store.put_message(reput.Message("later", b"x" * 1500))
@@ -166,9 +166,9 @@ def test_queues_whose_messages_were_all_later_go_on_where_they_were(retained: bo
         with opened(path, RoomyFiles()) as store:
             assert store.delete_expired().commit_log_files
     with opened(path, RoomyFiles()) as store:
-        put(store, 1, BEGIN + 100_000)
-        point = put(store, 1, BEGIN + 100_000)[0]
-        put(store, 8, BEGIN + 200_000)
+        put_timed(store, 1, BEGIN + 100_000)
+        point = put_timed(store, 1, BEGIN + 100_000)[0]
+        put_timed(store, 8, BEGIN + 200_000)
         workload.put(store, workload.inner_batches(3))
         store.put_message(reput.Message("new", b"x"))
         store.wait_dispatched()
@@ -192,7 +192,7 @@ def stored_with(path: Path, *contents: object) -> None:
 def test_offsets_of_consumers_and_delay_levels_end_where_their_queues_do(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with opened(path) as store:
-        put(store, 20)
+        put_timed(store, 20)
         for n in range(3):
             with patch("time.time", lambda n=n: (BEGIN + 50_000 + n) / 1000):
                 store.put_message(reput.Message(SCHEDULE_TOPIC, b"x"), queue_id=1)
@@ -232,7 +232,7 @@ def offsets_of(path: Path) -> Sequence[object]:
 def test_a_sink_whose_last_batch_was_cut_off_begins_anew(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with opened(path) as store:
-        offsets = put(store, 9)
+        offsets = put_timed(store, 9)
     early = SinkCommit(SinkBatch("early", 4), offsets[0], offsets[3], 3, BEGIN)
     late = SinkCommit(SinkBatch("late", 7), offsets[3], offsets[6], 3, BEGIN)
     (path / "config/reputSinks.json").write_bytes(encode_sinks(Sinks({"early": early, "late": late})))
@@ -246,7 +246,7 @@ def test_a_sink_whose_last_batch_was_cut_off_begins_anew(tmp_path: Path) -> None
 def test_a_damaged_json_file_is_a_finding_and_stays_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with opened(path) as store:
-        put(store, 9)
+        put_timed(store, 9)
     (path / "config/consumerOffset.json").write_bytes(b"{")
     assert take(path, tmp_path / "target").findings
     made = restore(

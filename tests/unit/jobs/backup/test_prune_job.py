@@ -41,7 +41,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield "memory://bucket/target"
 
 
-def put(store: Path, name: str) -> None:
+def put_five(store: Path, name: str) -> None:
     options: dict[str, Any] = SMALL
     with reput.MessageStore.open(store, files=FaultyFiles(), **options) as opened:
         for n in range(5):
@@ -56,11 +56,11 @@ def three_backups(tmp_path: Path, target: str) -> list[str]:
     """Names of three backups: the log grows after the first, and is another one after the second."""
     taken = []
     for name in ("first", "second"):
-        put(tmp_path / "store", name)
+        put_five(tmp_path / "store", name)
         taken.append(take(tmp_path / "store", target).name)
     (tmp_path / "store").rename(tmp_path / "former")
     for name in ("other", "records"):
-        put(tmp_path / "store", name)
+        put_five(tmp_path / "store", name)
     return [*taken, take(tmp_path / "store", target).name]
 
 
@@ -126,12 +126,12 @@ def test_what_no_kept_backup_needs_is_removed_and_the_kept_ones_are_restored(tmp
     assert done.freed_bytes > 2500
     made = restore(target, tmp_path / "restored", runner=LocalRunner(1), sizes=INDEX)
     assert (made.messages, made.is_clean) == (10, True)
-    put(tmp_path / "store", "later")
+    put_five(tmp_path / "store", "later")
     assert take(tmp_path / "store", target).reused_bytes > 0
 
 
 def test_what_a_killed_backup_has_left_is_removed(tmp_path: Path, target: str) -> None:
-    put(tmp_path / "store", "first")
+    put_five(tmp_path / "store", "first")
     take(tmp_path / "store", target)
     ObjectTarget(target if "://" in target else f"file://{target}", DISK).write("config/" + "0" * 64, b"left")
     assert prune(target, keep_last=1).freed_bytes == 4
@@ -149,7 +149,7 @@ def test_a_damaged_manifest_ends_the_prune_before_it_removes_anything(tmp_path: 
 
 
 def test_a_prune_that_keeps_nothing_and_a_folder_without_backups_are_refused(tmp_path: Path) -> None:
-    put(tmp_path / "store", "first")
+    put_five(tmp_path / "store", "first")
     take(tmp_path / "store", str(tmp_path / "target"))
     with pytest.raises(ConfigError, match="--keep-last 7"):
         prune(str(tmp_path / "target"))
@@ -160,7 +160,7 @@ def test_a_prune_that_keeps_nothing_and_a_folder_without_backups_are_refused(tmp
 
 
 def test_no_prune_runs_beside_a_backup_nor_a_backup_beside_a_prune(tmp_path: Path, target: str) -> None:
-    put(tmp_path / "store", "first")
+    put_five(tmp_path / "store", "first")
     take(tmp_path / "store", target)
     before = objects(target)
     with held_target(target, DISK), pytest.raises(StoreLockedError, match="wait until"):
@@ -172,7 +172,7 @@ def test_no_prune_runs_beside_a_backup_nor_a_backup_beside_a_prune(tmp_path: Pat
 
 def test_a_mark_that_a_kill_has_left_in_an_object_storage_is_named(tmp_path: Path) -> None:
     target = "memory://bucket/killed"
-    put(tmp_path / "store", "first")
+    put_five(tmp_path / "store", "first")
     take(tmp_path / "store", target)
     storage = ObjectTarget(target, DISK)
     storage.write("running/prune-1", b"host 1")

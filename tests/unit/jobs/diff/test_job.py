@@ -40,7 +40,7 @@ SIZES: dict[str, Any] = {
 CORPORA = Path(__file__).parents[3] / "golden" / "5.3.3"
 
 
-def run(left: Path, right: Path, **options: Any) -> DiffResult:
+def run_diff(left: Path, right: Path, **options: Any) -> DiffResult:
     return diff(left, right, **({"runner": LocalRunner(2), "split_bytes": 3000} | options))
 
 
@@ -75,7 +75,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_store_equals_its_copy(case: str, by: Any, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(CORPORA / case / "store", tmp_path / "copy"))
-    result = run(CORPORA / case / "store", copy, by=by)
+    result = run_diff(CORPORA / case / "store", copy, by=by)
     assert result.is_equal
     assert result.table.num_rows == 0
     assert result.left_messages == result.right_messages
@@ -124,16 +124,16 @@ def test_differences_are_those_of_a_plain_comparison(
                 "more": [one, one],
             }[change]
     left, right = write(path / "left", puts), write(path / "right", other)
-    result = run(left, right, by=by, split_bytes=split_bytes)
+    result = run_diff(left, right, by=by, split_bytes=split_bytes)
     expected = plain(left, right, by)
     assert [(row["kind"], row["queue_id"], row["queue_offset"]) for row in result.table.to_pylist()] == expected
     kinds = [kind for kind, *_ in expected]
     assert (result.missing, result.extra, result.different) == tuple(
         kinds.count(kind) for kind in ("missing", "extra", "different")
     )
-    again = run(left, right, by=by, split_bytes=1 << 20, runner=LocalRunner(1))
+    again = run_diff(left, right, by=by, split_bytes=1 << 20, runner=LocalRunner(1))
     assert again.table == result.table
-    swapped = run(right, left, by=by)
+    swapped = run_diff(right, left, by=by)
     assert (swapped.missing, swapped.extra, swapped.different) == (result.extra, result.missing, result.different)
 
 
@@ -149,13 +149,13 @@ def test_each_field_that_differs_is_named_and_may_be_ignored(
 ) -> None:
     right = Path(shutil.copytree(left, tmp_path / "right"))
     flip(right / "commitlog" / "00000000000000000000", position)
-    result = run(left, right)
+    result = run_diff(left, right)
     assert told(result) == [("different", 0, 0, (field,))]
     assert not result.is_equal
     if field in job.IGNORABLE:
-        assert run(left, right, ignore=[field]).is_equal
+        assert run_diff(left, right, ignore=[field]).is_equal
     if field == "prepared_transaction_offset":
-        assert run(left, right, by="queue").is_equal
+        assert run_diff(left, right, by="queue").is_equal
 
 
 def test_messages_that_were_put_again_elsewhere_are_equal_by_queue(left: Path, tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_messages_that_were_put_again_elsewhere_are_equal_by_queue(left: Path, t
     messages = reput.read_log(left).read_all().sort_by([("queue_id", "ascending"), ("queue_offset", "ascending")])
     with reput.MessageStore.open(right, **SIZES) as store:
         store.put_arrow(messages.select(names))
-    assert not run(left, right).is_equal
-    result = run(left, right, by="queue", ignore=["store_timestamp", "store_host"])
+    assert not run_diff(left, right).is_equal
+    result = run_diff(left, right, by="queue", ignore=["store_timestamp", "store_host"])
     assert result.is_equal, result.table.to_pylist()[:3]
 
 
@@ -201,13 +201,13 @@ def test_by_queue_properties_are_a_map_and_by_log_bytes(
 ) -> None:
     left, right = with_properties(MAP, tmp_path / "left"), with_properties(text, tmp_path / "right")
     for by in ("queue", "log"):
-        result = run(left, right, by=by)
+        result = run_diff(left, right, by=by)
         is_equal = not pairs and by == "queue"
         assert result.is_equal is is_equal
         assert [tuple(row["fields"]) for row in result.table.to_pylist()] == ([] if is_equal else [("properties",)])
         found = [tuple(pair.values()) for row in result.table.to_pylist() for pair in row["properties"]]
         assert sorted(found, key=str) == sorted(pairs, key=str)
-        assert run(left, right, by=by, ignore=["properties"]).is_equal
+        assert run_diff(left, right, by=by, ignore=["properties"]).is_equal
 
 
 def test_with_a_host_its_family_is_ignored(left: Path, tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_with_a_host_its_family_is_ignored(left: Path, tmp_path: Path) -> None:
     messages = reput.read_log(left).read_all().sort_by([("queue_id", "ascending"), ("queue_offset", "ascending")])
     with reput.MessageStore.open(right, broker_ip1="::1", **SIZES) as store:
         store.put_arrow(messages.select(names))
-    [fields] = {tuple(row["fields"]) for row in run(left, right, by="queue").table.to_pylist()}
+    [fields] = {tuple(row["fields"]) for row in run_diff(left, right, by="queue").table.to_pylist()}
     assert set(fields) == {"sys_flag", "store_timestamp", "store_host"}
-    assert run(left, right, by="queue", ignore=["store_timestamp", "store_host"]).is_equal
+    assert run_diff(left, right, by="queue", ignore=["store_timestamp", "store_host"]).is_equal
 
 
 @pytest.mark.parametrize("by", ["log", "queue"])
@@ -234,7 +234,7 @@ def test_a_message_that_differs_is_found_although_retention_deleted_those_before
     changed = rows[len(before)]
     expected = [("missing", row["queue_id"], row["queue_offset"]) for row in before]
     expected.append(("different", changed["queue_id"], changed["queue_offset"]))
-    result = run(left, right, by=by)
+    result = run_diff(left, right, by=by)
     assert sorted((row["kind"], row["queue_id"], row["queue_offset"]) for row in result.table.to_pylist()) == sorted(
         expected
     )
@@ -243,16 +243,16 @@ def test_a_message_that_differs_is_found_although_retention_deleted_those_before
 def test_records_that_cannot_be_read_are_missing_and_told(left: Path, tmp_path: Path) -> None:
     right = Path(shutil.copytree(left, tmp_path / "right"))
     flip(right / "commitlog" / "00000000000000000000", 3)
-    result = run(left, right)
+    result = run_diff(left, right)
     assert told(result) == [("missing", 0, 0, ())]
     assert [damage.begin for damage in result.right_damages] == [0]
-    assert not run(right, Path(shutil.copytree(right, tmp_path / "copy"))).is_equal
+    assert not run_diff(right, Path(shutil.copytree(right, tmp_path / "copy"))).is_equal
 
 
 def test_repeated_queue_offsets_find_their_equals(tmp_path: Path) -> None:
     puts = [Put(body=b"x" * n, queue_step=-1 if n == 5 else 0) for n in range(9)]
     left, right = write(tmp_path / "left", puts), write(tmp_path / "right", puts[:4] + puts[5:])
-    result = run(left, right, by="queue")
+    result = run_diff(left, right, by="queue")
     assert result.left_messages - result.right_messages == 1
     assert (result.missing - result.extra, result.is_equal) == (1, False)
 
@@ -260,14 +260,14 @@ def test_repeated_queue_offsets_find_their_equals(tmp_path: Path) -> None:
 def test_a_rebuild_is_compared_by_the_units_of_its_queues(left: Path, tmp_path: Path) -> None:
     right = tmp_path / "rebuilt"
     rebuild(left, right, runner=LocalRunner(1), index=False)
-    result = run(left, right)
+    result = run_diff(left, right)
     assert (result.is_equal, result.of_queues, result.left_messages) == (True, True, 100)
     queue = right / "consumequeue" / "orders" / "1" / "00000000000000000400"
     flip(queue, 59)
-    assert told(run(left, right)) == [("different", 1, 22, ())]
+    assert told(run_diff(left, right)) == [("different", 1, 22, ())]
     (queue.parent / "00000000000000000000").unlink()
     flip(queue, 59)
-    result = run(left, right)
+    result = run_diff(left, right)
     assert (result.missing, result.extra, result.different) == (20, 0, 0)
 
 
@@ -278,9 +278,9 @@ def test_all_are_counted_and_the_first_ones_told_whatever_the_rounds(
     with reput.MessageStore.open(right, **SIZES):
         pass
     monkeypatch.setattr(job, "_ROUND_ROWS", 10)
-    by_rounds = run(left, right, by="queue", max_rows=7)
+    by_rounds = run_diff(left, right, by="queue", max_rows=7)
     monkeypatch.undo()
-    at_once = run(left, right, by="queue", max_rows=7)
+    at_once = run_diff(left, right, by="queue", max_rows=7)
     assert replace(by_rounds, seconds=0) == replace(at_once, seconds=0)
     assert (by_rounds.missing, by_rounds.table.num_rows) == (100, 7)
 
@@ -288,14 +288,14 @@ def test_all_are_counted_and_the_first_ones_told_whatever_the_rounds(
 def test_a_comparison_that_was_killed_goes_on_and_finds_the_same(left: Path, tmp_path: Path) -> None:
     right = Path(shutil.copytree(left, tmp_path / "right"))
     flip(right / "commitlog" / "00000000000000000000", 100)
-    expected = run(left, right)
+    expected = run_diff(left, right)
     killed = 0
     for tasks in range(1, 30, 4):
         try:
-            run(left, right, work_dir=tmp_path / "work", runner=DyingRunner(tasks))
+            run_diff(left, right, work_dir=tmp_path / "work", runner=DyingRunner(tasks))
         except KeyboardInterrupt:
             killed += 1
-        assert replace(run(left, right, work_dir=tmp_path / "work"), seconds=0) == replace(expected, seconds=0)
+        assert replace(run_diff(left, right, work_dir=tmp_path / "work"), seconds=0) == replace(expected, seconds=0)
     assert killed > 3
 
 
@@ -315,10 +315,10 @@ def test_a_set_of_blocks_has_those_that_are_wanted(wanted: list[tuple[int, int]]
 
 def test_wrong_arguments_are_refused(left: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'body' cannot be left out; what can: commit_log_offset"):
-        run(left, left, ignore=["body"])
+        run_diff(left, left, ignore=["body"])
     with pytest.raises(ConfigError, match="'time' is neither"):
-        run(left, left, by="time")
+        run_diff(left, left, by="time")
     with pytest.raises(StoreFormatError, match="no such directory"):
-        run(left, tmp_path / "nothing")
+        run_diff(left, tmp_path / "nothing")
     with pytest.raises(ConfigError, match="lies inside the store"):
-        run(left, left, work_dir=left / "work")
+        run_diff(left, left, work_dir=left / "work")

@@ -33,7 +33,7 @@ def body(n: int) -> bytes:
     return (b'{"id": %d, "price": %.1f}' % (n, n / 2), b'{"id": "r-%d"}' % n)[n % 2]
 
 
-def put(store: Path, first: int, count: int) -> None:
+def put_table(store: Path, first: int, count: int) -> None:
     table = pa.table(
         {
             "topic": [TOPICS[n % 2] for n in range(first, first + count)],
@@ -46,7 +46,7 @@ def put(store: Path, first: int, count: int) -> None:
         opened.put_arrow(table)
 
 
-def run(store: Path, output: Path) -> Export:
+def run_export(store: Path, output: Path) -> Export:
     options = ExportOptions(decode="json", format="delta", split_bytes=20_000, target_file_bytes=1)
     return export(store, output, runner=LocalRunner(2), options=options)
 
@@ -56,8 +56,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export of two runs."""
     folder = tmp_path_factory.mktemp("lake")
     for first in (0, ROWS):
-        put(folder / "store", first, ROWS)
-        run(folder / "store", folder / "out")
+        put_table(folder / "store", first, ROWS)
+        run_export(folder / "store", folder / "out")
     return folder
 
 
@@ -125,7 +125,7 @@ def test_rejects_are_a_delta_table(lake: Path) -> None:
 
 @pytest.mark.parametrize("decode", ["raw", "utf8"])
 def test_without_fields_the_messages_of_all_topics_are_one_delta_table(decode: str, tmp_path: Path) -> None:
-    put(tmp_path / "store", 0, 10)
+    put_table(tmp_path / "store", 0, 10)
     export(
         tmp_path / "store",
         tmp_path / "out",
@@ -159,8 +159,8 @@ def test_delta_readers_leave_out_files_by_their_statistics(lake: Path) -> None:
 
 
 def test_without_deltalake_delta_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "store", 0, 2)
+    put_table(tmp_path / "store", 0, 2)
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(ConfigError, match=r"pip install 'reput\[lake\]'"):
-        run(tmp_path / "store", tmp_path / "out")
+        run_export(tmp_path / "store", tmp_path / "out")
     assert not (tmp_path / "out").exists()

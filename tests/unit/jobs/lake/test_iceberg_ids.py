@@ -54,7 +54,7 @@ def grow_out_of_reach(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch
             grow(folder, number)
 
 
-def bodies(folder: Path) -> list[dict[str, Any]]:
+def table_bodies(folder: Path) -> list[dict[str, Any]]:
     return rows_of_table(folder / "out", TABLE)["body"].to_pylist()
 
 
@@ -69,7 +69,7 @@ def expected(count: int) -> list[dict[str, Any]]:
 def test_files_of_a_table_that_grows_have_its_ids(compact: int, tmp_path: Path) -> None:
     for number in range(4):
         grow(tmp_path, number, compact=compact)
-    assert bodies(tmp_path) == expected(4)
+    assert table_bodies(tmp_path) == expected(4)
     table = table_of(tmp_path / "out", TABLE)
     files = ids_of_files(table)
     ids = index_by_name(table.schema())
@@ -90,7 +90,7 @@ def test_a_table_of_an_earlier_version_goes_on(compact: int, tmp_path: Path, mon
         grow(tmp_path, number, compact=compact)
     table = table_of(tmp_path / "out", TABLE)
     assert [bool(ids) for ids in ids_of_files(table)] == ([True, True] if compact else [False, False, True, True])
-    assert bodies(tmp_path) == expected(4)
+    assert table_bodies(tmp_path) == expected(4)
     assert sorted(table.scan().to_duckdb("t").sql("select body.id, body.at.zip from t").fetchall()) == [
         (0, None), (1, 7), (2, 8), (3, None),
     ]  # fmt: skip
@@ -105,9 +105,9 @@ def test_a_commit_that_an_earlier_version_has_decided_is_completed(
 ) -> None:
     with files_without_ids():
         grow_out_of_reach(tmp_path, 0, monkeypatch)
-    assert bodies(tmp_path) == []
+    assert table_bodies(tmp_path) == []
     grow(tmp_path, 1)
-    assert [body["id"] for body in bodies(tmp_path)] == [0, 1]
+    assert [body["id"] for body in table_bodies(tmp_path)] == [0, 1]
 
 
 def change(table: Table) -> None:
@@ -129,7 +129,7 @@ def test_files_have_the_ids_of_columns_that_somebody_has_changed(tmp_path: Path)
     *others, mine = ids_of_files(table)
     assert [one["body.id"] for one in others] == [before["body.id"]] * 3, "not put together: their ids are others"
     assert mine.items() <= ids.items()
-    assert [body["id"] for body in bodies(tmp_path)] == [None, None, None, 3]
+    assert [body["id"] for body in table_bodies(tmp_path)] == [None, None, None, 3]
 
 
 def test_a_change_while_files_are_written_has_them_written_again(
@@ -149,7 +149,7 @@ def test_a_change_while_files_are_written_has_them_written_again(
     grow(tmp_path, 3)
     grow(tmp_path, 4)
     assert changed
-    assert [body["id"] for body in bodies(tmp_path)] == [None, None, None, 3, 4]
+    assert [body["id"] for body in table_bodies(tmp_path)] == [None, None, None, 3, 4]
     assert rows_of_table(tmp_path / "out", "rejects").num_rows == 5
 
 
@@ -166,7 +166,7 @@ def test_files_with_the_ids_of_another_table_are_refused(tmp_path: Path, monkeyp
         catalog.drop_table(f"reput.{TABLE}")
         catalog.rename_table("reput.kept", f"reput.{TABLE}")
     grow(tmp_path, 4)
-    assert [body["id"] for body in bodies(tmp_path)] == [0, 1, 2, 3, 4, 4, 4]
+    assert [body["id"] for body in table_bodies(tmp_path)] == [0, 1, 2, 3, 4, 4, 4]
 
 
 @pytest.fixture
@@ -220,6 +220,6 @@ def test_a_first_run_that_is_refused_leaves_no_table(tmp_path: Path, monkeypatch
         run(tmp_path / "store", tmp_path / "out", strict=True, **options)
     assert names_of_tables(tmp_path / "out") == []
     run(tmp_path / "store", tmp_path / "out", **options)
-    assert bodies(tmp_path) == expected(5)
+    assert table_bodies(tmp_path) == expected(5)
     [ids] = ids_of_files(table_of(tmp_path / "out", TABLE))
     assert ids.items() <= index_by_name(table_of(tmp_path / "out", TABLE).schema()).items()

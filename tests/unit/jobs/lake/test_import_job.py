@@ -38,7 +38,7 @@ CONTENT = (
 )
 
 
-def run(
+def run_import(
     source: Path | str, store: Path, bad_rows: Path | None = None, files: FileLayer = DISK, **options: Any
 ) -> Import:
     found = open_source(source, **options)
@@ -83,7 +83,7 @@ def test_an_export_that_is_imported_gives_the_same_messages(
     store = CORPORA / corpus / "store"
     topics = {row["topic"] for row in messages_of(store, ["topic"])}
     export(store, tmp_path / "lake", runner=LocalRunner(2), options=ExportOptions(format=form))
-    result = run(tmp_path / "lake", tmp_path / "copy")
+    result = run_import(tmp_path / "lake", tmp_path / "copy")
     for topic in topics:
         expected, found = (
             [
@@ -95,14 +95,14 @@ def test_an_export_that_is_imported_gives_the_same_messages(
         )
         assert found == expected
     assert result.messages == len(messages_of(tmp_path / "copy", ["topic"])) > 0
-    assert run(tmp_path / "lake", tmp_path / "copy").messages == 0
+    assert run_import(tmp_path / "lake", tmp_path / "copy").messages == 0
 
 
 def test_files_come_in_the_order_of_their_names_and_rows_in_theirs(tmp_path: Path, small_parts: None) -> None:
     (tmp_path / "lake").mkdir()
     for first in (200, 0, 100):
         parquet.write_table(table_of(100, first), tmp_path / f"lake/{first:03}.parquet", row_group_size=10)
-    result = run(tmp_path / "lake", tmp_path / "store")
+    result = run_import(tmp_path / "lake", tmp_path / "store")
     assert result == Import(300, 0, 0, result.batches, result.seconds)
     assert result.batches > 3
     assert bodies_of(tmp_path / "store") == [b"%d" % n for n in range(300)]
@@ -115,20 +115,20 @@ def test_files_come_in_the_order_of_their_names_and_rows_in_theirs(tmp_path: Pat
 def test_a_source_is_a_file_a_folder_or_a_pattern(source: str, tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     parquet.write_table(table_of(10), tmp_path / "lake/one.parquet")
-    assert run(tmp_path / source, tmp_path / "store").messages == 10
+    assert run_import(tmp_path / source, tmp_path / "store").messages == 10
 
 
 def test_a_delta_table_of_others_is_a_source(tmp_path: Path) -> None:
     write_deltalake(tmp_path / "table", table_of(30), partition_by=["topic"])
     write_deltalake(tmp_path / "table", table_of(20, 30), mode="append")
-    assert run(tmp_path / "table", tmp_path / "store").messages == 50
+    assert run_import(tmp_path / "table", tmp_path / "store").messages == 50
     assert sorted(bodies_of(tmp_path / "store"), key=int) == [b"%d" % n for n in range(50)]
 
 
 def test_the_topic_may_be_given_and_columns_left_out(tmp_path: Path) -> None:
     table = table_of(5, price=[1.5] * 5).rename_columns({"topic": "of"})
     parquet.write_table(table, tmp_path / "one.parquet")
-    assert run(tmp_path / "one.parquet", tmp_path / "store", topic="mine", columns=["body"]).messages == 5
+    assert run_import(tmp_path / "one.parquet", tmp_path / "store", topic="mine", columns=["body"]).messages == 5
     found = messages_of(tmp_path / "store", ["topic", "keys", "body"])
     assert found == [{"topic": "mine", "keys": [], "body": b"%d" % n} for n in range(5)]
 
@@ -136,18 +136,18 @@ def test_the_topic_may_be_given_and_columns_left_out(tmp_path: Path) -> None:
 def test_topics_of_folders_stay_texts(tmp_path: Path) -> None:
     (tmp_path / "lake/topic=007/date=2026-11-21").mkdir(parents=True)
     parquet.write_table(table_of(2).drop_columns("topic"), tmp_path / "lake/topic=007/date=2026-11-21/a.parquet")
-    run(tmp_path / "lake", tmp_path / "store")
+    run_import(tmp_path / "lake", tmp_path / "store")
     assert {row["topic"] for row in messages_of(tmp_path / "store")} == {"007"}
 
 
 def test_a_source_that_was_changed_is_refused_and_another_sink_id_begins_anew(tmp_path: Path) -> None:
     parquet.write_table(table_of(5), tmp_path / "one.parquet")
-    run(tmp_path / "one.parquet", tmp_path / "store")
-    again = run(tmp_path / "one.parquet", tmp_path / "store")
+    run_import(tmp_path / "one.parquet", tmp_path / "store")
+    again = run_import(tmp_path / "one.parquet", tmp_path / "store")
     assert (again.messages, again.skipped, again.batches) == (0, 5, 0)
     parquet.write_table(table_of(6), tmp_path / "one.parquet")
     with pytest.raises(ConfigError, match="another source, or of this source before it was changed"):
-        run(tmp_path / "one.parquet", tmp_path / "store")
+        run_import(tmp_path / "one.parquet", tmp_path / "store")
     assert len(bodies_of(tmp_path / "store")) == 5
 
 
@@ -155,15 +155,15 @@ def test_a_row_that_rocketmq_would_refuse_is_an_error_or_goes_aside(tmp_path: Pa
     table = table_of(200, tags=["a\x01b" if n in (7, 150) else "ok" for n in range(200)])
     parquet.write_table(table, tmp_path / "one.parquet", row_group_size=20)
     with pytest.raises(MessageIllegalError, match=r"one.parquet, row 7: tags: a separator character"):
-        run(tmp_path / "one.parquet", tmp_path / "store")
-    result = run(tmp_path / "one.parquet", tmp_path / "store", tmp_path / "bad")
+        run_import(tmp_path / "one.parquet", tmp_path / "store")
+    result = run_import(tmp_path / "one.parquet", tmp_path / "store", tmp_path / "bad")
     assert (result.messages, result.aside) == (198, 2)
     assert bodies_of(tmp_path / "store") == [b"%d" % n for n in range(200) if n not in (7, 150)]
     aside = parquet.read_table(tmp_path / "bad").sort_by("body").to_pylist()
     assert [(row["body"], "row" in row["reason"]) for row in aside] == [(b"150", True), (b"7", True)]
     assert [f"row {row['body'].decode()}:" in row["reason"] for row in aside] == [True, True]
     with pytest.raises(ConfigError, match="inside the store"):
-        run(tmp_path / "one.parquet", tmp_path / "store", tmp_path / "store/bad")
+        run_import(tmp_path / "one.parquet", tmp_path / "store", tmp_path / "store/bad")
 
 
 def test_a_batch_is_staged_while_the_one_before_is_committed(tmp_path: Path, small_parts: None) -> None:
@@ -176,7 +176,7 @@ def test_a_batch_is_staged_while_the_one_before_is_committed(tmp_path: Path, sma
         if operation.kind == "write" and "commitlog" in operation.path:
             assert next_is_staged.wait(60)
 
-    assert run(tmp_path / "one.parquet", tmp_path / "store", files=FaultyFiles(judge)).batches > 1
+    assert run_import(tmp_path / "one.parquet", tmp_path / "store", files=FaultyFiles(judge)).batches > 1
     assert bodies_of(tmp_path / "store") == [b"%d" % n for n in range(200)]
 
 
@@ -184,7 +184,7 @@ def test_a_bad_row_leaves_the_batches_before_it_in_the_store(tmp_path: Path, sma
     table = table_of(200, tags=["a\x01b" if n == 150 else "ok" for n in range(200)])
     parquet.write_table(table, tmp_path / "one.parquet", row_group_size=20)
     with pytest.raises(MessageIllegalError, match="row 150"):
-        run(tmp_path / "one.parquet", tmp_path / "store")
+        run_import(tmp_path / "one.parquet", tmp_path / "store")
     batches = open_source(tmp_path / "one.parquet").batches
     ends = accumulate(sum(part.rows for part in batch) for batch in batches)
     before = max(end for end in ends if end <= 150)
@@ -207,7 +207,7 @@ def test_columns_of_which_no_message_can_be_made_are_refused(
 ) -> None:
     parquet.write_table(pa.table(columns), tmp_path / "one.parquet")
     with pytest.raises(error, match=reason):
-        run(tmp_path / "one.parquet", tmp_path / "store", **options)
+        run_import(tmp_path / "one.parquet", tmp_path / "store", **options)
 
 
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
@@ -215,14 +215,14 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lake/a.parquet").write_bytes(b"no parquet")
     for source, reason in (("gone", "no such file"), ("*.csv", "no such file"), ("lake", "must end in .csv or .jsonl")):
         with pytest.raises(StoreFormatError, match=reason):
-            run(tmp_path / source, tmp_path / "store")
+            run_import(tmp_path / source, tmp_path / "store")
     assert not (tmp_path / "store").exists()
 
 
 def test_a_store_that_is_open_elsewhere_is_left_alone(tmp_path: Path) -> None:
     parquet.write_table(table_of(5), tmp_path / "one.parquet")
     with reput.MessageStore.open(tmp_path / "store", config=CONFIG), pytest.raises(StoreLockedError):
-        run(tmp_path / "one.parquet", tmp_path / "store")
+        run_import(tmp_path / "one.parquet", tmp_path / "store")
 
 
 def test_a_second_import_under_the_same_sink_id_leaves_the_first_alone(tmp_path: Path, small_parts: None) -> None:
@@ -231,9 +231,9 @@ def test_a_second_import_under_the_same_sink_id_leaves_the_first_alone(tmp_path:
     with ImportSink(tmp_path / "store", CONFIG, "lake", files=DISK) as sink:
         staged = [sink.stage("0-0", found.batches[0][0].batches(), 0, "one")]
         with pytest.raises(StoreLockedError, match="the same import"):
-            run(tmp_path / "one.parquet", tmp_path / "store")
+            run_import(tmp_path / "one.parquet", tmp_path / "store")
         sink.commit(found.identity, 0, staged)
-    run(tmp_path / "one.parquet", tmp_path / "store")
+    run_import(tmp_path / "one.parquet", tmp_path / "store")
 
 
 @in_shares(3)
@@ -243,16 +243,16 @@ def test_an_import_that_ends_at_any_step_is_gone_on_with_and_each_row_comes_once
     table = table_of(60, tags=["a\x01b" if n == 33 else None for n in range(60)])
     parquet.write_table(table, tmp_path / "one.parquet", row_group_size=10)
     counting = FaultyFiles()
-    run(tmp_path / "one.parquet", tmp_path / "expected", tmp_path / "aside", files=counting)
+    run_import(tmp_path / "one.parquet", tmp_path / "expected", tmp_path / "aside", files=counting)
     expected = [b"%d" % n for n in range(60) if n != 33]
     assert bodies_of(tmp_path / "expected") == expected
     for number in range(3, len(counting.operations), 19)[share]:
         store, aside = tmp_path / f"{number}/store", tmp_path / f"{number}/aside"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):
-            run(tmp_path / "one.parquet", store, aside, files=files)
+            run_import(tmp_path / "one.parquet", store, aside, files=files)
         files.abandon()
-        run(tmp_path / "one.parquet", store, aside)
+        run_import(tmp_path / "one.parquet", store, aside)
         assert bodies_of(store) == expected
         assert parquet.read_table(aside)["body"].to_pylist() == [b"33"]
         staged = [path for path in (store / "reputStaging").rglob("*") if path.is_file()]

@@ -24,7 +24,7 @@ NEW = [
 ]
 
 
-def bodies(output: Path, form: str, topic: str = "orders") -> list[dict[str, Any]]:
+def table_bodies(output: Path, form: str, topic: str = "orders") -> list[dict[str, Any]]:
     if form == "iceberg":
         table = rows_of_table(output, f"messages_{topic}")
     else:
@@ -44,7 +44,7 @@ def test_a_table_gets_a_column_for_a_new_field_on_any_level(form: str, tmp_path:
         "id bigint, at struct<city: string, zip: bigint>, "
         "items array<struct<sku: string, count: bigint>>, coupon string"
     )
-    rows = bodies(output, form)
+    rows = table_bodies(output, form)
     assert rows[0] == {
         "id": 0,
         "at": {"city": "Bonn", "zip": None},
@@ -57,7 +57,7 @@ def test_a_table_gets_a_column_for_a_new_field_on_any_level(form: str, tmp_path:
     rejected = [(row["body"], row["reason"]) for row in rows_of(output, "rejects")]
     assert [body for body, _ in rejected] == NEW[2:]
     assert "field ID" in rejected[1][1]
-    assert bodies(output, form, "users") == [{"name": "n"}]
+    assert table_bodies(output, form, "users") == [{"name": "n"}]
 
 
 @FORMATS
@@ -72,7 +72,7 @@ def test_what_a_schema_has_got_stays_without_the_option(form: str, tmp_path: Pat
     assert (result.messages, result.rejected) == (1, 1)
     put_topics(store, {"orders": [b'{"gift": true}']})
     run(store, output, decode="json", format=form, new_fields="add")
-    assert bodies(output, form) == [
+    assert table_bodies(output, form) == [
         {"id": 0, "coupon": None, "gift": None},
         {"id": 1, "coupon": "x", "gift": None},
         {"id": None, "coupon": "y", "gift": None},
@@ -86,7 +86,7 @@ def test_a_topic_without_json_gets_columns_when_it_has(tmp_path: Path) -> None:
     run(store, output, decode="json", format="iceberg", new_fields="add")
     put_topics(store, {"notes": [b'{"text": "late"}']})
     assert run(store, output, decode="json", format="iceberg", new_fields="add").rejected == 0
-    assert bodies(output, "iceberg", "notes") == [{"text": "late"}]
+    assert table_bodies(output, "iceberg", "notes") == [{"text": "late"}]
 
 
 @pytest.mark.parametrize("options", [{"decode": "json"}, {"format": "delta"}, {"format": "csv", "decode": "json"}])

@@ -22,7 +22,7 @@ RETRY = "messages_~25RETRY~25g"
 OPTIONS: dict[str, Any] = {"decode": "json", "compact": 3}
 
 
-def put(store: Path, number: int) -> None:
+def put_round(store: Path, number: int) -> None:
     put_topics(store, {"%RETRY%g": [b'{"id": %d, "f%d": true}' % (number, number)], "users": [b'{"id": "u"}']})
 
 
@@ -47,7 +47,7 @@ def test_small_files_of_several_schemas_become_one(form: str, tmp_path: Path) ->
     store, output = tmp_path / "store", tmp_path / "out"
     counts = []
     for number in range(4):
-        put(store, number)
+        put_round(store, number)
         run(store, output, format=form, new_fields="add", **OPTIONS)
         counts.append(len(files_of(output, form)))
         assert ids(output, form) == list(range(number + 1))
@@ -59,7 +59,7 @@ def test_small_files_of_several_schemas_become_one(form: str, tmp_path: Path) ->
 def test_old_snapshots_go_with_the_files_that_only_they_name(form: str, tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     for number in range(3):
-        put(store, number)
+        put_round(store, number)
         run(store, output, format=form, new_fields="add", retain_hours=0, **OPTIONS)
     folder = output / "messages/~25RETRY~25g"
     assert list(folder.glob("topic=*/*/*.parquet")) == files_of(output, form)
@@ -69,7 +69,7 @@ def test_old_snapshots_go_with_the_files_that_only_they_name(form: str, tmp_path
         io = table_of(output, RETRY).io
         names |= {Path(manifest.manifest_path).name for manifest in snapshot.manifests(io)}
         assert {path.name for path in folder.rglob("*.avro")} == names
-    put(store, 3)
+    put_round(store, 3)
     assert run(store, output, format=form, new_fields="add", retain_hours=0, **OPTIONS).messages == 2
     assert ids(output, form) == [0, 1, 2, 3]
 
@@ -77,7 +77,7 @@ def test_old_snapshots_go_with_the_files_that_only_they_name(form: str, tmp_path
 def test_the_last_commit_is_known_when_its_snapshot_is_gone(tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     for number in range(3):
-        put(store, number)
+        put_round(store, number)
         run(store, output, format="iceberg", new_fields="add", retain_hours=0, **OPTIONS)
     table = table_of(output, RETRY)
     snapshot = table.current_snapshot()
@@ -90,9 +90,9 @@ def test_the_last_commit_is_known_when_its_snapshot_is_gone(tmp_path: Path) -> N
 def test_another_writer_in_between_leaves_the_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     for number in range(2):
-        put(store, number)
+        put_round(store, number)
         run(store, output, format="iceberg", new_fields="add", **OPTIONS)
-    put(store, 2)
+    put_round(store, 2)
     commit: Callable[..., Any] = SqlCatalog.commit_table
 
     def interrupted(catalog: SqlCatalog, table: Any, requirements: Any, updates: Any) -> Any:
@@ -111,7 +111,7 @@ def test_another_writer_in_between_leaves_the_small_files(tmp_path: Path, monkey
     assert len(files_of(output, "iceberg")) == 4
     assert set(ids(output, "iceberg")) == {0, 1, 2}
     assert len(list((output / "messages/~25RETRY~25g").glob("topic=*/*/*.parquet"))) == 3
-    put(store, 3)
+    put_round(store, 3)
     run(store, output, format="iceberg", new_fields="add", **OPTIONS)
     assert len(files_of(output, "iceberg")) == 2
     assert set(ids(output, "iceberg")) == {0, 1, 2, 3}
@@ -121,7 +121,7 @@ def test_another_writer_in_between_leaves_the_small_files(tmp_path: Path, monkey
 def test_an_import_has_no_row_twice(form: str, tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
     for number in range(3):
-        put(store, number)
+        put_round(store, number)
         run(store, output, format=form, compact=3)
     if form == "delta":
         source = open_source(output)
@@ -143,6 +143,6 @@ def test_an_import_has_no_row_twice(form: str, tmp_path: Path) -> None:
 def test_upkeep_without_tables_or_of_single_files_is_refused(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    put(tmp_path / "store", 0)
+    put_round(tmp_path / "store", 0)
     with pytest.raises(ConfigError, match=message):
         run(tmp_path / "store", tmp_path / "out", **options)

@@ -34,11 +34,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 messages of three topics with JSON bodies, in some ten files."""
     path = tmp_path_factory.mktemp("kept") / "store"
     with reput.MessageStore.open(path, **SIZES) as opened:
-        put(opened, range(300))
+        put_json(opened, range(300))
     return path
 
 
-def put(opened: reput.MessageStore, numbers: Sequence[int]) -> None:
+def put_json(opened: reput.MessageStore, numbers: Sequence[int]) -> None:
     for n in numbers:
         opened.put_message(Message("abc"[n % 3], json.dumps({"id": n, "total": n / 4}).encode(), keys=[f"k{n}"]))
 
@@ -140,10 +140,10 @@ class FailingRunner(DyingRunner):
 def test_what_comes_to_the_log_after_a_kill_is_for_the_next_query(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, **SIZES) as opened:
-        put(opened, range(50))
+        put_json(opened, range(50))
         with pytest.raises(KeyboardInterrupt):
             rows(path, tmp_path / "work", DyingRunner(2))
-        put(opened, range(50))
+        put_json(opened, range(50))
         assert rows(path, tmp_path / "work").num_rows == 50
         assert rows(path, tmp_path / "work").num_rows == 100
 

@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(store: Path, sql: str, **source: Any) -> list[dict[str, Any]]:
+def run_sql(store: Path, sql: str, **source: Any) -> list[dict[str, Any]]:
     return query_sql(Source(path=store, **source), sql).reader.read_all().to_pylist()
 
 
@@ -56,11 +56,11 @@ def run(store: Path, sql: str, **source: Any) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_statements_see_columns_and_fields(store: Path, sql: str, rows: list[dict[str, Any]]) -> None:
-    assert run(store, sql) == rows
+    assert run_sql(store, sql) == rows
 
 
 def test_all_columns_come_with_a_star(store: Path) -> None:
-    (row,) = run(store, "select * from orders where id = 3")
+    (row,) = run_sql(store, "select * from orders where id = 3")
     (read,) = reput.read_log(store, topics=["orders"], keys=["k3"]).read_all().to_pylist()
     assert {name: row[name] for name in read} == read
     assert set(row) - set(read) == {"id", "total", "body_Flag", "who", "body_body_flag", "body_error"}
@@ -75,20 +75,20 @@ def test_only_named_columns_and_topics_are_read(store: Path, monkeypatch: pytest
         return read(self, topic, columns)
 
     monkeypatch.setattr(Source, "read", listening)
-    run(store, "select tags from orders where queue_offset > 3", schemas={"orders": "id bigint"})
+    run_sql(store, "select tags from orders where queue_offset > 3", schemas={"orders": "id bigint"})
     assert asked == [("orders", ["queue_offset", "tags"])]
     asked.clear()
-    run(store, "select sum(id) from orders where tags = 'a'", schemas={"orders": "id bigint"})
+    run_sql(store, "select sum(id) from orders where tags = 'a'", schemas={"orders": "id bigint"})
     assert asked == [("orders", ["tags", "body", "status"])]
 
 
 def test_a_schema_that_is_given_types_the_fields(store: Path) -> None:
     sql = "select id, typeof(id) t from orders where id = '5'"
-    assert run(store, sql, schemas={"orders": "id double"}) == [{"id": 5.0, "t": "DOUBLE"}]
+    assert run_sql(store, sql, schemas={"orders": "id double"}) == [{"id": 5.0, "t": "DOUBLE"}]
     with pytest.raises(ConfigError, match="expected a type"):
-        run(store, sql, schemas={"orders": "id colour"})
+        run_sql(store, sql, schemas={"orders": "id colour"})
     with pytest.raises(ConfigError, match="there is no topic 'orderz'"):
-        run(store, sql, schemas={"orderz": "id double"})
+        run_sql(store, sql, schemas={"orderz": "id double"})
 
 
 def test_bodies_that_do_not_fit_are_null_and_told(store: Path) -> None:
@@ -103,10 +103,10 @@ def test_bodies_that_do_not_fit_are_null_and_told(store: Path) -> None:
 
 
 def test_times_and_topics_bound_what_is_read(store: Path) -> None:
-    assert run(store, "select count(*) n from messages", end=0) == [{"n": 0}]
-    assert run(store, "select count(*) n from messages", topics=["raw"]) == [{"n": 3}]
+    assert run_sql(store, "select count(*) n from messages", end=0) == [{"n": 0}]
+    assert run_sql(store, "select count(*) n from messages", topics=["raw"]) == [{"n": 3}]
     with pytest.raises(ConfigError, match="Table with name orders does not exist"):
-        run(store, "select * from orders", topics=["raw"])
+        run_sql(store, "select * from orders", topics=["raw"])
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_times_and_topics_bound_what_is_read(store: Path) -> None:
 )
 def test_what_is_no_query_is_refused(store: Path, sql: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        run(store, sql)
+        run_sql(store, sql)
 
 
 def test_topics_that_differ_in_case_alone_are_refused_unless_one_is_chosen(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         opened.put_messages([Message("Orders", b"{}"), Message("orders", b"{}")])
     with pytest.raises(ConfigError, match="'Orders' and 'orders' are one name to SQL"):
-        run(tmp_path, "select * from orders")
-    assert len(run(tmp_path, "select * from orders", topics=["Orders"])) == 1
+        run_sql(tmp_path, "select * from orders")
+    assert len(run_sql(tmp_path, "select * from orders", topics=["Orders"])) == 1
 
 
 def test_damage_is_our_own_error(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_damage_is_our_own_error(tmp_path: Path) -> None:
         file.seek(offsets[50] + 4)
         file.write(b"????")
     with pytest.raises(CorruptRecordError, match="damaged at offset"):
-        run(tmp_path, "select count(tags) from messages")
+        run_sql(tmp_path, "select count(tags) from messages")
 
 
 def test_a_table_can_be_scanned_again(store: Path) -> None:

@@ -55,13 +55,13 @@ def access(namesrv: str, files: Files) -> dict[str, str]:
     }  # fmt: skip
 
 
-def bodies(access: dict[str, str], topic: str) -> list[int]:
+def read_bodies(access: dict[str, str], topic: str) -> list[int]:
     reader = WireReader(read_options(access | {"subscribe": topic}), ("body",))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return sorted(int(body) for batch in batches for body in batch["body"].to_pylist())
 
 
-def send(access: dict[str, str], table: pa.Table, topic: str) -> None:
+def send_table(access: dict[str, str], table: pa.Table, topic: str) -> None:
     options = write_options(access | {"topic": topic})
     cluster = Cluster(options.access)
     try:
@@ -74,9 +74,9 @@ def send(access: dict[str, str], table: pa.Table, topic: str) -> None:
 
 
 def test_who_may_reads_and_sends_over_tls(access: dict[str, str]) -> None:
-    assert bodies(access, "orders") == list(range(20))
-    send(access, rows_of(5), "copies")
-    assert bodies(access, "copies") == list(range(5))
+    assert read_bodies(access, "orders") == list(range(20))
+    send_table(access, rows_of(5), "copies")
+    assert read_bodies(access, "copies") == list(range(5))
 
 
 def test_a_wrong_secret_is_refused_by_reader_sender_and_producer(
@@ -86,18 +86,18 @@ def test_a_wrong_secret_is_refused_by_reader_sender_and_producer(
     tls, credentials = ClientTls(trust_cert_path=files.trust), SessionCredentials("root", WRONG)
     with Producer(namesrv, group="shop", tls=tls, credentials=credentials) as producer:
         for refused in (
-            lambda: bodies(wrong, "orders"),
-            lambda: send(wrong, rows_of(1), "orders"),
+            lambda: read_bodies(wrong, "orders"),
+            lambda: send_table(wrong, rows_of(1), "orders"),
             lambda: producer.send_arrow(rows_of(1)),
         ):
             with pytest.raises(AccessDeniedError) as raised:
                 refused()
             assert WRONG not in str(raised.value)
-    assert bodies(access, "orders") == list(range(20))
+    assert read_bodies(access, "orders") == list(range(20))
 
 
 def test_plain_text_and_an_authority_that_nobody_knows_reach_nobody(access: dict[str, str], tmp_path: Path) -> None:
     stranger = write_certificate(tmp_path, of="strangers")
     for other in ({"tls.enable": "false"}, {"tls.client.trustCertPath": stranger.trust}):
         with pytest.raises(MQClientError, match="name server"):
-            bodies(access | other, "orders")
+            read_bodies(access | other, "orders")

@@ -37,7 +37,7 @@ def options(broker: Broker, **more: str) -> WireWriteOptions:
     return write_options({"namesrv": broker.namesrv} | more)
 
 
-def send(broker: Broker, table: pa.Table, **more: str) -> int:
+def send_table(broker: Broker, table: pa.Table, **more: str) -> int:
     given = options(broker, **more)
     check_sink_schema(table.schema, given)
     cluster = Cluster(given.access)
@@ -75,7 +75,7 @@ def test_rows_arrive_with_all_their_fields(broker: Broker) -> None:
             "queue_offset": [5, 6, 7],  # what a broker assigns is not looked at
         }
     )
-    assert send(broker, table) == 3
+    assert send_table(broker, table) == 3
     by_body = {row["body"]: row for row in [*stored(broker), *stored(broker, "refunds")]}
     one = by_body[b"one"]
     assert (one["tags"], one["keys"], one["flag"]) == ("paid", ["o-1", "c-1"], 7)
@@ -86,7 +86,7 @@ def test_rows_arrive_with_all_their_fields(broker: Broker) -> None:
 
 
 def test_many_rows_go_to_all_queues_and_have_keys_by_their_numbers(broker: Broker) -> None:
-    assert send(broker, numbered(2500)) == 2500
+    assert send_table(broker, numbered(2500)) == 2500
     rows = stored(broker)
     assert sorted(int(row["body"]) for row in rows) == list(range(2500))
     assert {row["queue_id"] for row in rows} == {0, 1}
@@ -94,15 +94,15 @@ def test_many_rows_go_to_all_queues_and_have_keys_by_their_numbers(broker: Broke
 
 
 def test_a_repeated_task_sends_the_same_unique_keys(broker: Broker) -> None:
-    send(broker, numbered(50))
-    send(broker, numbered(50))
+    send_table(broker, numbered(50))
+    send_table(broker, numbered(50))
     rows = stored(broker)
     assert len(rows) == 100
     assert len({(row["unique_key"], row["body"]) for row in rows}) == 50
 
 
 def test_rows_of_a_sharding_key_are_in_one_queue_in_their_order(broker: Broker) -> None:
-    send(broker, numbered(60, sharding_key=[f"k-{n % 5}" for n in range(60)]))
+    send_table(broker, numbered(60, sharding_key=[f"k-{n % 5}" for n in range(60)]))
     by_key: dict[str, list[tuple[int, int]]] = {}
     for row in stored(broker):
         by_key.setdefault(dict(row["properties"])["__SHARDINGKEY"], []).append((row["queue_id"], int(row["body"])))
@@ -114,8 +114,8 @@ def test_rows_of_a_sharding_key_are_in_one_queue_in_their_order(broker: Broker) 
 
 
 def test_the_option_topic_takes_all_rows_and_a_topic_is_made_by_the_first(broker: Broker) -> None:
-    send(broker, numbered(3), topic="made-now")
-    send(broker, numbered(3).drop_columns(["topic"]), topic="made-now")
+    send_table(broker, numbered(3), topic="made-now")
+    send_table(broker, numbered(3).drop_columns(["topic"]), topic="made-now")
     assert len(stored(broker, "made-now")) == 6
     assert stored(broker) == []
 
@@ -123,7 +123,7 @@ def test_the_option_topic_takes_all_rows_and_a_topic_is_made_by_the_first(broker
 def test_what_no_broker_takes_is_told_with_its_row(broker: Broker) -> None:
     bodies = [b"x"] * 450 + [b""] + [b"x"]
     with pytest.raises(MessageIllegalError, match=r"row 450 of this partition: the body is empty"):
-        send(broker, pa.table({"topic": ["orders"] * 452, "body": bodies}))
+        send_table(broker, pa.table({"topic": ["orders"] * 452, "body": bodies}))
     with pytest.raises(MessageIllegalError, match="no column 'topic'"):
         check_sink_schema(pa.schema([("body", pa.binary())]), options(broker))
     with pytest.raises(MessageIllegalError, match="must be string"):
@@ -151,12 +151,12 @@ def test_a_send_is_tried_again_where_that_may_help(
 
     monkeypatch.setattr(Cluster, "send", failing)
     with pytest.raises(told):
-        send(broker, numbered(3))
+        send_table(broker, numbered(3))
     assert len(tried) == attempts
     assert len(set(tried)) == min(attempts, 2)  # another queue each time
     tried.clear()
     with pytest.raises(told):
-        send(broker, numbered(3, sharding_key=["a", "a", "a"]))
+        send_table(broker, numbered(3, sharding_key=["a", "a", "a"]))
     assert len(set(tried)) == 1
 
 
@@ -170,7 +170,7 @@ def test_a_send_that_failed_once_arrives(broker: Broker, monkeypatch: pytest.Mon
         return real(cluster, *arguments)
 
     monkeypatch.setattr(Cluster, "send", failing_first)
-    send(broker, numbered(3))
+    send_table(broker, numbered(3))
     assert [row["body"] for row in stored(broker)] == [b"0", b"1", b"2"]
 
 
@@ -186,7 +186,7 @@ def test_a_topic_that_no_broker_has_for_a_moment_is_asked_for_again(
         return real(cluster, topic)
 
     monkeypatch.setattr(Cluster, "publish_queues", away_first)
-    send(broker, numbered(3))
+    send_table(broker, numbered(3))
     assert len(stored(broker)) == 3
 
 
@@ -196,5 +196,5 @@ def test_a_row_with_a_time_waits_although_others_are_sent_with_it(broker: Broker
     values = {"DELAY": 18, "TIMER_DELAY_SEC": 3600, "TIMER_DELAY_MS": hour_ms}
     value = values.get(name, time.time_ns() // 1_000_000 + hour_ms)
     properties = pa.array([[(name, str(value))], None], pa.map_(pa.string(), pa.string()))
-    send(broker, numbered(2, properties=properties))
+    send_table(broker, numbered(2, properties=properties))
     assert [row["body"] for row in stored(broker)] == [b"1"]
