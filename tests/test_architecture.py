@@ -158,7 +158,6 @@ SEVERAL_RUNS = {
     "crash/test_pop_kill.py",
     "crash/test_timer_kill.py",
     "interop/test_access.py",
-    "interop/test_grpc_clients.py",
     "interop/test_namesrv.py",
 }
 

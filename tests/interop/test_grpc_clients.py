@@ -14,8 +14,9 @@ from reput.formats.pop_messages import ACK_TAG, decode_ack
 from reput.remoting.codes import RequestCode
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.topic_validator import TIMER_TOPIC
+from tests.support.asking import call
 from tests.support.async_tests import run
-from tests.support.broker import Client, messages_of, with_topic
+from tests.support.broker import Client, messages_of, pull_command, with_topic
 from tests.support.rocketmq.clients import run_client, sorted_bodies
 from tests.support.rocketmq.grpc_proxy import grpc_proxy
 
@@ -43,19 +44,16 @@ async def make_topics_and_groups(client: Client, language: str) -> None:
         assert answer.code == 0, answer
 
 
-async def connected(address: str) -> Client:
-    host, _, port = address.rpartition(":")
-    return Client(*await asyncio.open_connection(host, int(port)))
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
     """A broker, and the address of a proxy in front of it."""
 
     async def prepare() -> None:
-        client = await connected(broker.address)
+        host, _, port = broker.address.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port)))
         for language in LANGUAGES:
             await make_topics_and_groups(client, language)
+        await client.leave()
 
     folder = tmp_path_factory.mktemp("grpc")
     with Broker.start(folder / "store", **HERE) as broker:
@@ -64,13 +62,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, s
             yield broker, proxy
 
 
-async def stored(address: str, topic: str, queues: int) -> list[MessageExt]:
+def stored(address: str, topic: str, queues: int) -> list[MessageExt]:
     """The messages of a topic, a queue after the other."""
-    client = await connected(address)
     found: list[MessageExt] = []
     for queue_id in range(queues):
         offset = 0
-        while (answer := await client.pull(topic, offset, queueId=queue_id)).code == 0:
+        while (answer := call(address, pull_command(topic, offset, queueId=queue_id))).code == 0:
             found += messages_of(answer)
             offset = found[-1].queue_offset + 1
     return found
@@ -78,7 +75,7 @@ async def stored(address: str, topic: str, queues: int) -> list[MessageExt]:
 
 def acked(address: str, group: str) -> list[str]:
     """The topics of the messages that a group has acked, or made visible at another time."""
-    messages = run(stored(address, TIMER_TOPIC, 1))  # where they wait for the end of the invisible time
+    messages = stored(address, TIMER_TOPIC, 1)  # where they wait for the end of the invisible time
     acks = [decode_ack(one.body, "broker-a") for one in messages if one.tags == ACK_TAG]
     return [ack.key.topic for ack in acks if ack is not None and ack.key.group == group for _ in ack.offsets]
 
@@ -89,7 +86,7 @@ def test_an_unmodified_client_does_all_that_it_can(served: tuple[Broker, str], l
     told = run_client(f"grpc/{language}", proxy, language)
 
     topic, group = f"{language}-normal", f"{language}-simple"
-    messages = [one for kind in ("normal", "fifo") for one in run(stored(broker.address, f"{language}-{kind}", QUEUES))]
+    messages = [one for kind in ("normal", "fifo") for one in stored(broker.address, f"{language}-{kind}", QUEUES)]
     assert len(messages) == 9 + 20
     assert told["sent"] == {one.body.decode(): one.unique_key for one in messages}
 

@@ -26,14 +26,14 @@ HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size
 RETRY = "%RETRY%g_orders"
 
 
-def with_client(address: str, scenario: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
-    """What a scenario with a client of a broker returns."""
+def with_client(address: str, work: Callable[[Client], Coroutine[Any, Any, Any]]) -> Any:
+    """What a coroutine function returns of a client of a broker."""
 
     async def connected() -> Any:
         host, _, port = address.rpartition(":")
         client = Client(*await asyncio.open_connection(host, int(port)))
         try:
-            return await scenario(client)
+            return await work(client)
         finally:
             await client.leave()
 
