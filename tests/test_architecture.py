@@ -153,12 +153,14 @@ def test_what_tests_share_may_be_imported() -> None:
     assert list(imports_from_tests(ast.parse(text))) == []
 
 
-#: Tests that are no coroutine functions and run some: processes start, which takes longer than such a test may, or die.
+#: Tests that are no coroutine functions and run some: processes start, which takes longer than such a test may, or
+#: die, or one has a disk of its own.
 SEVERAL_RUNS = {
     "crash/test_pop_kill.py",
     "crash/test_timer_kill.py",
     "interop/test_access.py",
     "interop/test_namesrv.py",
+    "unit/broker/test_full_disk.py",
 }
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from campaign.children import in_child
 from reput.kernel_loader import load_kernels
 from reput.remoting.codes import ResponseCode
+from tests.support.async_tests import run
 from tests.support.broker import messages_of, serving_broker, with_topic
 from tests.support.small_tmpfs import mount_tmpfs
-from tests.support.sockets import run
 
 #: Small log files beside RocketMQ's index, whose slots are larger.
 _SIZES = {
@@ -23,7 +23,7 @@ _SIZES = {
 def test_what_was_answered_is_pulled_and_found_by_key_on_the_full_disk(tmp_path: Path) -> None:
     load_kernels()
 
-    async def scenario() -> None:
+    async def fill_and_free() -> None:
         ballast = tmp_path / "ballast"
         ballast.write_bytes(bytes(28 << 20))
         async with serving_broker(tmp_path / "store", **_SIZES) as served:
@@ -54,7 +54,7 @@ def test_what_was_answered_is_pulled_and_found_by_key_on_the_full_disk(tmp_path:
 
     def life() -> Counter[str]:
         mount_tmpfs(tmp_path, 40 << 20)
-        run(scenario())
+        run(fill_and_free())
         return Counter()
 
     in_child(life)

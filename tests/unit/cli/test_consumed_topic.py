@@ -198,29 +198,26 @@ def test_a_lost_broker_that_comes_back_is_followed(tmp_path: Path, meanwhile: Me
         assert "nobody answers for broker-b" in answer.err
 
 
-def test_who_is_away_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def scenario(namesrv: str) -> None:
-        async def told() -> str:
-            for _ in range(2):
-                await consumed.look()
-            return capsys.readouterr().err
+async def test_who_is_away_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def told() -> str:
+        for _ in range(2):
+            await consumed.look()
+        return capsys.readouterr().err
 
+    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a:
+        await asyncio.to_thread(fill, a)
         async with AdminClient(namesrv) as client:
             consumed = ConsumedTopic(client, "orders")
             assert await told() == ""
             with unreachable(namesrv, "broker-b", "orders"):
                 assert (await told()).count("nobody answers for broker-b: 127.0.0.1:") == 1
-            lose(namesrv, "broker-b", "orders")
+            await asyncio.to_thread(lose, namesrv, "broker-b", "orders")
             assert (await told()).count("nobody answers for broker-b: no name server knows where") == 1
-            a.close()
+            await asyncio.to_thread(a.close)
             assert (await told()).count("nobody answers for broker-b") == 0
             assert client.silent == {}
             consumed.topic = "never-there"
             assert (await told()).count("there is no topic 'never-there'") == 1
-
-    with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("a") as a:
-        fill(a)
-        asyncio.run(scenario(namesrv))
 
 
 def test_who_leaves_while_a_command_follows_is_told(
