@@ -63,8 +63,13 @@ lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Each file of tests in one of two processes. Long files come first by their names, and not last by their few tests.
-PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --durations 10
+# Three processes for two processors, as tests wait, too.
+PYTEST := $(BIN)/pytest -q -n 3 --durations 10
+# A process that has nothing left takes half of the rest of another one.
+BY_TIME := --dist worksteal
+# A file is run by one process: its tests share what starts slowly. Long files come first by their names, and not last by
+# their few tests.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 # Hundreds of processes start, and each assertion is rewritten: Python keeps the bytecode of both.
 unexport PYTHONDONTWRITEBYTECODE
 # The markers of pyproject.toml.
@@ -74,15 +79,20 @@ LEFT_OUT := java or browser or spark or slow
 MEMORY := /dev/shm
 ROOMY = $(shell test -w $(MEMORY) && df -Pk $(MEMORY) | awk 'NR == 2 && $$4 > 4000000 { print "$(MEMORY)" }')
 
-test: lint ## what every change must pass, in minutes: lint, then all tests but those that need Java or a browser, or take long
-	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) -m "not ($(LEFT_OUT))"
+test: ## what every change must pass, in minutes: lint, then all tests but those that need Java or a browser, or take long
+	@$(MAKE) --no-print-directory --jobs=2 lint collected
+	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_TIME) -m "not ($(LEFT_OUT))"
+
+# Assertions are rewritten when tests are collected: by one process for all, while mypy has the other processor.
+collected: setup
+	@$(BIN)/pytest -q --collect-only >/dev/null
 
 tests-of: setup ## only the tests of make test that cover a module: make tests-of FILE=src/reput/store/get.py
 	@tests=$$($(BIN)/python -m tests.support.tests_of $(FILE)); echo "$$tests"; \
-	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) -m "not ($(LEFT_OUT))" $$tests
+	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_TIME) -m "not ($(LEFT_OUT))" $$tests
 
 test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium
-	$(PYTEST) -m "$(LEFT_OUT) or hypothesis" --hypothesis-profile whole
+	$(PYTEST) $(BY_FILE) -m "$(LEFT_OUT) or hypothesis" --hypothesis-profile whole
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
 
@@ -96,7 +106,7 @@ test-oldest: ## the quick tests with the oldest Python and packages that pyproje
 	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/packaging/oldest.txt \
 		-e '.[broker,client,lake,test]' hypothesis pytest-xdist trustme tzdata
 	@$(OLDEST)/bin/reput warm
-	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(subst $(BIN),$(OLDEST)/bin,$(PYTEST)) -m "not ($(LEFT_OUT))" $(QUICK)
+	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(subst $(BIN),$(OLDEST)/bin,$(PYTEST)) $(BY_TIME) -m "not ($(LEFT_OUT))" $(QUICK)
 
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop

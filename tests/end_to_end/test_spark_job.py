@@ -1,8 +1,10 @@
-"""The small job on Spark of `make test`: the messages of a log that RocketMQ wrote, counted by topic."""
+"""A small job on Spark: the messages of a log that RocketMQ wrote, counted by topic."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
@@ -11,6 +13,7 @@ from reput.spark.session import session
 STORE = Path(__file__).parents[1] / "golden/5.3.3/clean/store"
 
 
+@pytest.mark.spark
 def test_spark_counts_the_messages_that_threads_count() -> None:
     spark = session("local[2]", "a small job", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
     try:
