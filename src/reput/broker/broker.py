@@ -11,7 +11,7 @@ from reput.broker.message_filters import consumer_filters, require_parser
 from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.services import BrokerServices
 from reput.broker.state import BrokerState
-from reput.broker.topic_creation import own_topics, warn_of_missing_topics
+from reput.broker.topic_creation import create_first, own_topics, warn_of_unread_queues
 from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
@@ -161,9 +161,11 @@ class BrokerController:
                     state.dispatch.on_growth = ha.wake
                 self._services = services = BrokerServices(state, access, self._config_path, self._client)
                 await state.writes.run(access.create_first)
-                await state.writes.run(state.topics.create, topics)
-                if state.slave is None:  # a slave gets its topics from the master
-                    await state.reads.run(warn_of_missing_topics, store)
+                if state.slave is None:
+                    await state.writes.run(create_first, state.topics)
+                    await state.reads.run(warn_of_unread_queues, state.topics)
+                else:  # a slave gets its topics from the master
+                    await state.writes.run(state.topics.create, topics)
                 await self._server.listen()
                 if ha is not None:
                     await self._listen_for_slaves()

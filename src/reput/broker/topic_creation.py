@@ -11,11 +11,11 @@ from functools import partial
 from reput.broker.disk_work import DiskWork
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
+from reput.errors import ConfigError
 from reput.events import Event
 from reput.formats.metadata import TopicConfig
-from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.service.topic_config_manager import TopicConfigManager, broker_topics
-from reput.store.message_store import MessageStore
+from reput.service.topic_config_manager import MOST_QUEUES, TopicConfigManager, broker_topics
+from reput.service.topic_validator import SELF_TEST_TOPIC
 
 logger = logging.getLogger("reput.broker")
 
@@ -38,19 +38,51 @@ def own_topics(config: BrokerConfig, store_config: MessageStoreConfig) -> list[T
     )
 
 
-def warn_of_missing_topics(store: MessageStore) -> None:
-    """Name the topics that have messages and are not there: nobody can read these messages.
+def create_first(topics: TopicConfigManager) -> None:
+    """Make the topics of a start: the broker's own ones, and those of the messages where no broker has been before.
 
-    Such a topic was deleted; or it was made on a master that was lost before this broker, its slave, had copied it.
-    Only an operator knows which. Light message queues are no topics.
+    `reput put`, `import` and `replay`, and programs with a store of their own, need no topics for their messages; a
+    client reads what is in a topic. Where a broker has been before, a topic that is not there was deleted.
     """
-    topics = {queue.topic for queue in store.queues() if queue.min_offset < queue.max_offset}
-    missing = sorted(
-        name for name in topics - store.topic_metadata.topic_config_table.keys() if not name.startswith(LMQ_PREFIX)
-    )
+    is_first = topics.select_topic_config(SELF_TEST_TOPIC) is None
+    topics.create(topics.own_topics)
+    if is_first:
+        found = [
+            TopicConfig(name, queues, queues)
+            for name, queues in sorted(topics.queues_with_messages().items())
+            if topics.validate_update(name) is None and queues <= MOST_QUEUES
+        ]
+        try:
+            made = topics.create(found)
+        except ConfigError as error:  # a topic of batches without its configuration
+            logger.warning(Event("topics of messages were not made", error=error))
+        else:
+            if made:
+                names = ", ".join(config.topic_name for config in made)
+                logger.info(Event("topics made for the messages of the store", count=len(made), topics=names))
+
+
+def warn_of_unread_queues(topics: TopicConfigManager) -> None:
+    """Name the topics with messages in queues that nobody can read, as the topic is not there or has fewer queues.
+
+    Such a topic was deleted; or it was made on a master that was lost before this broker, its slave, had copied it; or
+    it was made with fewer queues. Only an operator knows which.
+    """
+    missing, narrow = [], []
+    for name, queues in sorted(topics.queues_with_messages().items()):
+        config = topics.select_topic_config(name)
+        if config is None:
+            missing.append(name)
+        elif config.read_queue_nums < queues:
+            narrow.append(f"{name} ({config.read_queue_nums} of {queues})")
     if missing:
         what = "messages cannot be read, as their topics are not there; `reput admin create-topic` makes a topic again"
         logger.warning(Event(what, count=len(missing), topics=", ".join(missing)))
+    if narrow:
+        what = (
+            "messages cannot be read, as their topics have fewer queues; `reput admin create-topic --queues` adds some"
+        )
+        logger.warning(Event(what, count=len(narrow), topics=", ".join(narrow)))
 
 
 class TopicCreation:

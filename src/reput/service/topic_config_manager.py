@@ -12,6 +12,7 @@ from reput.errors import ConfigError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import DataVersion, TopicConfig
+from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.service.attributes import TOPIC_ATTRIBUTES, alter_attributes
 from reput.service.pop.topics import revive_topic_of
 from reput.service.topic_validator import (
@@ -39,6 +40,8 @@ _PERM_RW = PERM_READ | PERM_WRITE
 #: Bits of a topic's system flag (`TopicSysFlag`): made by a producer, or by a consumer, of a unit.
 _UNIT, _UNIT_SUB = 1, 2
 _SCHEDULE_TOPIC_QUEUES = 18
+#: Queues of a topic that are read because they have messages: a wrong bit in a queue id makes no million of them.
+MOST_QUEUES = 65_535
 
 
 def broker_topics(
@@ -174,18 +177,32 @@ class TopicConfigManager:
     def create(self, configs: Sequence[TopicConfig]) -> list[TopicConfig]:
         """Make those topics that are not there, and give them back (`createTopicIfAbsent`); any thread, waits.
 
+        A new topic has as many queues to read as the store has messages in: those of a deleted topic, or of a store
+        that no broker has served.
+
         Raises as `MessageStore.update_topics`.
         """
         with self._writing:
             missing = [config for config in configs if self.select_topic_config(config.topic_name) is None]
             if missing:
+                numbers = self.queues_with_messages()
+                missing = [_readable(config, numbers) for config in missing]
                 self._store.update_topics(missing)
             return missing
+
+    def queues_with_messages(self) -> dict[str, int]:
+        """By topic, one more than the highest id of its queues with messages; light queues are of no topic."""
+        numbers: dict[str, int] = {}
+        for queue in self._store.queues():
+            if queue.min_offset < queue.max_offset and not queue.topic.startswith(LMQ_PREFIX):
+                numbers[queue.topic] = max(numbers.get(queue.topic, 0), queue.queue_id + 1)
+        return numbers
 
     def update(self, configs: Sequence[TopicConfig]) -> list[TopicConfig]:
         """Make topics or change them, as an operator asks, and give back those that changed; any thread, waits.
 
-        The attributes of `configs` are changes, `+name` and `-name` (`alter_attributes`).
+        The attributes of `configs` are changes, `+name` and `-name` (`alter_attributes`). A new topic has the queues
+        to read that it has by `create`; fewer than these are an operator's second word.
 
         Raises:
             ConfigError: RocketMQ would refuse an attribute or a topic; nothing was changed.
@@ -193,10 +210,12 @@ class TopicConfigManager:
         """
         with self._writing:
             changed: dict[str, TopicConfig] = {}
+            numbers = self.queues_with_messages()
             for config in configs:
                 before = changed.get(config.topic_name) or self.select_topic_config(config.topic_name)
                 current = None if before is None else before.attributes
                 after = replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))
+                after = _readable(after, numbers) if before is None else after
                 if after != before:
                     changed[config.topic_name] = after
             if changed:
@@ -210,3 +229,9 @@ class TopicConfigManager:
         """
         with self._writing:
             self._store.delete_topic_config(topics)
+
+
+def _readable(config: TopicConfig, numbers: Mapping[str, int]) -> TopicConfig:
+    """The configuration, with at least as many queues to read as have messages, by `queues_with_messages`."""
+    number = numbers.get(config.topic_name, 0)
+    return replace(config, read_queue_nums=max(config.read_queue_nums, min(number, MOST_QUEUES)))

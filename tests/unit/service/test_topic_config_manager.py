@@ -4,6 +4,7 @@ import pytest
 
 import reput
 from reput.errors import ConfigError
+from reput.formats.metadata import TopicConfig
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
 
 
@@ -188,3 +189,26 @@ def test_an_operator_leaves_the_brokers_own_topics_alone(store, topic, update, d
     assert manager.validate_update(topic) == update
     assert manager.validate_delete(topic) == delete
     assert manager.is_system_topic(topic) is ("conflict" in (update or ""))
+
+
+def put_in_queues(store, topic, *queue_ids):
+    for queue_id in queue_ids:
+        store.put_message(reput.Message(topic, b"x"), queue_id)
+    store.wait_dispatched()
+
+
+@pytest.mark.parametrize("change", ["create", "update"])
+def test_a_new_topic_has_all_queues_with_messages_to_read_and_as_many_to_write_as_asked_for(store, change):
+    put_in_queues(store, "orders", 3, 12)
+    manager = manager_of(store)
+    getattr(manager, change)([TopicConfig("orders", 4, 4), TopicConfig("fresh", 4, 4)])
+    assert rows(store.topics.values()).items() >= {"orders": (13, 4, 6), "fresh": (4, 4, 6)}.items()
+    manager.update([TopicConfig("orders", 2, 2)])  # an operator who has seen it decides
+    assert rows([manager.select_topic_config("orders")]) == {"orders": (2, 2, 6)}
+
+
+def test_an_odd_queue_id_makes_no_topic_of_millions_of_queues(store):
+    put_in_queues(store, "orders", 2**31 - 1)
+    manager = manager_of(store)
+    manager.create([TopicConfig("orders", 4, 4)])
+    assert rows([manager.select_topic_config("orders")]) == {"orders": (65_535, 4, 6)}
