@@ -101,7 +101,10 @@ def consume(
         (written, left), silent = ask(namesrv, config, work)
         status = max(left, silent)
         if not (written or status):
-            write_error(f"topic {topic!r} has no such message; `reput admin topic {topic}` shows its offsets")
+            reader = "" if group is None else f" for group {group!r}"
+            write_error(
+                f"topic {topic!r} has no message to read{reader}; `reput admin topic {topic}` shows its offsets"
+            )
     return status
 
 

@@ -21,7 +21,7 @@ def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[QueueInfo |
     hint = unknown_topic(topic, listed)
     ids = sorted(queue.queue_id for queue in listed if queue.topic == topic)
     if hint is None and queue_id is not None and queue_id not in ids:
-        return f"topic {topic!r} has no queue {queue_id}; it has {some_names(map(str, ids))}"
+        return f"topic {topic!r} has no queue {queue_id}; its queues: {some_names(map(str, ids))}"
     return hint
 
 

@@ -115,9 +115,8 @@ class RowSender:
                 reasons.append(str(error))
             waiting = await self._again(waiting)
         left = sum(one.end - one.begin for batches in waiting.values() for one in batches)
-        found = MQClientError(
-            f"{left} of {block.rows} rows were not sent after {self._attempts} attempts: {'; '.join(reasons)}"
-        )
+        told = "; ".join(dict.fromkeys(reasons))
+        found = MQClientError(f"{left} of {block.rows} rows were not sent after {self._attempts} attempts: {told}")
         found.retriable = True
         raise found
 

@@ -79,7 +79,7 @@ class SendAttempts:
                 seconds = loop.time() - begun
                 faults.sent(to.broker_name, seconds, loop.time())
                 return Sent(results, address, seconds)
-        reasons = "; ".join(map(str, errors))
+        reasons = "; ".join(dict.fromkeys(map(str, errors)))
         found = MQClientError(f"topic {request.topic}: not sent after {len(errors)} attempts: {reasons}")
         found.retriable = True
         found.peer = ";".join(dict.fromkeys(error.peer for error in errors if error.peer))

@@ -248,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
                 async with asyncio.timeout_at(until):
                     await self.writable()
             except TimeoutError:
-                reason = f"{self.remote}: request {command.code} was not sent in {timeout_s} s"
+                reason = f"{self.remote}: request {command.code} was not sent in {timeout_s:.3g} s"
                 raise RemotingTimeoutError(reason) from None
         if not self.is_open:
             raise RemotingError(f"{self.remote}: the connection is closed")
@@ -260,7 +260,9 @@ class Connection(asyncio.BufferedProtocol):
             self._send_soon(command)
             return await answer
         except TimeoutError:
-            raise RemotingTimeoutError(f"{self.remote}: no answer to request {command.code} in {timeout_s} s") from None
+            raise RemotingTimeoutError(
+                f"{self.remote}: no answer to request {command.code} in {timeout_s:.3g} s"
+            ) from None
         finally:
             self._calls.pop(opaque, None)
 

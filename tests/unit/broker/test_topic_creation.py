@@ -58,4 +58,4 @@ def test_queues_with_messages_that_a_topic_does_not_have_are_told(
     with MessageStore.open(path, **SMALL) as store:
         store.update_topic(TopicConfig("orders", 8, 8))
     Broker.start(path, **KEYS).close()
-    assert f"{NARROW}; `reput admin create-topic --queues` adds some count=1 topics=\"orders (8 of 13)\"" in caplog.text
+    assert f'{NARROW}; `reput admin create-topic --queues` adds some count=1 topics="orders (8 of 13)"' in caplog.text

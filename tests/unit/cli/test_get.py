@@ -107,7 +107,7 @@ def test_control_characters_of_a_message_do_not_reach_the_terminal(tmp_path: Pat
     [
         ("oders", "there is no topic 'oders'; did you mean 'orders'?"),
         ("zzz", "there is no topic 'zzz'; there are orders"),
-        ("orders", "topic 'orders' has no queue 7; it has 0, 1"),
+        ("orders", "topic 'orders' has no queue 7; its queues: 0, 1"),
     ],
 )
 def test_a_topic_or_queue_that_is_not_there_is_told_with_the_nearest_or_those_that_are(

@@ -20,7 +20,7 @@ from tests.support.commands import Run
             ("--tags", "lost"),
             "no message that was looked at from queue offset 0 on has the tags 'lost'; queue orders/0",
         ),
-        (("--queue-id", 7), "topic 'orders' has no queue 7; it has 0, 1"),
+        (("--queue-id", 7), "topic 'orders' has no queue 7; its queues: 0, 1"),
     ],
 )
 def test_a_pull_without_messages(store: Path, run_reput: Run, arguments: tuple[str, ...], told: str) -> None:
@@ -68,7 +68,10 @@ def test_a_key_without_messages_is_told_beside_one_with_some(store: Path, run_re
     [
         (("--begin-offset", "70000"), "no such record; the files of the log have the offsets 0 to 65535"),
         (("--what", "queue", "--topic", "orders", "--begin-offset", "50"), "no unit is in use there"),
-        (("--what", "queue", "--topic", "orders", "--queue-id", "5"), "topic 'orders' has no queue 5; it has 0, 1"),
+        (
+            ("--what", "queue", "--topic", "orders", "--queue-id", "5"),
+            "topic 'orders' has no queue 5; its queues: 0, 1",
+        ),
     ],
 )
 def test_a_dump_without_lines(store: Path, run_reput: Run, arguments: tuple[str, ...], told: str) -> None:
