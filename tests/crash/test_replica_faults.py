@@ -80,7 +80,7 @@ def check_next_life(path: Path, flush_disk_type: str, source: bytes) -> None:
     check_store(path)
 
 
-@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", pytest.param("ASYNC_FLUSH", marks=pytest.mark.slow)])
 def test_a_kill_or_a_power_cut_at_any_operation_leaves_a_log_that_goes_on(
     tmp_path: Path, flush_disk_type: str, source: bytes
 ) -> None:

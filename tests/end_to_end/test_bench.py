@@ -201,6 +201,7 @@ def test_the_page_of_figures_and_readme_show_the_run_that_is_kept() -> None:
     assert shown == {row: float(f"{others[name]['times']:.2g}") for row, name in README_ROWS.items()}
 
 
+@pytest.mark.slow
 def test_one_question_alone_prints_its_json(tmp_path: Path) -> None:
     printed, kept = bench(tmp_path, "--only", "put_message", "--json", "--without-apache")
     assert json.loads(printed) == kept

@@ -82,6 +82,7 @@ def test_the_checkpoint_says_what_is_on_the_disk(whole: tuple[Path, Told], store
     assert new.index_msg_timestamp == old.index_msg_timestamp > 0
 
 
+@pytest.mark.slow
 def test_killed_between_any_two_steps_of_the_swap_an_open_and_a_second_run_find_all(
     whole: tuple[Path, Told], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

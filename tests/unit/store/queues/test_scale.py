@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pytest
 
 import reput
 from reput.files import DISK
@@ -124,6 +125,7 @@ def read_sparse_logs(*stores: SparseLog) -> list[dict[str, float]]:
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_sparse_log_of_a_terabyte_is_opened_read_and_cleaned_with_few_maps_and_little_memory(tmp_path: Path) -> None:
     files, used, path = 1000, [0, 650, 999], tmp_path / "store"
     small = SparseLog(str(tmp_path / "small"), 3, [0, 1, 2])
@@ -200,6 +202,7 @@ with reput.MessageStore.open(path, **options) as store:
 """
 
 
+@pytest.mark.slow
 def test_many_queues_are_filled_closed_killed_and_opened_again_with_few_descriptors(tmp_path: Path) -> None:
     topics, ids, path = 30, 5, tmp_path / "store"  # more queues than descriptors
 
