@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 from reput.client.mq_client_api import MQClientAPI
-from reput.client.name_servers import NameServers
 from reput.client.producer import Producer
 from reput.transport.blocking_client import BlockingClient
 from reput.transport.client import RemotingClient
@@ -22,13 +21,14 @@ from reput.transport.client import RemotingClient
 #: Less than `tests.support.async_tests.run` waits, so that who has waited in vain tells for what.
 PATIENCE_S = 50.0
 #: Calls whose last argument says how long to wait, unless told otherwise.
-_CALLS = (RemotingClient.call, BlockingClient.call, MQClientAPI.call, NameServers.call)
+_CALLS = (RemotingClient.call, BlockingClient.call, MQClientAPI.call)
 #: Times of modules that end a wait for what comes.
 _TIMES = (
     ("reput.transport.client", "_CONNECT_S"),
     ("reput.transport.blocking_client", "_CONNECT_S"),
     ("reput.client.client_instance", "_LEAVE_S"),
     ("reput.client.consumer_api", "_OFFSET_S"),
+    ("reput.client.name_servers", "_CALL_S"),
     ("reput.client.producer", "_TRACE_S"),
     ("reput.client.traces", "_CLOSE_S"),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,11 @@ WITH_LOST = {"withLostBrokers": "true"}
 
 
 def name_server_addresses(text: str) -> tuple[str, ...]:
-    """The addresses of a text "host:port;host:port".
+    """The addresses of a text "host:port;host:port", each once.
 
     Raises ConfigError where one of them is none.
     """
-    addresses = tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+    addresses = tuple(dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip()))
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 0xFFFF):
@@ -52,6 +52,9 @@ def no_broker(addresses: Sequence[str]) -> str:
 class NameServers:
     """Asks one name server as long as it answers, and then the next one; the first one is drawn.
 
+    Name servers do not know each other. One that was just started knows no topic until brokers register again, 30 s
+    later at most: that a topic is not there is believed once none of the others knows it (`route`).
+
     Args:
         addresses: "host:port" of each.
         api: Asks one of them.
@@ -59,41 +62,77 @@ class NameServers:
 
     addresses: tuple[str, ...]
     api: MQClientAPI
-    _current: int = field(init=False, default=0)
+    _current: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
-        self._current = random.randrange(len(self.addresses))
+        self._current = random.choice(self.addresses)
 
-    async def call(self, command: RemotingCommand, timeout_s: float = _CALL_S) -> tuple[str, RemotingCommand]:
+    async def call(self, command: RemotingCommand) -> tuple[str, RemotingCommand]:
         """The answer to a request, and who gave it.
 
         Raises MQClientError where no name server answers.
         """
         reasons = []
-        for _ in self.addresses:
-            address = self.addresses[self._current]
+        for address in self._in_turn():
             try:
-                return address, await self.api.ask(address, command, timeout_s)
+                return address, await self._ask(address, command)
             except RemotingError as error:
-                peers.failed("a name server does not answer", error, address=address)
                 reasons.append(str(error))
-                self._current = (self._current + 1) % len(self.addresses)
         raise no_answer(self.addresses, reasons)
 
+    def _in_turn(self) -> tuple[str, ...]:
+        """All addresses, from the current one on."""
+        at = self.addresses.index(self._current)
+        return self.addresses[at:] + self.addresses[:at]
+
+    async def _ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        """The answer of one; where it does not answer, it is not the current one any more."""
+        try:
+            return await self.api.ask(address, command, _CALL_S)
+        except RemotingError as error:
+            peers.failed("a name server does not answer", error, address=address)
+            if address == self._current:
+                self._current = (*self._in_turn(), address)[1]  # itself where it is alone
+            raise
+
     async def route(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
-        """Where the queues of a topic are; None for a topic that the name server does not know.
+        """Where the queues of a topic are; None for a topic that no name server knows.
+
+        The first route with the address of a broker counts, and who gave it is the current one then. Name servers that
+        do not answer or refuse are passed over.
 
         `with_lost`: for who must have all of the topic. A name server of reput's adds the queues of brokers that it has
         lost, without an address or with a slave's; RocketMQ's forgets them. Members of a group share the queues of a
         route without them, as Java's do.
 
-        Raises MQClientError where no name server answers, MQBrokerError where one refuses.
+        Raises MQClientError where no name server answers, MQBrokerError where those that do refuse.
         """
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"} | (WITH_LOST if with_lost else {})
+        found: list[TopicRouteData | None] = []  # where nobody is
+        errors: list[RemotingError] = []
+        for address in self._in_turn():
+            try:
+                route = await self._route_of(address, topic, fields)
+            except RemotingError as error:
+                errors.append(error)
+                continue
+            if route is not None and any(one.broker_addrs for one in route.broker_datas):
+                self._current = address
+                return route
+            found.append(route)
+        if found:
+            return next((one for one in found if one is not None), None)
+        raise next(
+            (error for error in errors if isinstance(error, MQBrokerError)), no_answer(self.addresses, map(str, errors))
+        )
+
+    async def _route_of(self, address: str, topic: str, fields: Mapping[str, str]) -> TopicRouteData | None:
+        """What one of them answers; raises RemotingError where it does not, MQBrokerError where it refuses."""
         from reput.remoting.body import decode_body  # here: an import of the client need not wait 50 ms for bodies
         from reput.remoting.route_bodies import TopicRouteData
 
-        fields = {"topic": topic, "acceptStandardJsonOnly": "true"} | (WITH_LOST if with_lost else {})
-        address, answer = await self.call(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields))
+        command = RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=dict(fields))
+        answer = await self._ask(address, command)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
