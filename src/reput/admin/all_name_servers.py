@@ -14,11 +14,13 @@ from typing import TypeVar
 from reput.client.mq_client_api import MQClientAPI, checked, refusal, unreadable
 from reput.client.name_servers import WITH_LOST, no_answer
 from reput.client.topic_route import together
-from reput.errors import RemotingCommandError, RemotingError
+from reput.errors import MQClientError, RemotingCommandError, RemotingError
 from reput.remoting.body import decode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from reput.remoting.route_bodies import ClusterInfo, QueueData, TopicList, TopicRouteData
+from reput.remoting.header import encode_header
+from reput.remoting.namesrv_headers import WipeWritePermOfBrokerRequestHeader
+from reput.remoting.route_bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
 
 _T = TypeVar("_T")
 
@@ -41,19 +43,19 @@ class AllNameServers:
     async def cluster(self) -> ClusterInfo:
         """All clusters and their brokers; those that are lost are without an address."""
         found = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo)
-        brokers = together(data for one in found for data in one.broker_addr_table.values())
-        clusters = {name: names for one in found for name, names in one.cluster_addr_table.items()}
+        brokers = together(data for one in found.values() for data in one.broker_addr_table.values())
+        clusters = {name: names for one in found.values() for name, names in one.cluster_addr_table.items()}
         return ClusterInfo(brokers, clusters)
 
     async def topic_names(self) -> set[str]:
         """The names of all topics, those of lost brokers, too."""
         found = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, TopicList)
-        return {topic for one in found for topic in one.topic_list}
+        return {topic for one in found.values() for topic in one.topic_list}
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Where the queues of a topic are, those of lost brokers, too; None where nobody knows the topic."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
-        found = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields, TopicRouteData)
+        found = list((await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields, TopicRouteData)).values())
         if not found:
             return None
         queues: dict[str, QueueData] = {}
@@ -71,8 +73,25 @@ class AllNameServers:
             command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext_fields={"topic": topic})
             checked(address, await self._api.ask(address, command, _CALL_S))
 
-    async def _ask(self, code: RequestCode, fields: Mapping[str, str], kind: type[_T]) -> list[_T]:
-        """The bodies of all answers, but those of name servers that do not know a topic, or refuse beside others."""
+    async def brokers_of_each(self) -> dict[str, Mapping[str, BrokerData]]:
+        """What each of them knows of brokers, by its address and broker name, as of `cluster`.
+
+        Raises MQClientError where one of them does not answer, or refuses: nobody knows what it knows.
+        """
+        found = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo)
+        missing = [self._silent.get(one, f"{one} refuses") for one in self.addresses if one not in found]
+        if missing:
+            raise MQClientError(f"{'; '.join(missing)}; leave a name server that is gone for ever out of the list")
+        return {address: one.broker_addr_table for address, one in found.items()}
+
+    async def forget_broker(self, address: str, name: str) -> None:
+        """Let one of them forget a broker that it has lost; one that is there for it stays as it is."""
+        fields = encode_header(WipeWritePermOfBrokerRequestHeader(name, lost_only=True))
+        command = RemotingCommand(RequestCode.WIPE_WRITE_PERM_OF_BROKER, ext_fields=fields)
+        checked(address, await self._api.ask(address, command, _CALL_S))
+
+    async def _ask(self, code: RequestCode, fields: Mapping[str, str], kind: type[_T]) -> dict[str, _T]:
+        """The bodies of answers by address, but of name servers that do not know a topic, or refuse beside others."""
 
         async def ask(address: str) -> tuple[str, RemotingCommand] | None:
             command = RemotingCommand(code, ext_fields={**fields, **WITH_LOST})
@@ -91,7 +110,8 @@ class AllNameServers:
         known = [one for one in answers if one[1].code in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)]
         if not known:
             raise refusal(*answers[0])
-        return [_decoded(address, answer, kind) for address, answer in known if answer.code == ResponseCode.SUCCESS]
+        told = {address: answer for address, answer in known if answer.code == ResponseCode.SUCCESS}
+        return {address: _decoded(address, answer, kind) for address, answer in told.items()}
 
 
 def _decoded(address: str, answer: RemotingCommand, kind: type[_T]) -> _T:

@@ -1,4 +1,4 @@
-"""Clusters and topics, as an operator sees them."""
+"""Topics, as an operator sees them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from reput.admin.admin_client import AdminClient, Brokers, brokers_of, gather, masters, masters_of, number
-from reput.client.topic_route import MASTER_ID, nobody_there, nothing_to_publish, publish_queues
-from reput.errors import MQBrokerError, MQClientError, RemotingError
+from reput.admin.admin_client import AdminClient, Brokers, brokers_of, masters, masters_of, number
+from reput.client.topic_route import MASTER_ID, nothing_to_publish, publish_queues
+from reput.errors import MQClientError
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
 from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
-#: In place of the ids and addresses of a broker name that has none.
-_NOBODY: list[tuple[int | None, str | None]] = [(None, None)]
 _PERMS = {0: "none", 1: "template", 2: "w", 4: "r", 6: "rw", 7: "rw, template"}
-
-
-@dataclass(frozen=True, slots=True)
-class Broker:
-    """One broker that is registered, or was and is lost; None for what nobody tells.
-
-    Attributes:
-        broker_id, address: None for a broker name of which nobody is there.
-        in_tps, out_tps: Messages a second, of the last ten seconds.
-        disk_ratio: How full the log's disk is, 0 to 1.
-    """
-
-    cluster: str
-    broker: str
-    broker_id: int | None
-    address: str | None
-    version: str | None
-    in_tps: float | None
-    out_tps: float | None
-    disk_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,49 +56,6 @@ class TopicState:
     queues: list[TopicQueue]
     messages: int | None
     groups: list[str] | None
-
-
-async def brokers(client: AdminClient) -> list[Broker]:
-    """All brokers of all clusters; `client.silent` names those that do not answer, by broker name and id.
-
-    Raises MQClientError where no broker is registered.
-    """
-    info = await client.cluster()
-    asked = [
-        (one.cluster, one.broker_name, broker_id, address)
-        for one in sorted(info.broker_addr_table.values(), key=lambda one: (one.cluster, one.broker_name))
-        for broker_id, address in sorted(one.broker_addrs.items()) or _NOBODY
-    ]
-
-    async def look(one: tuple[str, str, int | None, str | None]) -> Broker:
-        _, name, broker_id, address = one
-        if address is None:
-            client.silent[name] = nobody_there([name])
-            return Broker(*one, None, None, None, None)
-        try:
-            table = (await client.ask_json(address, RequestCode.GET_BROKER_RUNTIME_INFO)).get("table", {})
-        except MQBrokerError:
-            raise
-        except RemotingError as error:
-            client.silent[f"{name}, id {broker_id}"] = str(error)
-            return Broker(*one, None, None, None, None)
-        out = table.get("getTransferredTps") or table.get("getTransferedTps")  # the second one before 5.0
-        ratio = table.get("commitLogDiskRatio")
-        return Broker(*one, table.get("brokerVersionDesc"), _rate(table.get("putTps")), _rate(out), _rate(ratio))
-
-    found = await gather(look, asked)
-    for one in info.broker_addr_table.values():
-        if one.broker_addrs and MASTER_ID not in one.broker_addrs:
-            client.slaves[one.broker_name] = f"the master of {one.broker_name} is away"
-    return found
-
-
-def _rate(text: Any) -> float | None:
-    """The first number of a text of some; None where there is none."""
-    try:
-        return float(str(text).split()[0])
-    except (ValueError, IndexError):
-        return None
 
 
 async def topics(client: AdminClient, *, with_system: bool = False) -> list[Topic]:
@@ -234,7 +169,13 @@ async def create_topic(client: AdminClient, topic: str, queues: int, brokers: li
     for name in brokers or ():
         if name not in found:
             raise MQClientError(f"there is no broker {name!r}; there are {', '.join(sorted(found))}")
-    chosen = masters({name: found[name] for name in brokers or sorted(found)})
+    asked = {name: found[name] for name in brokers or sorted(found)}
+    try:
+        chosen = masters(asked)
+    except MQClientError as error:
+        there = [name for name, addresses in asked.items() if MASTER_ID in addresses]
+        others = f"; or make it on the others alone: `--brokers {','.join(there)}`" if there else ""
+        raise MQClientError(f"{error}{others}") from error
     fields = {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,

@@ -30,6 +30,7 @@ admin = typer.Typer(
 )
 for _command in (
     admin_topics.cluster,
+    admin_topics.forget_broker,
     admin_topics.topics,
     admin_topics.topic,
     admin_topics.create_topic,

@@ -1,4 +1,4 @@
-"""`reput admin cluster`, `topics`, `topic`, `create-topic`, `delete-topic`."""
+"""`reput admin cluster`, `forget-broker`, `topics`, `topic`, `create-topic`, `delete-topic`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_jso
     Example:
       reput admin cluster --namesrv 10.0.0.5:9876
     """
-    from reput.admin.topics import brokers
+    from reput.admin.brokers import brokers
 
     found, status = ask(namesrv, config, brokers)
     if as_json:
@@ -48,6 +48,28 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_jso
 def _digits(value: float | None, count: int) -> object:
     """A number with so many digits after the point."""
     return shown(None if value is None else f"{value:.{count}f}")
+
+
+def forget_broker(
+    broker: Annotated[str, typer.Argument(metavar="NAME", help="The broker's name.")],
+    *,
+    namesrv: Namesrv = DEFAULT_NAMESRV,
+    config: Config = None,
+    as_json: Json = False,
+) -> int:
+    """Let all name servers forget a broker that is lost and does not come back; one that is there is refused.
+
+    Example:
+      reput admin forget-broker broker-b
+    """
+    from reput.admin import brokers as admin
+
+    told, status = ask(namesrv, config, lambda client: admin.forget_broker(client, broker))
+    if as_json:
+        write_json({"broker": broker, "forgotten_by": told})
+    else:
+        write_text(f"broker {broker} is forgotten by {', '.join(told)}")
+    return status
 
 
 def topics(

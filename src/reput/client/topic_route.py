@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from reput.remoting.codes import PermName
@@ -85,9 +86,10 @@ def master_away(broker_names: Iterable[str]) -> str:
 
 def nobody_there(broker_names: Iterable[str]) -> str:
     """Text about brokers that a topic, or the cluster, has, and of which no master and no slave is registered."""
-    names = ", ".join(sorted(broker_names))
+    names = sorted(broker_names)
+    commands = " and ".join(f"`reput admin forget-broker {quote(name)}`" for name in names)
     return (
-        f"no name server knows where {names} is: start it; if it is gone for ever, `mqadmin wipeWritePerm` lets name "
+        f"no name server knows where {', '.join(names)} is: start it; if it is gone for ever, {commands} lets name "
         "servers forget it"
     )
 

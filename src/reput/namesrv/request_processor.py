@@ -199,8 +199,9 @@ class RequestProcessor:
         return command.response(body=encode_body(self._routes.cluster_info(with_lost=_with_lost(command))))
 
     def _wipe_write_perm(self, _: Connection, command: RemotingCommand) -> Answer:
-        name = decode_header(WipeWritePermOfBrokerRequestHeader, command.ext_fields).broker_name
-        return _answer(command, WipeWritePermOfBrokerResponseHeader(self._routes.wipe_write_perm(name)))
+        header = decode_header(WipeWritePermOfBrokerRequestHeader, command.ext_fields)
+        count = self._routes.wipe_write_perm(header.broker_name, lost_only=bool(header.lost_only))
+        return _answer(command, WipeWritePermOfBrokerResponseHeader(count))
 
     def _add_write_perm(self, _: Connection, command: RemotingCommand) -> Answer:
         name = decode_header(AddWritePermOfBrokerRequestHeader, command.ext_fields).broker_name

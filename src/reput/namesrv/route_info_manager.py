@@ -330,13 +330,16 @@ class RouteInfoManager:
             if not queues:
                 self._topics.pop(topic, None)
 
-    def wipe_write_perm(self, broker_name: str) -> int:
+    def wipe_write_perm(self, broker_name: str, *, lost_only: bool = False) -> int:
         """Let nobody write to a broker; returns its number of topics. Lasts until the broker's topics change.
 
-        One that is lost is forgotten: an operator says so that it does not come back.
+        One that is lost is forgotten: an operator says so that it does not come back. `lost_only`: that alone; a broker
+        that has come back meanwhile is left as it is.
         """
         if broker_name not in self._brokers:
             self._lost.forget(broker_name)
+        elif lost_only:
+            return 0
         return self._change_perm(broker_name, lambda perm: perm & ~PermName.WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:

@@ -153,9 +153,13 @@ class GetKVListByNamespaceRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class WipeWritePermOfBrokerRequestHeader:
-    """Nobody is to write to a broker (WIPE_WRITE_PERM_OF_BROKER)."""
+    """Nobody is to write to a broker, and one that is lost is forgotten (WIPE_WRITE_PERM_OF_BROKER).
+
+    `lost_only`: the latter alone; a field of reput's.
+    """
 
     broker_name: str
+    lost_only: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

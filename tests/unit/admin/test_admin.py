@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from reput import Broker
-from reput.admin import groups, messages, topics
+from reput.admin import brokers, groups, messages, topics
 from reput.admin.admin_client import AdminClient
 from reput.client import Message, MessageQueue, Producer, PullConsumer
 from reput.errors import MQClientError
@@ -62,7 +62,7 @@ def consume(namesrv: str, group: str, count: int) -> None:
 
 
 def test_brokers_of_a_cluster(namesrv: str) -> None:
-    rows = ask(namesrv, topics.brokers)
+    rows = ask(namesrv, brokers.brokers)
     assert [(one.cluster, one.broker, one.broker_id, one.version) for one in rows] == [
         ("DefaultCluster", "broker-a", 0, "V5_3_3"), ("DefaultCluster", "broker-b", 0, "V5_3_3"),
     ]  # fmt: skip
@@ -172,4 +172,4 @@ def test_a_topic_is_made_on_one_broker_and_deleted_everywhere(namesrv: str) -> N
 
 def test_a_name_server_that_is_not_there() -> None:
     with pytest.raises(MQClientError, match=r"no name server answers: 127\.0\.0\.1:1"):
-        ask("127.0.0.1:1", topics.brokers)
+        ask("127.0.0.1:1", brokers.brokers)

@@ -1,11 +1,12 @@
 """Somebody is away: no command prints what nobody knows, and ends with 0.
 
-All commands of `reput admin` are run, so a new one is, too.
+All commands of `reput admin` are run, so a new one is, too, but `forget-broker`, which asks no broker.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ import pytest
 from typer.main import get_group
 
 from reput.cli.admin import admin
+from reput.remoting.codes import RequestCode
+from tests.support.asking import ask
 from tests.support.commands import Answer, run_reput
 from tests.support.master_and_slave import (
     NUMBERS,
@@ -37,6 +40,8 @@ LOST = "no name server knows where broker-b is: start it"
 def _commands() -> Iterator[tuple[str, ...]]:
     """Each command of `reput admin` as it is typed; one that asks for a confirmation also with it."""
     for name, command in get_group(admin).commands.items():
+        if name == "forget-broker":
+            continue
         words = [name]
         for one in command.params:
             if one.required:
@@ -328,6 +333,82 @@ def test_one_name_server_that_knows_of_the_loss_is_enough(tmp_path: Path) -> Non
             with unreachable(second, "broker-b", "orders", "payments"):  # there it is registered
                 assert "Connection refused" in run_reput("admin", "topic", "orders", "--namesrv", names).err
             assert consume(names).status == 2
+
+
+# -- it is gone for ever: name servers forget it
+
+
+def forget(namesrv: str, name: str = "broker-b") -> Answer:
+    return run_reput("admin", "forget-broker", name, "--json", "--namesrv", namesrv)
+
+
+def rows(namesrv: str) -> list[tuple[str, bool]]:
+    """The brokers of a cluster, and whether they have an address."""
+    found = run_reput("admin", "cluster", "--json", "--namesrv", namesrv).object()["brokers"]
+    return [(one["broker"], one["address"] is not None) for one in found]
+
+
+def test_commands_do_without_a_lost_broker_once_it_is_forgotten(tmp_path: Path) -> None:
+    with name_server(tmp_path / "1") as first, name_server(tmp_path / "2") as second:
+        both = ("--namesrv", f"{second};{first}")
+        with Pair(tmp_path, f"{second};{first}").start("a") as a:
+            fill(a)
+            lose(first, "broker-b", "orders", "payments")
+            made = run_reput("admin", "create-topic", "t2", *both)
+            assert made.status == 2
+            assert made.err.endswith(
+                f"{LOST}; if it is gone for ever, `reput admin forget-broker broker-b` lets name servers forget it; "
+                "or make it on the others alone: `--brokers broker-a`\n"
+            )
+            assert run_reput("admin", "create-topic", "t2", "--brokers", "broker-a", *both).status == 0
+            assert run_reput("consume", "orders", *both).status == 2
+            (remedy,) = re.findall("`reput (admin forget.*?)`", made.err)
+            forgotten = run_reput(*remedy.split(), *both)
+            assert (forgotten.status, forgotten.out) == (0, f"broker broker-b is forgotten by {first}\n")
+            assert rows(f"{second};{first}") == [("broker-a", True)]
+            for words in (["consume", "orders"], ["admin", "create-topic", "t3"], ["admin", "topic", "orders"]):
+                assert (run_reput(*words, *both).status, words) == (0, words)
+
+
+def test_all_name_servers_forget_a_lost_broker(tmp_path: Path) -> None:
+    with name_server(tmp_path / "1") as first, name_server(tmp_path / "2") as second:
+        for one in (first, second):
+            lose(one, "broker-b", "orders")
+        assert forget(f"{second};{first}").object() == {"broker": "broker-b", "forgotten_by": [second, first]}
+        again = forget(f"{second};{first}")
+        assert (again.status, again.out) == (2, "")
+        assert "no name server remembers a broker 'broker-b'; the name server" in again.err
+
+
+def test_a_broker_that_any_name_server_has_is_not_forgotten(tmp_path: Path) -> None:
+    with name_server(tmp_path / "1") as first, name_server(tmp_path / "2") as second:
+        lose(first, "broker-b", "orders")
+        with unreachable(second, "broker-b", "orders") as address:
+            answer = forget(f"{first};{second}")
+            assert (answer.status, answer.out) == (2, "")
+            assert f"nothing was changed: broker-b is registered at {address}: only" in answer.err
+            assert b'"perm":6' in ask(second, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders").body
+        assert rows(first) == [("broker-b", False)]
+        with unreachable(first, "broker-b", "orders", broker_id=1) as address:
+            assert f"broker-b is registered at {address}: only" in forget(first).err
+
+
+def test_a_broker_that_nobody_knows_is_told(tmp_path: Path) -> None:
+    with name_server(tmp_path) as namesrv, unreachable(namesrv, "broker-a", "orders"):
+        answer = forget(namesrv)
+        assert (answer.status, answer.out) == (2, "")
+        assert "nothing was changed: no name server remembers a broker 'broker-b'; there are broker-a\n" in answer.err
+
+
+def test_nothing_is_forgotten_while_a_name_server_does_not_answer(tmp_path: Path) -> None:
+    """The broker may be there for it."""
+    with name_server(tmp_path) as namesrv:
+        lose(namesrv, "broker-b", "orders")
+        silent = f"127.0.0.1:{free_ports(1)[0]}"
+        answer = forget(f"{silent};{namesrv}")
+        assert (answer.status, answer.out) == (2, "")
+        assert f"nothing was changed: {silent}: Connection refused" in answer.err
+        assert rows(namesrv) == [("broker-b", False)]
 
 
 # -- nobody is there

@@ -25,6 +25,7 @@ ASK: dict[str, tuple[str, ...]] = {
     "produce": ("orders", "--namesrv", "PEER"),
     "consume": ("orders", "--namesrv", "PEER"),
     "admin cluster": ("--namesrv", "PEER"),
+    "admin forget-broker": ("broker-b", "--namesrv", "PEER"),
     "admin topics": ("--namesrv", "PEER"),
     "admin topic": ("orders", "--namesrv", "PEER"),
     "admin create-topic": ("orders", "--namesrv", "PEER"),

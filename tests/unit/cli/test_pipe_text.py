@@ -60,7 +60,7 @@ COMMANDS = [
     "admin delete-topic payments --namesrv NAMESRV",
 ]
 #: Commands that print lines of messages or units, one line, or what a test of their own looks at.
-OTHERS = {"tail", "consume", "dump", "man", "warm", "broker", "namesrv", "admin connections"}
+OTHERS = {"tail", "consume", "dump", "man", "warm", "broker", "namesrv", "admin connections", "admin forget-broker"}
 
 
 def names(group: object, path: str = "") -> Iterator[str]:

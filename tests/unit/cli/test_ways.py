@@ -34,7 +34,9 @@ ONE_WAY = {
     *"dispatch delete-expired config man broker namesrv".split(),
     *(
         f"admin {name}"
-        for name in "cluster topics topic create-topic delete-topic groups lag connections reset send".split()
+        for name in (
+            "cluster forget-broker topics topic create-topic delete-topic groups lag connections reset send".split()
+        )
     ),
 }
 #: Options of all commands.

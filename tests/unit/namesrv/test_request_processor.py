@@ -237,6 +237,14 @@ async def test_write_perm_is_wiped_and_added(tmp_path: Path) -> None:
         assert (await route(asked))["queueDatas"][0]["perm"] == 6
 
 
+async def test_the_write_perm_of_a_broker_that_is_there_stays_where_a_lost_one_alone_is_meant(tmp_path: Path) -> None:
+    async with asked_name_server(tmp_path) as asked:
+        await register(asked)
+        answer = await asked.ask(205, brokerName="broker-a", lostOnly="true")
+        assert answer.ext_fields == {"wipeTopicCount": "0"}
+        assert (await route(asked))["queueDatas"][0]["perm"] == 6
+
+
 async def test_topics_are_registered_and_deleted(tmp_path: Path) -> None:
     async with asked_name_server(tmp_path) as asked:
         await register(asked)
