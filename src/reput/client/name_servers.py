@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ class NameServers:
     """Asks one name server as long as it answers, and then the next one; the first one is drawn.
 
     Name servers do not know each other. One that was just started knows no topic until brokers register again, 30 s
-    later at most: that a topic is not there is believed once none of the others knows it (`route`).
+    later at most: that a topic is not there is believed once none of the others knows it (`route`, `call`).
 
     Args:
         addresses: "host:port" of each.
@@ -67,18 +67,27 @@ class NameServers:
     def __post_init__(self) -> None:
         self._current = random.choice(self.addresses)
 
-    async def call(self, command: RemotingCommand) -> tuple[str, RemotingCommand]:
-        """The answer to a request, and who gave it.
+    async def call(
+        self, command: RemotingCommand, tells: Callable[[RemotingCommand], bool] = lambda _: True
+    ) -> tuple[str, RemotingCommand]:
+        """The first answer that tells something, or where none does, the first one; and who gave it.
 
         Raises MQClientError where no name server answers.
         """
-        reasons = []
+        found, reasons = [], []
         for address in self._in_turn():
             try:
-                return address, await self._ask(address, command)
+                answer = await self._ask(address, command)
             except RemotingError as error:
                 reasons.append(str(error))
-        raise no_answer(self.addresses, reasons)
+                continue
+            if tells(answer):
+                self._current = address
+                return address, answer
+            found.append((address, answer))
+        if not found:
+            raise no_answer(self.addresses, reasons)
+        return found[0]
 
     def _in_turn(self) -> tuple[str, ...]:
         """All addresses, from the current one on."""

@@ -15,12 +15,12 @@ from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers, name_server_addresses
 from reput.errors import MQBrokerError, RemotingError
 from reput.remoting.body import encode_body
-from reput.remoting.codes import ResponseCode
+from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
+from reput.remoting.route_bodies import BrokerData, QueueData, TopicList, TopicRouteData
 from reput.spark.wire.cluster import Cluster
-from reput.spark.wire.options import Access
+from reput.spark.wire.options import read_options
 from tests.support.broker import Served, serving_broker, with_topic
 from tests.support.clients import stored
 from tests.support.commands import run_reput
@@ -103,6 +103,20 @@ def test_an_address_counts_once() -> None:
     assert name_server_addresses("a:1; b:2,a:1") == ("a:1", "b:2")
 
 
+async def test_a_list_that_is_empty_is_asked_of_the_others() -> None:
+    answers = Answers(x=NOT_READY, y=TopicList(()), z=TopicList(("t",)))
+
+    async def names() -> str:
+        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        address, _ = await answers.servers.call(command, lambda answer: b'"t"' in answer.body)
+        return address
+
+    assert [await names(), await names()] == ["z", "z"]
+    assert answers.asked == ["x", "y", "z", "z"]
+    answers.answers["z"] = TopicList(())
+    assert await names() == "z"
+
+
 # -- two real ones, of which one was just started: brokers have not registered there
 
 
@@ -160,6 +174,10 @@ def test_commands_and_spark_find_a_topic_that_one_of_them_knows(tmp_path: Path) 
             assert (sent.status, sent.err) == (0, "")
             consumed = run_reput("consume", "orders", *both)
             assert (consumed.status, consumed.out, consumed.err) == (0, "one\ntwo\n", "")
-            spark = Cluster(Access(namesrv=(empty, other)))
+            options = read_options({"namesrv": f"{empty};{other}", "subscribePattern": "ord.*"})
+            matched = Cluster(options.access)
+            assert matched.topics(options) == ("orders",)
+            matched.close()
+            spark = Cluster(options.access)
             assert spark.queues(["orders", "nosuch"]) == (QueueKey("orders", "broker-a", 0),)
             spark.close()

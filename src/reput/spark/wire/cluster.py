@@ -86,7 +86,8 @@ class Cluster:
         return self._topics[1]
 
     def _topic_names(self, code: RequestCode) -> tuple[str, ...]:
-        address, answer = _ended(self._name_servers.call(RemotingCommand(code, ext_fields=dict(WITH_LOST))))
+        command = RemotingCommand(code, ext_fields=dict(WITH_LOST))
+        address, answer = _ended(self._name_servers.call(command, _has_topics))
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(address, answer)
         return decode_body(TopicList, answer.body).topic_list
@@ -204,6 +205,11 @@ class Cluster:
         if address is None:
             raise RemotingError(master_away([queue.broker_name]))
         return _ended(self._mq.send(address, group, queue, request, timeout_s))
+
+
+def _has_topics(answer: RemotingCommand) -> bool:
+    """Whether a name server knows any topic; one that was just started does not."""
+    return answer.code == ResponseCode.SUCCESS and bool(decode_body(TopicList, answer.body).topic_list)
 
 
 def _ended(coroutine: Coroutine[Any, Any, _T]) -> _T:
