@@ -92,12 +92,16 @@ class ConsumedTopic:
     def with_end(self, queues: Iterable[QueueKey]) -> list[QueueKey]:
         """The queues whose ends are known; the others are left out of what is read.
 
+        So are those of brokers that a consumer's route lacks: of several name servers one may have been started anew.
+
         Raises MQClientError where the topic has no queues.
         """
         asked = tuple(queues)
         if not asked:
             raise MQClientError(nothing_to_subscribe(self.topic))
-        self._left_out = tuple(queue for queue in asked if queue not in self._ends)
+        brokers = {queue.broker_name for queue in asked}
+        absent = (queue for queue, end in self._ends.items() if end and queue.broker_name not in brokers)
+        self._left_out = (*absent, *(queue for queue in asked if queue not in self._ends))
         return [queue for queue in asked if queue in self._ends]
 
     async def is_over(self, consumer: PullConsumer) -> bool:

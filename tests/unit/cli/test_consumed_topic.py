@@ -312,6 +312,20 @@ def test_messages_of_the_brokers_that_answer_are_printed_and_the_queues_of_other
             assert consume(namesrv, "--count", 3).status == 0
 
 
+async def test_queues_of_a_broker_that_the_consumers_name_server_does_not_list_yet_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was started anew; another one, which admin commands ask too, has told where its queues end."""
+    with name_server(tmp_path) as namesrv:
+        consumed = ConsumedTopic(AdminClient(namesrv), "orders")
+        there, absent, empty = (QueueKey("orders", name, 0) for name in ("broker-a", "broker-b", "broker-c"))
+        consumed._ends = {there: 3, absent: 5, empty: 0}
+        assert consumed.with_end([there]) == [there]
+        consumed._positions = consumed._seen = {there: 3}
+        assert await consumed.tell_left() == 2
+    assert "that are not read to their ends: broker-b:0 (nothing of 5)" in capsys.readouterr().err
+
+
 class At:
     """A consumer at these offsets."""
 
