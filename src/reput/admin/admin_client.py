@@ -164,6 +164,7 @@ class AdminClient:
         """Ask those again that did not answer: they may be back."""
         for found in (self.slaves, self.silent, self._failures):
             found.clear()
+        self.name_servers.ask_again()
 
     async def change_each(self, masters: Mapping[str, str], change: Callable[[str, str], Awaitable[object]]) -> None:
         """Let masters change something, one after the other; `change` asks one: its broker name, and its address.

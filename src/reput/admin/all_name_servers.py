@@ -40,6 +40,10 @@ class AllNameServers:
         self._api = api
         self._silent: dict[str, str] = {}  # why, by address: they are not waited for again while others answer
 
+    def ask_again(self) -> None:
+        """Ask those again that did not answer: they may be back."""
+        self._silent.clear()
+
     async def cluster(self) -> ClusterInfo:
         """All clusters and their brokers; those that are lost are without an address."""
         found = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo)

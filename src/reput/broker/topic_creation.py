@@ -20,6 +20,8 @@ from reput.service.topic_validator import SELF_TEST_TOPIC
 logger = logging.getLogger("reput.broker")
 
 _MOST = 1000
+#: A topic that is made for its messages has no more queues to write: one odd queue id spreads no producer over so many.
+_MOST_TO_WRITE = 1024
 
 
 def own_topics(config: BrokerConfig, store_config: MessageStoreConfig) -> list[TopicConfig]:
@@ -44,22 +46,28 @@ def create_first(topics: TopicConfigManager) -> None:
     `reput put`, `import` and `replay`, and programs with a store of their own, need no topics for their messages; a
     client reads what is in a topic. Where a broker has been before, a topic that is not there was deleted.
     """
-    is_first = topics.select_topic_config(SELF_TEST_TOPIC) is None
-    topics.create(topics.own_topics)
-    if is_first:
+    if topics.select_topic_config(SELF_TEST_TOPIC) is None:
         found = [
-            TopicConfig(name, queues, queues)
+            TopicConfig(name, queues, min(queues, _MOST_TO_WRITE))
             for name, queues in sorted(topics.queues_with_messages().items())
             if topics.validate_update(name) is None and queues <= MOST_QUEUES
         ]
-        try:
-            made = topics.create(found)
-        except ConfigError as error:  # a topic of batches without its configuration
-            logger.warning(Event("topics of messages were not made", error=error))
-        else:
-            if made:
-                names = ", ".join(config.topic_name for config in made)
-                logger.info(Event("topics made for the messages of the store", count=len(made), topics=names))
+        made = _create_each(topics, found)
+        if made:
+            names = ", ".join(config.topic_name for config in made)
+            logger.info(Event("topics made for the messages of the store", count=len(made), topics=names))
+    topics.create(topics.own_topics)  # last: a start that was killed before does it all again
+
+
+def _create_each(topics: TopicConfigManager, configs: list[TopicConfig]) -> list[TopicConfig]:
+    """Make topics, in one write unless one is refused: one with batch queues, which lacks its configuration, is."""
+    try:
+        return topics.create(configs)
+    except ConfigError as error:
+        if len(configs) == 1:
+            logger.warning(Event("a topic of messages was not made", topic=configs[0].topic_name, error=error))
+            return []
+    return [made for config in configs for made in _create_each(topics, [config])]
 
 
 def warn_of_unread_queues(topics: TopicConfigManager) -> None:

@@ -62,7 +62,7 @@ class ConsumedTopic:
         """Note which queues are lost, so that no member of a group gets them; the brokers of the topic."""
         route = await self._client.route(self.topic)
         brokers = brokers_of(self.topic, route)
-        self._lost |= {one for one in subscribe_queues(self.topic, route) if not brokers[one.broker_name]}
+        self._lost = {one for one in subscribe_queues(self.topic, route) if not brokers[one.broker_name]}
         return brokers
 
     def tell_away(self, error: ReputError | None = None) -> None:

@@ -17,7 +17,7 @@ from reput.client.message_client_ext import MessageClientExt, decode_messages
 from reput.client.namespaces import NO_NAMESPACE, Namespace
 from reput.client.peer_log import peers
 from reput.client.session_credentials import SessionCredentials
-from reput.client.subscriptions import ConsumeFrom, consume_from_where
+from reput.client.subscriptions import TOOLS_GROUP, ConsumeFrom, consume_from_where
 from reput.client.topic_route import MASTER_ID
 from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
 from reput.events import Event
@@ -243,9 +243,13 @@ class ConsumerGroup:
         return decode_messages(body, queue, self.subscription(queue.topic), self.namespace)
 
     async def begin_offset(self, queue: QueueKey) -> int:
-        """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`."""
-        address = self.serving(queue)
-        offset = await self.api.committed(address, self.name, queue)
+        """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`.
+
+        The group of tools commits nothing, and a broker answers 0 for a group that is new.
+        """
+        if self.name == TOOLS_GROUP:
+            return await self.first_offset(queue)
+        offset = await self.api.committed(self.serving(queue), self.name, queue)
         return await self.first_offset(queue) if offset is None else offset
 
     async def first_offset(self, queue: QueueKey) -> int:

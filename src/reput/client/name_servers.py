@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
 
 _CALL_S = 3.0
+#: For so long one that did not answer is not waited for again where another one answers.
+_SILENT_S = 30.0
 #: Field of a request for a route, or for the cluster, of who must know which brokers are away (`withLostBrokers`).
 WITH_LOST = {"withLostBrokers": "true"}
 
@@ -63,6 +66,7 @@ class NameServers:
     addresses: tuple[str, ...]
     api: MQClientAPI
     _current: str = field(init=False, default="")
+    _silent: dict[str, float] = field(init=False, default_factory=dict)  # until when, by address
 
     def __post_init__(self) -> None:
         self._current = random.choice(self.addresses)
@@ -74,8 +78,11 @@ class NameServers:
 
         Raises MQClientError where no name server answers.
         """
-        found, reasons = [], []
+        found: list[tuple[str, RemotingCommand]] = []
+        reasons = []
         for address in self._in_turn():
+            if found and address in self._silent:
+                continue
             try:
                 answer = await self._ask(address, command)
             except RemotingError as error:
@@ -89,10 +96,11 @@ class NameServers:
             raise no_answer(self.addresses, reasons)
         return found[0]
 
-    def _in_turn(self) -> tuple[str, ...]:
-        """All addresses, from the current one on."""
-        at = self.addresses.index(self._current)
-        return self.addresses[at:] + self.addresses[:at]
+    def _in_turn(self) -> list[str]:
+        """All addresses, from the current one on; last those that did not answer a while ago."""
+        at, now = self.addresses.index(self._current), time.monotonic()
+        self._silent = {address: until for address, until in self._silent.items() if now < until}
+        return sorted(self.addresses[at:] + self.addresses[:at], key=self._silent.__contains__)
 
     async def _ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
         """The answer of one; where it does not answer, it is not the current one any more."""
@@ -100,15 +108,17 @@ class NameServers:
             return await self.api.ask(address, command, _CALL_S)
         except RemotingError as error:
             peers.failed("a name server does not answer", error, address=address)
+            self._silent[address] = time.monotonic() + _SILENT_S
             if address == self._current:
-                self._current = (*self._in_turn(), address)[1]  # itself where it is alone
+                self._current = self._in_turn()[0]
             raise
 
     async def route(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
         """Where the queues of a topic are; None for a topic that no name server knows.
 
         The first route with the address of a broker counts, and who gave it is the current one then. Name servers that
-        do not answer or refuse are passed over.
+        do not answer or refuse are passed over. One that did not answer is not waited for again for a while, where
+        another one answers.
 
         `with_lost`: for who must have all of the topic. A name server of reput's adds the queues of brokers that it has
         lost, without an address or with a slave's; RocketMQ's forgets them. Members of a group share the queues of a
@@ -120,6 +130,8 @@ class NameServers:
         found: list[TopicRouteData | None] = []  # where nobody is
         errors: list[RemotingError] = []
         for address in self._in_turn():
+            if found and address in self._silent:
+                continue
             try:
                 route = await self._route_of(address, topic, fields)
             except RemotingError as error:

@@ -40,7 +40,7 @@ _PERM_RW = PERM_READ | PERM_WRITE
 #: Bits of a topic's system flag (`TopicSysFlag`): made by a producer, or by a consumer, of a unit.
 _UNIT, _UNIT_SUB = 1, 2
 _SCHEDULE_TOPIC_QUEUES = 18
-#: Queues of a topic that are read because they have messages: a wrong bit in a queue id makes no million of them.
+#: Queues of a topic that are read because they have messages: an odd queue id makes no million of them.
 MOST_QUEUES = 65_535
 
 
@@ -106,6 +106,8 @@ class TopicConfigManager:
         self._store = store
         self.auto_create_topic_enable = auto_create_topic_enable
         self._writing = Lock()
+        # Of topics that are not there, as many queues as may have messages; looked for once, by the first topic made.
+        self._left: dict[str, int] | None = None
         self.own_topics = tuple(own_topics)
         #: What RocketMQ answers to GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
         self.system_topics = SYSTEM_TOPICS | {config.topic_name for config in own_topics}
@@ -184,19 +186,32 @@ class TopicConfigManager:
         """
         with self._writing:
             missing = [config for config in configs if self.select_topic_config(config.topic_name) is None]
-            if missing:
-                numbers = self.queues_with_messages()
-                missing = [_readable(config, numbers) for config in missing]
-                self._store.update_topics(missing)
-            return missing
+            made = [self._readable(config) for config in missing]
+            if made:
+                self._store.update_topics(made)
+            return made
 
     def queues_with_messages(self) -> dict[str, int]:
-        """By topic, one more than the highest id of its queues with messages; light queues are of no topic."""
+        """By topic, one more than the highest id of its queues with messages; light queues are of no topic.
+
+        It goes over all queues of the store: for a start.
+        """
         numbers: dict[str, int] = {}
         for queue in self._store.queues():
             if queue.min_offset < queue.max_offset and not queue.topic.startswith(LMQ_PREFIX):
                 numbers[queue.topic] = max(numbers.get(queue.topic, 0), queue.queue_id + 1)
         return numbers
+
+    def _readable(self, config: TopicConfig) -> TopicConfig:
+        """A topic that is not there, with as many queues to read as have messages."""
+        if self._left is None:
+            there = self._store.topic_metadata.topic_config_table
+            self._left = {topic: number for topic, number in self.queues_with_messages().items() if topic not in there}
+        topic = config.topic_name
+        for queue_id in reversed(range(config.read_queue_nums, min(self._left.get(topic, 0), MOST_QUEUES))):
+            if self._store.min_offset(topic, queue_id) < self._store.max_offset(topic, queue_id):
+                return replace(config, read_queue_nums=queue_id + 1)
+        return config
 
     def update(self, configs: Sequence[TopicConfig]) -> list[TopicConfig]:
         """Make topics or change them, as an operator asks, and give back those that changed; any thread, waits.
@@ -210,12 +225,11 @@ class TopicConfigManager:
         """
         with self._writing:
             changed: dict[str, TopicConfig] = {}
-            numbers = self.queues_with_messages()
             for config in configs:
                 before = changed.get(config.topic_name) or self.select_topic_config(config.topic_name)
                 current = None if before is None else before.attributes
                 after = replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))
-                after = _readable(after, numbers) if before is None else after
+                after = self._readable(after) if before is None else after
                 if after != before:
                     changed[config.topic_name] = after
             if changed:
@@ -228,10 +242,9 @@ class TopicConfigManager:
         Raises as `MessageStore.delete_topic_config`.
         """
         with self._writing:
+            there = self._store.topic_metadata.topic_config_table
             self._store.delete_topic_config(topics)
-
-
-def _readable(config: TopicConfig, numbers: Mapping[str, int]) -> TopicConfig:
-    """The configuration, with at least as many queues to read as have messages, by `queues_with_messages`."""
-    number = numbers.get(config.topic_name, 0)
-    return replace(config, read_queue_nums=max(config.read_queue_nums, min(number, MOST_QUEUES)))
+            if self._left is not None:  # messages stay in their queues
+                self._left |= {
+                    one: max(there[one].read_queue_nums, there[one].write_queue_nums) for one in topics if one in there
+                }

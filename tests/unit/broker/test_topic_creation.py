@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reput import Broker, Message, MessageStore
+from reput.errors import StoreFullError
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import ResponseCode
 from tests.support.asking import call
@@ -35,6 +36,38 @@ def test_a_store_that_no_broker_has_served_is_served_with_the_topics_of_its_mess
         found = {name: store.topics[name].read_queue_nums for name in ("orders", "%RETRY%g", "prices")}
         assert found == {"orders": 13, "%RETRY%g": 1, "prices": 3}
         assert "rmq_sys_mine" not in store.topics
+
+
+def test_a_topic_of_batches_without_its_configuration_keeps_no_other_topic_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "store"
+    with MessageStore.open(path, **SMALL) as store:
+        store.update_topic(TopicConfig("batches", attributes={"queue.type": "BatchCQ"}))
+        store.put_batch([Message("batches", b"1"), Message("batches", b"2")])
+    fill_queues(path, "orders", 0)
+    (path / "config/topics.json").unlink()
+    (path / "config/topics.json.bak").unlink(missing_ok=True)
+    with Broker.start(path, **KEYS) as broker:
+        assert call(broker.address, pull_command("orders")).code == ResponseCode.SUCCESS
+    assert "a topic of messages was not made topic=batches" in caplog.text
+
+
+def test_a_start_that_is_killed_before_its_own_topics_are_made_does_all_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    fill_queues(path, "orders", 0)
+
+    def killed(*_: object) -> None:
+        raise StoreFullError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "update_topics", killed)
+        with pytest.raises(StoreFullError):
+            Broker.start(path, **KEYS)
+    with Broker.start(path, **KEYS) as broker:
+        assert call(broker.address, pull_command("orders")).code == ResponseCode.SUCCESS
 
 
 def test_a_topic_that_was_deleted_at_a_broker_does_not_come_back(

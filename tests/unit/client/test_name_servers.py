@@ -24,6 +24,7 @@ from reput.spark.wire.options import read_options
 from tests.support.broker import Served, serving_broker, with_topic
 from tests.support.clients import stored
 from tests.support.commands import run_reput
+from tests.support.hand_clock import HandClock
 from tests.support.master_and_slave import Pair, name_server
 from tests.support.namesrv import asked_name_server
 
@@ -88,10 +89,21 @@ async def test_where_none_answers_or_all_refuse_nothing_is_known() -> None:
         await Answers(x=None, y=NOT_READY).route()
 
 
-async def test_one_that_does_not_answer_is_not_asked_first_again() -> None:
+async def test_one_that_does_not_answer_is_asked_again_for_a_while_only_where_nobody_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = HandClock()
+    monkeypatch.setattr("reput.client.name_servers.time.monotonic", clock.now_s)
     answers = Answers(x=None, y=UNKNOWN)
     assert [await answers.route(), await answers.route()] == [None, None]
-    assert answers.asked == ["x", "y", "y", "x"]
+    assert answers.asked == ["x", "y", "y"]
+    answers.answers["y"] = None
+    with pytest.raises(MQClientError):
+        await answers.route()
+    assert answers.asked[3:] == ["y", "x"]
+    answers.answers |= {"x": KNOWN, "y": UNKNOWN}
+    clock.time_s += 60
+    assert await answers.route() == KNOWN
     alone = Answers(x=None)
     for _ in range(2):
         with pytest.raises(MQClientError):

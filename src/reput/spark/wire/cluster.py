@@ -149,11 +149,12 @@ class Cluster:
         return MASTER_ID in self._addresses(queue)
 
     def _addresses(self, queue: QueueKey) -> Mapping[int, str]:
-        route = self._route(queue.topic) or self._route(DEFAULT_TOPIC)  # a topic that the next send makes
-        found = (
-            (one.broker_addrs for one in route.broker_datas if one.broker_name == queue.broker_name) if route else ()
-        )
-        return next(iter(found), {})
+        for topic in (queue.topic, DEFAULT_TOPIC):  # the next send makes a topic at brokers that do not have it
+            route = self._route(topic)
+            for one in route.broker_datas if route is not None else ():
+                if one.broker_name == queue.broker_name:
+                    return one.broker_addrs
+        return {}
 
     def forget_route(self, topic: str) -> None:
         """Ask for a route again at the next use; where no name server answers then, it stays."""

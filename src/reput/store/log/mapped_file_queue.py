@@ -235,7 +235,8 @@ class MappedFileQueue:
             raise
         except BaseException:  # a full disk: nobody would have the bytes that it has got
             file.close()
-            self._left = path
+            if self._files.exists(path):
+                self._left = path
             self._remove_left()
             raise
         self._left = ""
