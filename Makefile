@@ -73,7 +73,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 # Hundreds of processes start, and each assertion is rewritten: Python keeps the bytecode of both.
 unexport PYTHONDONTWRITEBYTECODE
 # The markers of pyproject.toml.
-LEFT_OUT := java or browser or spark or slow
+LEFT_OUT := java or browser or spark or slow or campaign
 # Waiting for the disk takes half of the time, and no power is cut but in a model: so the folders of make test are in
 # memory, where there are 4 GB of it. Those of make test-rest are on the disk.
 MEMORY := /dev/shm
@@ -92,7 +92,7 @@ tests-of: setup ## only the tests of make test that cover a module: make tests-o
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_TIME) -m "not ($(LEFT_OUT))" $$tests
 
 test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium
-	$(PYTEST) $(BY_FILE) -m "$(LEFT_OUT) or hypothesis" --hypothesis-profile whole
+	$(PYTEST) $(BY_FILE) -m "($(LEFT_OUT) or hypothesis) and not campaign" --hypothesis-profile whole
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
 
@@ -121,6 +121,7 @@ bench: setup ## measure each hot path, beside RocketMQ's own store and the machi
 	@$(BIN)/python -m bench.main
 
 campaign: setup ## try to lose a message: power cuts, kills, failing disks; each case is repeated by its number
+	$(BIN)/pytest -q -m campaign
 	@$(BIN)/python -m campaign.main
 
 soak: setup ## an hour of puts, gets, queries, brokers with Java clients, Spark and kills at once: nothing lost, memory and descriptors flat

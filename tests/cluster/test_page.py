@@ -41,6 +41,7 @@ def running(command: str, folder: Path, environment: dict[str, str]) -> Iterator
             process.terminate()
 
 
+@pytest.mark.campaign
 def test_a_million_messages_go_through_the_cluster_of_the_page(wheel: Path, tmp_path: Path) -> None:
     """`pytest -s` prints how long the job took, which the page speaks of."""
     store, output = tmp_path / "store", tmp_path / "output"

@@ -18,7 +18,7 @@ from tests.support.scenarios import SCENARIOS
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_share_of_every_part_keeps_the_promises(tmp_path: Path) -> None:
     output = tmp_path / "found.json"
     flips.count_bytes()  # makes samples, which those who run the cases must not flip bytes of at the same time

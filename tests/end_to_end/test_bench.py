@@ -136,6 +136,7 @@ def bench(directory: Path, *options: str) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.java
+@pytest.mark.campaign
 def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     printed, kept = bench(tmp_path)
     figures = {figure["name"]: figure for answers in kept["questions"].values() for figure in answers}

@@ -81,6 +81,7 @@ LEAST = {f"broker, requests, {kind}": 5000 for kind in KINDS} | {
 
 
 @pytest.mark.java
+@pytest.mark.campaign
 def test_a_quick_run_of_the_broker_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.main", "--quick", "--only", "broker", "--directory", str(tmp_path)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
