@@ -169,6 +169,8 @@ class RemotingError(ReputError):
 class RemotingTimeoutError(RemotingError):
     """Raised when a peer does not answer a request in time."""
 
+    retriable = True
+
 
 class RemotingDecodeError(RemotingError):
     """Raised when bytes from the network are no frame of RocketMQ's protocol; the connection is then closed.

@@ -38,7 +38,9 @@ class AllNameServers:
     def __init__(self, addresses: Sequence[str], api: MQClientAPI) -> None:
         self.addresses = tuple(addresses)
         self._api = api
-        self._silent: dict[str, str] = {}  # why, by address: they are not waited for again while others answer
+        self._silent: dict[
+            str, RemotingError
+        ] = {}  # why, by address: they are not waited for again while others answer
 
     def ask_again(self) -> None:
         """Ask those again that did not answer: they may be back."""
@@ -83,7 +85,7 @@ class AllNameServers:
         Raises MQClientError where one of them does not answer, or refuses: nobody knows what it knows.
         """
         found = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo)
-        missing = [self._silent.get(one, f"{one} refuses") for one in self.addresses if one not in found]
+        missing = [str(self._silent.get(one, f"{one} refuses")) for one in self.addresses if one not in found]
         if missing:
             raise MQClientError(f"{'; '.join(missing)}; leave a name server that is gone for ever out of the list")
         return {address: one.broker_addr_table for address, one in found.items()}
@@ -102,7 +104,7 @@ class AllNameServers:
             try:
                 answer = await self._api.ask(address, command, _CALL_S)
             except RemotingError as error:
-                self._silent[address] = str(error)
+                self._silent[address] = error
                 return None
             self._silent.pop(address, None)
             return address, answer

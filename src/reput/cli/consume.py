@@ -101,9 +101,9 @@ def consume(
         (written, left), silent = ask(namesrv, config, work)
         status = max(left, silent)
         if not (written or status):
-            reader = "" if group is None else f" for group {group!r}"
+            reader = f"from {start!r} on" if group is None else f"for group {group!r}"
             write_error(
-                f"topic {topic!r} has no message to read{reader}; `reput admin topic {topic}` shows its offsets"
+                f"topic {topic!r} has no message to read {reader}; `reput admin topic {topic}` shows its offsets"
             )
     return status
 

@@ -39,10 +39,11 @@ def name_server_addresses(text: str) -> tuple[str, ...]:
     return addresses
 
 
-def no_answer(addresses: Sequence[str], reasons: Iterable[str]) -> MQClientError:
-    """The error of name servers of which none answers."""
-    error = MQClientError(f"no name server answers: {'; '.join(reasons)}")
-    error.peer = ";".join(addresses)
+def no_answer(addresses: Sequence[str], errors: Iterable[RemotingError]) -> MQClientError:
+    """The error of name servers of which none answers; `retriable` if one of them may be back later."""
+    found = tuple(errors)
+    error = MQClientError(f"no name server answers: {'; '.join(map(str, found))}")
+    error.peer, error.retriable = ";".join(addresses), any(one.retriable for one in found)
     return error
 
 
@@ -79,21 +80,21 @@ class NameServers:
         Raises MQClientError where no name server answers.
         """
         found: list[tuple[str, RemotingCommand]] = []
-        reasons = []
+        errors: list[RemotingError] = []
         for address in self._in_turn():
             if found and address in self._silent:
                 continue
             try:
                 answer = await self._ask(address, command)
             except RemotingError as error:
-                reasons.append(str(error))
+                errors.append(error)
                 continue
             if tells(answer):
                 self._current = address
                 return address, answer
             found.append((address, answer))
         if not found:
-            raise no_answer(self.addresses, reasons)
+            raise no_answer(self.addresses, errors)
         return found[0]
 
     def _in_turn(self) -> list[str]:
@@ -143,9 +144,7 @@ class NameServers:
             found.append(route)
         if found:
             return next((one for one in found if one is not None), None)
-        raise next(
-            (error for error in errors if isinstance(error, MQBrokerError)), no_answer(self.addresses, map(str, errors))
-        )
+        raise next((error for error in errors if isinstance(error, MQBrokerError)), no_answer(self.addresses, errors))
 
     async def _route_of(self, address: str, topic: str, fields: Mapping[str, str]) -> TopicRouteData | None:
         """What one of them answers; raises RemotingError where it does not, MQBrokerError where it refuses."""

@@ -118,9 +118,12 @@ _TO_DO = "expected a broker or a name server there; start it, or correct the add
 
 
 def connect_error(address: str, error: Exception, timeout_s: float, to_do: str = _TO_DO) -> RemotingError:
-    """What is raised where no connection could be made; `to_do`: what was to be at the address, and what to do."""
+    """What is raised where no connection could be made; `to_do`: what was to be at the address, and what to do.
+
+    It is `retriable` where the server may be there later: not for a lack of TLS, or of a file of it.
+    """
     if isinstance(error, TimeoutError):
-        return RemotingError(f"{address}: no connection in {timeout_s:g} s: {to_do}")
+        return RemotingTimeoutError(f"{address}: no connection in {timeout_s:g} s: {to_do}")
     if isinstance(error, ssl.SSLError):
         return RemotingError(f"{address}: no TLS: {why(error)}{tls_to_do(error)}")
     if isinstance(error, ConnectionError) and not error.errno:  # asyncio: the handshake of TLS was cut short
@@ -128,5 +131,7 @@ def connect_error(address: str, error: Exception, timeout_s: float, to_do: str =
     if isinstance(error, OSError):
         # asyncio says "Connect call failed ('127.0.0.1', 1)" instead of the system's words.
         reason = "Connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or error
-        return RemotingError(f"{address}: {reason}: {to_do}")
+        away = RemotingError(f"{address}: {reason}: {to_do}")
+        away.retriable = not isinstance(error, FileNotFoundError | PermissionError)
+        return away
     return RemotingError(f"{address}: {error}")  # no port, no file of TLS

@@ -58,7 +58,7 @@ def test_nothing_from_the_end_is_told(topic: str) -> None:
     for begin in ("last", "2100-01-01"):
         answer = consume(topic, "--from", begin)
         assert answer.out == ""
-        assert "has no message to read; " in answer.err
+        assert "has no message to read from " in answer.err
     assert consume(topic, "--from", "2020-01-01").out == "one\n"
 
 

@@ -27,6 +27,7 @@ from tests.support.commands import run_reput
 from tests.support.hand_clock import HandClock
 from tests.support.master_and_slave import Pair, name_server
 from tests.support.namesrv import asked_name_server
+from tests.support.sockets import free_ports
 
 UNKNOWN, NOT_READY = (ResponseCode.TOPIC_NOT_EXIST, "no route"), (ResponseCode.SYSTEM_ERROR, "name server not ready")
 
@@ -109,6 +110,14 @@ async def test_one_that_does_not_answer_is_asked_again_for_a_while_only_where_no
         with pytest.raises(MQClientError):
             await alone.route()
     assert alone.asked == ["x", "x"]
+
+
+async def test_name_servers_that_nobody_reaches_may_be_there_later() -> None:
+    (port,) = free_ports(1)
+    async with Producer(f"127.0.0.1:{port}", group="g") as producer:
+        with pytest.raises(MQClientError, match=r"no name server answers: .*Connection refused") as raised:
+            await producer.send(Message("orders", b"x"))
+    assert raised.value.retriable
 
 
 def test_an_address_counts_once() -> None:
