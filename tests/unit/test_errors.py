@@ -14,8 +14,12 @@ def test_every_error_says_when_it_is_raised(error: type[errors.ReputError]) -> N
     assert error.__doc__.startswith("Raised when ")
 
 
-def test_only_a_full_disk_and_a_busy_one_pass_by_themselves() -> None:
-    assert [error for error in CLASSES if error.retriable] == [errors.StoreBusyError, errors.StoreFullError]
+def test_only_a_full_disk_a_busy_one_and_silence_pass_by_themselves() -> None:
+    assert [error for error in CLASSES if error.retriable] == [
+        errors.RemotingTimeoutError,
+        errors.StoreBusyError,
+        errors.StoreFullError,
+    ]
 
 
 def test_a_mistake_of_the_caller_is_a_value_error() -> None:
