@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from reput import Broker
+from reput.client import SendResult
 from reput.client.sync import Producer
 from reput.formats.message import Message
+from reput.formats.message_id import decode_message_id
+from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
+from tests.support.asking import ask, until
 from tests.support.broker import make_topic
 
 #: Messages of the topic orders; their bodies are the numbers from 0 on.
@@ -42,7 +47,10 @@ def orders_broker(path: Path) -> Iterator[Broker]:
 def send_numbers(
     namesrv: str, numbers: Sequence[int], *, topic: str = "orders", queues: int = 2, broker_name: str = "broker-a"
 ) -> None:
-    """Send numbers as bodies: number n to queue n modulo `queues`, with its tag and its key."""
+    """Send numbers as bodies: number n to queue n modulo `queues`, with its tag and its key.
+
+    They are dispatched when this returns: a broker answers before, and a queue's end does not count them yet.
+    """
     with Producer(namesrv, group="filler") as producer:
         for remainder in range(queues):
             batch = [
@@ -51,4 +59,16 @@ def send_numbers(
                 if n % queues == remainder
             ]
             if batch:
-                producer.send_batch(batch, queue=QueueKey(topic, broker_name, remainder))
+                *_, last = producer.send_batch(batch, queue=QueueKey(topic, broker_name, remainder))
+                _wait_dispatched(topic, remainder, last)
+
+
+def _wait_dispatched(topic: str, queue_id: int, sent: SendResult) -> None:
+    host, _ = decode_message_id(sent.offset_message_id)
+    address = f"{ip_address(host[:-4])}:{int.from_bytes(host[-4:], 'big')}"
+
+    def is_dispatched() -> bool:
+        answer = ask(address, RequestCode.GET_MAX_OFFSET, topic=topic, queueId=queue_id)
+        return int((answer.ext_fields or {})["offset"]) > sent.queue_offset
+
+    until(is_dispatched)
