@@ -11,32 +11,21 @@ import pytest
 from reput.admin.all_name_servers import AllNameServers
 from reput.client.mq_client_api import MQClientAPI
 from reput.errors import MQBrokerError, MQClientError, RemotingError
-from reput.remoting.body import encode_body
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.route_bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData
+from tests.support.name_server_answers import NameServerAnswers
 
 A, B_LOST = BrokerData("c", "a", {0: "a:1"}), BrokerData("c", "b")
 NOT_READY, UNKNOWN = (ResponseCode.SYSTEM_ERROR, "name server not ready"), (ResponseCode.TOPIC_NOT_EXIST, "no route")
 
 
-class Answers:
-    """Connections to name servers that answer with these bodies, refuse with a code and a remark, or do not (None)."""
-
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.asked: list[str] = []
+class Answers(NameServerAnswers):
+    """They are asked for what is lost, too."""
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
-        self.asked.append(address)
         assert (command.ext_fields or {})["withLostBrokers"] == "true"
-        answer = self.answers[address]
-        if answer is None:
-            raise RemotingError(f"{address}: no connection")
-        return command.response(*answer) if isinstance(answer, tuple) else command.response(body=encode_body(answer))
-
-    async def send_one_way(self, address: str, command: RemotingCommand) -> None:
-        raise NotImplementedError
+        return await super().call(address, command, timeout_s)
 
     def ask(self, what: Callable[[AllNameServers], Awaitable[Any]]) -> Any:
         async def run() -> Any:

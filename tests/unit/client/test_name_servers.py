@@ -13,8 +13,7 @@ import pytest
 from reput.client import Message, MessageClientExt, MQClientError, Producer, PullConsumer, PushConsumer
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.name_servers import NameServers, name_server_addresses
-from reput.errors import MQBrokerError, RemotingError
-from reput.remoting.body import encode_body
+from reput.errors import MQBrokerError
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
@@ -26,6 +25,7 @@ from tests.support.clients import stored
 from tests.support.commands import run_reput
 from tests.support.hand_clock import HandClock
 from tests.support.master_and_slave import Pair, name_server
+from tests.support.name_server_answers import NameServerAnswers
 from tests.support.namesrv import asked_name_server
 from tests.support.sockets import free_ports
 
@@ -40,24 +40,13 @@ KNOWN, OTHER = route(BrokerData("c", "a", {0: "a:1"})), route(BrokerData("c", "b
 LOST = route(BrokerData("c", "a"))
 
 
-class Answers:
-    """Connections to name servers that answer with these bodies, refuse with a code and a remark, or do not (None)."""
+class Answers(NameServerAnswers):
+    """They are asked by a client."""
 
     def __init__(self, **answers: Any) -> None:
-        self.answers = answers
-        self.asked: list[str] = []
+        super().__init__(**answers)
         self.servers = NameServers(tuple(answers), MQClientAPI(self))
         self.servers._current = next(iter(answers))  # it is drawn
-
-    async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
-        self.asked.append(address)
-        answer = self.answers[address]
-        if answer is None:
-            raise RemotingError(f"{address}: no connection")
-        return command.response(*answer) if isinstance(answer, tuple) else command.response(body=encode_body(answer))
-
-    async def send_one_way(self, address: str, command: RemotingCommand) -> None:
-        raise NotImplementedError
 
     async def route(self) -> TopicRouteData | None:
         return await self.servers.route("t", with_lost=True)
