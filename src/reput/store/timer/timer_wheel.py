@@ -45,6 +45,7 @@ class TimerWheel:
         self._slots: npt.NDArray[np.void] = np.zeros(SLOTS, _SLOTS)
         self._times = self._slots["TIME"]
         self._changed: set[int] = set()
+        self._is_used = np.zeros(SLOTS // _SLOTS_OF_PAGE, np.bool_)  # by page
         self.is_new = not files.exists(self._path) or files.file_size(self._path) == 0
         if not self.is_new:
             self._read(begin_ms // precision_ms)
@@ -61,6 +62,7 @@ class TimerWheel:
                 is_live = part["TIME"] >= max(begin, 1)
                 if is_live.any():  # memory is taken for these alone
                     self._slots[first : first + len(part)][is_live] = part[is_live]
+                    self._is_used[(first + np.flatnonzero(is_live)) // _SLOTS_OF_PAGE] = True
 
     # -- slots
 
@@ -74,6 +76,7 @@ class TimerWheel:
         """Set the slot of a time."""
         index = slot_index(time_ms, self.precision_ms)
         self._slots[index] = (time_ms // self.precision_ms, first_pos, last_pos, num, 0)
+        self._is_used[index // _SLOTS_OF_PAGE] = True
         self._changed.add(index // _SLOTS_OF_PAGE)
 
     def clear(self, time_ms: int) -> None:
@@ -99,7 +102,7 @@ class TimerWheel:
         return total
 
     def _parts(self, begin: int, end: int) -> Iterator[tuple[int, int, npt.NDArray[np.bool_]]]:
-        """The slots of the times in [begin, end), half a wheel at most, in one or two pieces.
+        """The used slots of the times in [begin, end), half a wheel at most, in one or two pieces.
 
         Yields:
             A piece's first time and its index in the wheel, and for each of its slots whether messages wait there.
@@ -108,17 +111,33 @@ class TimerWheel:
         while begin < end:
             index = begin % SLOTS
             count = min(end - begin, SLOTS - index)
-            yield begin, index, self._times[index : index + count] == np.arange(begin, begin + count)
+            used = self._used(index, index + count)
+            first = begin + used.start - index
+            yield first, used.start, self._times[used] == np.arange(first, first + used.stop - used.start)
             begin += count
+
+    def _used(self, begin: int = 0, end: int = SLOTS) -> slice:
+        """The slots in [begin, end) from the first page to the last one that has been used."""
+        first = begin // _SLOTS_OF_PAGE
+        pages = np.flatnonzero(self._is_used[first : -(-end // _SLOTS_OF_PAGE)])
+        if not len(pages):
+            return slice(begin, begin)
+        return slice(
+            max(begin, (first + int(pages[0])) * _SLOTS_OF_PAGE),
+            min(end, (first + int(pages[-1]) + 1) * _SLOTS_OF_PAGE),
+        )
 
     def total(self, begin_ms: int) -> int:
         """The number of messages that wait for this time or a later one (`getAllNum`)."""
-        return int(self._slots["NUM"][self._times >= max(begin_ms // self.precision_ms, 1)].sum(dtype=np.int64))
+        used = self._used()
+        is_waiting = self._times[used] >= max(begin_ms // self.precision_ms, 1)
+        return int(self._slots["NUM"][used][is_waiting].sum(dtype=np.int64))
 
     def beyond(self, end: int) -> list[Slot]:
         """Slots whose last unit is not before a position: the timer log has lost it."""
-        found = np.flatnonzero((self._times != 0) & (self._slots["LASTPOS"] >= end))
-        return [Slot(*self._slots[index].item()[:4]) for index in found.tolist()]
+        used = self._used()
+        found = np.flatnonzero((self._times[used] != 0) & (self._slots["LASTPOS"][used] >= end))
+        return [Slot(*self._slots[used][index].item()[:4]) for index in found.tolist()]
 
     # -- the file
 
