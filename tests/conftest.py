@@ -14,9 +14,11 @@ from tests.support.compared import COMPARED
 from tests.support.examples import register_profiles
 from tests.support.marked import running
 from tests.support.patience import be_patient
+from tests.support.shares import mark_what_is_not_drawn
 
 pytest_plugins = ["tests.support.async_tests"]
 register_profiles()
+gc.disable()  # while tests are collected: next to nothing of that is garbage
 # Whoever starts a process in the background of a script lets it ignore Ctrl-C, and its children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 be_patient()
@@ -53,6 +55,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sampled tests have their markers before `-m` looks at them."""
+    mark_what_is_not_drawn(items)
+
+
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Count what is left to `make test-all`, a test with several markers by the first one."""
     for item in items:
@@ -64,8 +72,8 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What thousands of tests are made of stays: the garbage collector need not walk over it again and again."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

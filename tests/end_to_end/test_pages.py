@@ -14,6 +14,7 @@ from tests.support import page_worlds
 from tests.support.commands import run_reput, unknown_words
 from tests.support.page_worlds import World
 from tests.support.pages import FENCED, ROOT, Block, Reader, blocks, is_what_the_page_shows, needs_spark
+from tests.support.shares import sampled
 from tests.support.shop import make_shop
 
 DOCS = ROOT / "docs"
@@ -234,6 +235,7 @@ def in_order(examples: dict[str, list[Block]]) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in examples]
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", in_order({name: found for name, found in PLAIN.items() if found}))
 def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_part(name, PLAIN[name], tmp_path, monkeypatch)

@@ -9,6 +9,7 @@ import pytest
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
 from tests.support.golden import CASES, CORPORA
+from tests.support.shares import sampled
 
 #: Findings by code; every other corpus has none.
 EXPECTED = {
@@ -31,6 +32,7 @@ def truth(case: str) -> tuple[int, int]:
     return len(records), sum(line[0] == "unit" and int(line[4]) in records for line in lines)
 
 
+@sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_a_store_of_apaches_has_the_findings_that_its_history_explains(case: str) -> None:
     # Files were made old for RocketMQ to delete them, their messages were not: no time to keep them.

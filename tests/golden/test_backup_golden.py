@@ -11,11 +11,13 @@ from reput.jobs.backup.backup_job import backup
 from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
 from tests.support.golden import CASES, CORPORA, expected_files, origin, used_files
+from tests.support.shares import sampled
 
 #: Units lead to ext units, whose places depend on bit maps, which only Apache's filters make.
 WITH_BIT_MAPS = "ext"
 
 
+@sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_a_store_of_apache_comes_back(case: str, tmp_path: Path) -> None:
     store = CORPORA / case / "store"

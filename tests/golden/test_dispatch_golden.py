@@ -14,8 +14,10 @@ from reput.log.directory import StoreDirectory
 from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.support.bit_maps import bit_maps
 from tests.support.golden import CASES, CORPORA, expected_files, origin, used_files
+from tests.support.shares import sampled
 
 
+@sampled(3)
 @pytest.mark.parametrize("max_bytes", [2_000, 1 << 30])
 @pytest.mark.parametrize("case", CASES)
 def test_dispatched_files_equal_those_of_apache(case: str, max_bytes: int, tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import GOLDEN, Run
+from tests.support.shares import sampled
 
 STORE = GOLDEN / "clean/store"
 
 
+@sampled(3)
 @pytest.mark.parametrize(("options", "is_shown"), [((), True), (("--quiet",), False), (("--verbose",), False)])
 def test_progress_is_shown_on_a_terminal_unless_an_option_forbids_it(options: tuple[str, ...], is_shown: bool) -> None:
     controller, terminal = pty.openpty()

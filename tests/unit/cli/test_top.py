@@ -26,6 +26,7 @@ from reput.jobs.report.table import format_value
 from reput.store.config_files import persist_metadata
 from reput.store.runtime_info import GroupInfo, RuntimeInfo, TopicInfo
 from tests.support.commands import GOLDEN, Run, content_of
+from tests.support.shares import sampled
 from tests.support.terminal import shown_on_a_terminal
 
 #: A number or a time that stands alone, not in a name or a path.
@@ -88,6 +89,7 @@ def look_at(store: Path, topics: int, groups: int) -> RuntimeInfo:
     )
 
 
+@sampled(3)
 @pytest.mark.parametrize("width", [30, 50, 60, 80, 120])
 @pytest.mark.parametrize("height", [24, 50])
 @pytest.mark.parametrize(("topics", "groups"), [(0, 0), (1, 1), (40, 0), (40, 20)])
@@ -149,6 +151,7 @@ def test_a_screen_of_any_width_cuts_no_number(store: Path, height: int, monkeypa
         assert ("123,456,789" in numbers) or height == 24
 
 
+@sampled(3)
 @pytest.mark.parametrize("width", [30, 50])
 @pytest.mark.parametrize("command", ["top --once --interval=0", "info", "query --topics=topic-2"])
 def test_a_narrow_terminal_shows_whole_numbers_and_times(run_reput: Run, width: int, command: str) -> None:

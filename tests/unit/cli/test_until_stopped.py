@@ -21,6 +21,7 @@ from reput.formats.metadata import TopicConfig
 from tests.support.broker import SMALL
 from tests.support.commands import Run
 from tests.support.interrupted import interrupted_at
+from tests.support.shares import sampled
 from tests.support.sockets import free_ports
 
 LOCAL: dict[str, Any] = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -135,6 +136,7 @@ def test_what_a_library_has_made_of_a_keyboard_interrupt_ends_the_block() -> Non
             raise ValueError("a library's") from error
 
 
+@sampled(3)
 @pytest.mark.parametrize(("command", "module", "function"), ENDS_BY_ITSELF, ids=[row[0] for row in ENDS_BY_ITSELF])
 def test_a_command_that_would_have_ended_by_itself_ends_with_130(
     words: dict[str, str], command: str, module: str, function: str
@@ -143,6 +145,7 @@ def test_a_command_that_would_have_ended_by_itself_ends_with_130(
     assert (done.returncode, done.stderr) == (130, "reput: interrupted\n")
 
 
+@sampled(3)
 @pytest.mark.parametrize(("command", "module", "function", "where"), RESUMABLE, ids=[row[0] for row in RESUMABLE])
 def test_an_interrupted_job_says_where_it_goes_on_and_goes_on_there(
     words: dict[str, str], run_reput: Run, command: str, module: str, function: str, where: str

@@ -69,6 +69,7 @@ def test_a_cache_is_made_in_another_folder(tmp_path: Path, capfd: pytest.Capture
     ("width", "begin"),
     [(80, "reput: compiling kernels, once for this version: "), pytest.param(50, "", marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_terminal_shows_which_kernel_of_how_many_is_compiled_and_the_time_left(
     width: int, begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from reput.log.selection import make_selection
 from reput.log.splits import Split
 from tests.support.damaged_copy import damaged_copy
 from tests.support.forged_log import forged_log
+from tests.support.shares import sampled
 
 CORPORA = Path(__file__).parents[2] / "golden" / "5.3.3"
 CASES = sorted(path.name for path in CORPORA.iterdir())
@@ -44,6 +45,7 @@ def splits_of(path: Path, **options: Any) -> list[Split]:
 
 
 class TestPlan:
+    @sampled(4)
     @pytest.mark.parametrize("case", CASES)
     @pytest.mark.parametrize(
         "plan",

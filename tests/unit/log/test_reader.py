@@ -24,6 +24,7 @@ from reput.log.selection import make_selection
 from reput.log.splits import plan_splits
 from tests.support.damage import flip, overwrite
 from tests.support.fixtures import LogWriter
+from tests.support.shares import sampled
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "5.3.3"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -134,6 +135,7 @@ MESSAGES = [
 ]
 
 
+@sampled(4)
 @pytest.mark.parametrize("names", [[name] for name in SCHEMA.names] + [["status", "body", "topic"], SCHEMA.names[::-1]])
 @pytest.mark.parametrize("raw_body", [False, True])
 @pytest.mark.parametrize("case", ["bcq", "ipv6"])

@@ -19,6 +19,7 @@ from reput.replication.follower import Follower
 from reput.replication.rejoin import Rejoin, rejoin
 from tests.support.broker import SMALL
 from tests.support.fake_master import log_of
+from tests.support.shares import sampled
 from tests.support.sockets import free_ports
 
 LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -51,6 +52,7 @@ def tried(path: Path, broker: Broker, *, apply: bool = False) -> Rejoin:
     return rejoin(path, broker.address, apply=apply, runner=LocalRunner())
 
 
+@sampled(4)
 @pytest.mark.parametrize("common", [1, 10, 100])  # messages: the end, and several files before it
 @pytest.mark.parametrize("own", [1, 80])
 @pytest.mark.parametrize("sends", [0, 1, 50])

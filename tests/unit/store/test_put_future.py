@@ -39,7 +39,10 @@ async def test_it_is_awaited_gathered_and_asked_for_its_result(tmp_path: Path, f
 async def test_a_task_that_is_cancelled_stops_waiting_and_the_message_stays(tmp_path: Path) -> None:
     disk = HeldDisk()
     with reput.MessageStore.open(
-        tmp_path / "store", flush_disk_type="SYNC_FLUSH", files=FaultyFiles(disk.judge)
+        tmp_path / "store",
+        flush_disk_type="SYNC_FLUSH",
+        files=FaultyFiles(disk.judge),
+        mapped_file_size_commit_log=1 << 20,
     ) as store:
         store.put_message(message(0))  # makes the log's first file, with a sync
         with disk.held():

@@ -15,6 +15,7 @@ import pytest
 from tests.support import damaged_orders as damaged
 from tests.support.commands import Answer, run_reput
 from tests.support.orders import closed_orders
+from tests.support.shares import sampled
 
 SALVAGED = [
     damaged.log_file_gone, damaged.log_files_gone, damaged.middle_file_and_units_gone, damaged.middle_record_broken,
@@ -51,6 +52,7 @@ def take_advice(answer: Answer) -> list[str]:
     return words
 
 
+@sampled(4)
 @pytest.mark.parametrize("damage", MENDED_IN_PLACE, ids=lambda damage: damage.__name__)
 def test_what_can_be_mended_in_place_is_so_by_the_advice(damage: Callable[[Path], None], store: Path) -> None:
     damage(store)
@@ -60,6 +62,7 @@ def test_what_can_be_mended_in_place_is_so_by_the_advice(damage: Callable[[Path]
     assert run_reput("audit", store).status == 0
 
 
+@sampled(4)
 @pytest.mark.parametrize("command", ["audit", "repair"])
 @pytest.mark.parametrize("damage", SALVAGED, ids=lambda damage: damage.__name__)
 def test_a_log_with_records_after_damage_is_salvaged_by_the_advice(

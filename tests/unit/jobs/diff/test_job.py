@@ -27,6 +27,7 @@ from tests.support.damage import flip
 from tests.support.examples import examples
 from tests.support.hand_log import HOST
 from tests.support.runners import DyingRunner
+from tests.support.shares import sampled
 from tests.support.small_rebuild import PUTS, Put, write_log
 
 SIZES: dict[str, Any] = {
@@ -69,6 +70,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@sampled(4)
 @pytest.mark.parametrize("by", ["log", "queue"])
 @pytest.mark.parametrize(
     "case", ["batch", "bcq", "clean", "empty", "killed", "lmq", "prop-crc", "torn", "transactions"]

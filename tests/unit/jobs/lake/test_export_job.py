@@ -14,10 +14,12 @@ from reput.jobs.lake import ExportOptions, follow
 from reput.jobs.runner import LocalRunner
 from tests.support.iceberg import table_of
 from tests.support.lake import NAMES, check_files, log_rows, put, rows_of, run
+from tests.support.shares import sampled
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
 
 
+@sampled(3)
 @pytest.mark.parametrize("corpus", ["clean", "batch", "bcq", "ipv6", "killed", "retention", "transactions"])
 @pytest.mark.parametrize(
     "options", [{}, {"split_bytes": 50_000, "target_file_bytes": 1}, {"split_bytes": 30_000, "commit_bytes": 1}]

@@ -26,7 +26,7 @@ from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.store.sinks.import_sink import ImportSink
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at
-from tests.support.shares import in_shares
+from tests.support.shares import in_shares, sampled
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
 SMALL = {"mapped_file_size_commit_log": 64 << 10, "max_message_size": 4096}
@@ -75,6 +75,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reput.jobs.lake.source, "BATCH_BYTES", 3000)
 
 
+@sampled(4)
 @pytest.mark.parametrize("corpus", ["clean", "batch", "ipv6", "transactions"])
 @pytest.mark.parametrize("form", ["parquet", "delta"])
 def test_an_export_that_is_imported_gives_the_same_messages(

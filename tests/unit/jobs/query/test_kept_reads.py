@@ -23,7 +23,7 @@ from reput.jobs.runner import LocalRunner, Runner
 from tests.support.commands import run_reput
 from tests.support.kills import killed
 from tests.support.runners import CountingRunner, DyingRunner
-from tests.support.shares import in_shares
+from tests.support.shares import in_shares, sampled
 
 SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_message_size": 1024}
 CASES: list[dict[str, Any]] = [{}, {"topics": ["a"]}, {"keys": ["k3", "k99"]}, {"topics": ["nobody"]}, {"end": 0}]
@@ -59,6 +59,7 @@ def answer(store: Path, work: Path, sql: str, runner: Runner | None = None) -> l
         return query_sql(Source(path=store, kept=kept), sql).reader.read_all().to_pylist()
 
 
+@sampled(3)
 @pytest.mark.parametrize("asked", CASES)
 @pytest.mark.parametrize("part_bytes", [300, 5000, 64 << 20])
 def test_rows_are_those_of_a_plain_query_however_the_log_is_cut(

@@ -22,6 +22,7 @@ from reput.jobs.resuming import load
 from reput.jobs.runner import LocalRunner
 from tests.support.kills import killed
 from tests.support.runners import CountingRunner
+from tests.support.shares import sampled
 from tests.support.small_rebuild import Put, files_of, rebuild_small, write_log
 
 #: A kill at each n-th change: as fine as a test may take.
@@ -43,6 +44,7 @@ def tasks_done(output: Path) -> int:
     return len([path for path in kept.iterdir() if load(str(path)) is not None]) if kept.exists() else 0
 
 
+@sampled(2)
 @pytest.mark.parametrize("puts", [plain, crashed])
 def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(
     tmp_path: Path, puts: Callable[[], list[Put]], monkeypatch: pytest.MonkeyPatch

@@ -57,6 +57,7 @@ from tests.support.damaged_orders import (
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.invariants import contents
 from tests.support.orders import SIZES, closed_orders, put
+from tests.support.shares import sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -121,6 +122,7 @@ def actions(result: RepairResult) -> tuple[str, ...]:
     return tuple(step.action.value for step in result.steps)
 
 
+@sampled(4)
 @pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
 def test_a_damaged_store_is_mended_and_every_original_is_beside_it(damage: Callable[[Path], None], store: Path) -> None:
     damage(store)

@@ -34,7 +34,7 @@ from tests.support.forged_log import forged_log
 from tests.support.invariants import contents, everything_of
 from tests.support.kills import killed
 from tests.support.orders import SIZES, log_with_crcs, put
-from tests.support.shares import in_shares
+from tests.support.shares import in_shares, sampled
 
 MIDDLE = "commitlog/00000000000000016384"
 
@@ -133,6 +133,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@sampled(3)
 @pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
 def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Path], None], store: Path) -> None:
     count = len(whole_records(store))
@@ -164,6 +165,7 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
     assert not store.with_name("salvaged.unfinished").exists()
 
 
+@sampled(3)
 @pytest.mark.parametrize("damage", CASES, ids=lambda damage: damage.__name__)
 def test_lost_bytes_and_lost_messages_are_of_the_same_ranges(damage: Callable[[Path], None], store: Path) -> None:
     before = whole_records(store)

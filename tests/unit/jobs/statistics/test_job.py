@@ -22,6 +22,7 @@ from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Dimension, statistics
 from reput.jobs.statistics.latency import QUANTILES
 from tests.support.runners import DyingRunner
+from tests.support.shares import sampled
 
 CLEAN = Path(__file__).parents[3] / "golden/5.3.3/clean"
 HOST = encode_host("10.0.0.1:10911")
@@ -42,6 +43,7 @@ def key_of(message: MessageExt, by: tuple[str, ...], bucket_ms: int, time_of: st
     return (*(parts[name] for name in by), *([start] if bucket_ms else []))
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("by", "bucket", "bucket_ms", "time_of"),
     [

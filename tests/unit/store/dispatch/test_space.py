@@ -16,6 +16,7 @@ from reput.errors import StoreFullError
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernel_loader import load_kernels
 from tests.support.heard import heard
+from tests.support.shares import sampled
 from tests.support.small_tmpfs import mount_tmpfs
 
 KB, MB = 1 << 10, 1 << 20
@@ -74,6 +75,7 @@ def no_dispatch(store: MessageStore) -> Iterator[None]:
         yield
 
 
+@sampled(4)
 @pytest.mark.parametrize("lags", [False, True], ids=["dispatch keeps up", "dispatch lags behind"])
 @pytest.mark.parametrize(
     ("disk", "file_size", "index"),
