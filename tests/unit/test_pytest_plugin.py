@@ -71,8 +71,8 @@ def test_where_there_is_no_store_the_fixture_says_what_to_install(tmp_path: Path
     assert "ConfigError: the fixture reput_broker needs numpy: pip install 'reput[store]'" in done.stdout
 
 
-@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 2])
 def test_a_run_says_that_kernels_are_compiled_and_compiles_them_once(tmp_path: Path, processes: int) -> None:
     (tmp_path / "test_orders.py").write_text(TEST)
     cache = cache_without(tmp_path / "cache", "gather.total_size", "runs.read_runs")

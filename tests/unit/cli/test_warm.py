@@ -65,11 +65,8 @@ def test_a_cache_is_made_in_another_folder(tmp_path: Path, capfd: pytest.Capture
     assert list(cache.glob(f"*/{COMPLETE}"))
 
 
-@pytest.mark.parametrize(
-    ("width", "begin"),
-    [(80, "reput: compiling kernels, once for this version: "), pytest.param(50, "", marks=pytest.mark.slow)],
-)
 @pytest.mark.slow
+@pytest.mark.parametrize(("width", "begin"), [(80, "reput: compiling kernels, once for this version: "), (50, "")])
 def test_a_terminal_shows_which_kernel_of_how_many_is_compiled_and_the_time_left(
     width: int, begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,17 @@ def iceberg_schema(schema: pa.Schema) -> Schema:
         raise ConfigError(f"schema: Iceberg lacks a type: {error}; export as parquet") from error
 
 
+def has_fields(table: Schema, wanted: Schema) -> bool:
+    """Whether a table has all fields of a schema by their names, on every level, with the same types of values."""
+    from pyiceberg.schema import index_by_name
+
+    ids = index_by_name(table)
+    return all(
+        name in ids and (not (kind := wanted.find_type(number)).is_primitive or table.find_type(ids[name]) == kind)
+        for name, number in index_by_name(wanted).items()
+    )
+
+
 def data_file(schema: Schema, path: str, partition: Record, rows: int, size: int) -> DataFile:
     """Entry of a Parquet file in a table's metadata.
 

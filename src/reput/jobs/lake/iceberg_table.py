@@ -26,7 +26,7 @@ from reput.files import FileLayer
 from reput.jobs.lake.commits import LakeCommit
 from reput.jobs.lake.field_ids import differing_ids
 from reput.jobs.lake.files import Kind, LakeFile
-from reput.jobs.lake.iceberg_metadata import data_file, iceberg_schema
+from reput.jobs.lake.iceberg_metadata import data_file, has_fields, iceberg_schema
 from reput.jobs.lake.staging import Staging
 from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, lineage, table_schema
 
@@ -136,12 +136,17 @@ class IcebergTables:
 
     def _ready(self, catalog: Catalog, folder: str, kind: Kind, topic: str) -> Table:
         """A table with all columns of its files; it is made if it is missing."""
+        from pyiceberg.exceptions import NoSuchTableError
+
         schema = table_schema(self._schema(kind, topic))
-        if not catalog.table_exists(self._identifier(folder)):
+        try:
+            table = self._load(catalog, folder)
+        except NoSuchTableError:
             self._create_table(catalog, folder, schema)
-        table = self._load(catalog, folder)
-        with table.update_schema() as columns:
-            columns.union_by_name(schema)
+            table = self._load(catalog, folder)
+        if not has_fields(table.schema(), iceberg_schema(schema)):
+            with table.update_schema() as columns:
+                columns.union_by_name(schema)
         return table
 
     def _load(self, catalog: Catalog, folder: str) -> Table:
