@@ -15,6 +15,7 @@ from tests.support.examples import register_profiles
 from tests.support.marked import running
 from tests.support.patience import be_patient
 from tests.support.shares import mark_what_is_not_drawn
+from tests.support.spark_jvm import start_fast
 
 pytest_plugins = ["tests.support.async_tests"]
 register_profiles()
@@ -22,6 +23,7 @@ gc.disable()  # while tests are collected: next to nothing of that is garbage
 # Whoever starts a process in the background of a script lets it ignore Ctrl-C, and its children too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 be_patient()
+start_fast()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ STORE = Path(__file__).parents[1] / "golden/5.3.3/clean/store"
 
 @pytest.mark.spark
 def test_spark_counts_the_messages_that_threads_count() -> None:
-    spark = session("local[2]", "a small job", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+    spark = session("local[2]", "a small job")
     try:
         counted = spark.read.format("reput").load(str(STORE)).groupBy("topic").count().toArrow()
     finally:

@@ -46,8 +46,7 @@ def test_a_notebook_keeps_text_and_code_apart() -> None:
 
 
 @pytest.mark.spark
-def test_all_cells_print_what_the_notebook_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+def test_all_cells_print_what_the_notebook_shows(tmp_path: Path) -> None:
     notebook = to_notebook(SCRIPT.read_text(encoding="utf-8"))
     run(notebook, tmp_path)
     assert printed(notebook) == printed(STORED), "python -m examples.tutorial.notebook"

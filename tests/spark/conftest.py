@@ -12,9 +12,6 @@ from reput.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: C1 alone halves the start; it would make long jobs slower, which tests do not have.
-FAST_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-
 
 @pytest.hookimpl(tryfirst=True)  # before markers are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,6 +29,6 @@ def spark() -> Iterator[SparkSession]:
     # this thread.
     if left := SparkContext._active_spark_context:
         left.stop()
-    running = session("local[2]", "reput tests", **FAST_START, **{"spark.sql.shuffle.partitions": "3"})
+    running = session("local[2]", "reput tests", **{"spark.sql.shuffle.partitions": "3"})
     yield running
     running.stop()

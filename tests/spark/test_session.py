@@ -385,8 +385,9 @@ class TestJava:
             java.find_java()
 
     @pytest.mark.spark
-    def test_a_job_runs_on_the_java_of_pypi_and_says_so(self) -> None:
+    def test_a_job_runs_on_the_java_of_pypi_and_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """By one compiler: the runner's data do not pass through the JVM."""
+        monkeypatch.delenv("SPARK_SUBMIT_OPTS")  # where the tests' JVMs have this option from
         program = """
 from pathlib import Path
 from reput.spark import jvm

@@ -49,7 +49,7 @@ def test_a_module_of_somebody_else_that_fails_hides_the_format_until_it_is_regis
     (tmp_path / "pyspark_broken.py").write_text("raise ImportError('somebody else')")
     program = f"""
 import reput.spark
-spark = reput.spark.session("local[1]", **{{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}})
+spark = reput.spark.session("local[1]")
 try:
     spark.read.format("reput").load({str(CLEAN)!r})
 except Exception as error:

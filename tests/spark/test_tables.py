@@ -121,7 +121,7 @@ class Files(FileLayer):
         if "/commits/" in path:
             os.kill(driver, signal.SIGKILL)
 
-spark = session("local[2]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
+spark = session("local[2]")
 export(store, output, runner=Runner(spark), options=ExportOptions(**json.loads(options)), files=Files())
 """
 

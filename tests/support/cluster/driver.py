@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _TIMEOUT_S = 600
-#: C1 alone halves the start of the driver's JVM, which shall look up no name of this host.
-_ENVIRONMENT = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1", "SPARK_LOCAL_IP": "127.0.0.1"}
+#: The driver's JVM shall look up no name of this host. This process has no conftest.py.
+_ENVIRONMENT = {"SPARK_LOCAL_IP": "127.0.0.1"}
 _spark: SparkSession | None = None
 
 
