@@ -91,7 +91,9 @@ tests-of: setup ## only the tests of make test that cover a module: make tests-o
 	@tests=$$($(BIN)/python -m tests.support.tests_of $(FILE)); echo "$$tests"; \
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_TIME) -m "not ($(LEFT_OUT))" $$tests
 
+# Spark starts some forty times, each time with 5 s of processors less by its class archive, which takes 40 s, once.
 test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium
+	@$(BIN)/reput warm --spark >/dev/null
 	$(PYTEST) $(BY_FILE) -m "($(LEFT_OUT) or hypothesis) and not campaign" --hypothesis-profile whole
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
