@@ -13,7 +13,17 @@ import pytest
 from tests.support import page_worlds
 from tests.support.commands import run_reput, unknown_words
 from tests.support.page_worlds import World
-from tests.support.pages import FENCED, ROOT, Block, Reader, blocks, is_what_the_page_shows, needs_spark
+from tests.support.pages import (
+    FENCED,
+    ROOT,
+    Block,
+    Cells,
+    Reader,
+    blocks,
+    is_what_the_page_shows,
+    needs_spark,
+    start_cells,
+)
 from tests.support.shares import sampled
 from tests.support.shop import make_shop
 
@@ -54,6 +64,8 @@ WORLDS: dict[str, Callable[[World], None]] = {
 }
 #: These start several processes.
 SLOW = ("access.md", "broker.md", "client/README.md-2")
+#: Pages with Spark whose examples start processes in a folder of their own, as a reader does; others share one.
+ALONE = ("tour.md",)
 #: Kinds of blocks that no page runs, and why.
 OTHER = {
     "java": "tests/interop and test_readme.py run clients in Java",
@@ -210,9 +222,17 @@ PLAIN = {
     name: [plain for number, block in enumerate(found) if (plain := without_spark(block, found[:number]))]
     for name, found in RUN.items()
 }
+#: What runs with Spark, and what comes before it, which Spark's examples may go on with. The rest runs without Spark.
+WITH_SPARK = {
+    name: found[: max(number for number, block in enumerate(found, 1) if block not in PLAIN[name])]
+    for name, found in RUN.items()
+    if found != PLAIN[name]
+}
 
 
-def run_part(name: str, found: list[Block], folder: Path, patch: pytest.MonkeyPatch) -> None:
+def run_part(
+    name: str, found: list[Block], folder: Path, patch: pytest.MonkeyPatch, shared: Cells | None = None
+) -> None:
     page, _ = PARTS[name]
     with ExitStack() as left:
         world = World(folder, left)
@@ -223,7 +243,7 @@ def run_part(name: str, found: list[Block], folder: Path, patch: pytest.MonkeyPa
         for key, value in world.environment.items():
             patch.setenv(key, value)
         patch.chdir(folder)
-        reader = Reader(world)
+        reader = Reader(world, shared)
         for block in found:
             printed = reader.run(block)
             if block.output is not None:
@@ -241,10 +261,30 @@ def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pyte
     run_part(name, PLAIN[name], tmp_path, monkeypatch)
 
 
+@pytest.fixture(scope="module")
+def spark_cells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cells]:
+    """The process that pages with Spark share. Its JVM stays; a page has a context of Spark's of its own."""
+    with start_cells(tmp_path_factory.mktemp("cells")) as cells:
+        yield cells
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("name", in_order({name: found for name, found in RUN.items() if found != PLAIN[name]}))
-def test_the_examples_of_a_page_run_with_spark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_part(name, RUN[name], tmp_path, monkeypatch)
+@pytest.mark.parametrize("name", in_order(WITH_SPARK))
+def test_the_examples_of_a_page_run_with_spark(
+    name: str, spark_cells: Cells, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_part(name, WITH_SPARK[name], tmp_path, monkeypatch, None if name in ALONE else spark_cells)
+
+
+@pytest.mark.spark
+def test_a_page_finds_nothing_of_the_one_before(spark_cells: Cells) -> None:
+    begin = "from reput.spark import session\nspark = session('local[2]')\n"
+    spark_cells.run(f"{begin}spark.conf.set('spark.sql.shuffle.partitions', 7)\nspark.range(1).createTempView('seen')")
+    spark_cells.begin_page()
+    with pytest.raises(AssertionError, match="this fails"):
+        spark_cells.run("print(spark)")
+    found = f"{begin}print(spark.conf.get('spark.sql.shuffle.partitions'), spark.catalog.listTables())"
+    assert spark_cells.run(found) == "2 []\n"
 
 
 def test_every_block_runs_or_is_listed() -> None:

@@ -1,6 +1,7 @@
 """The examples of a page, run one after the other as a reader runs them, and what the page says that they print.
 
-A block's label says what it is: `python` runs in one process for the whole page, as the cells of a notebook do; a
+A block's label says what it is: `python` runs in one process for the whole page, as the cells of a notebook do, or in
+one that many pages share, as a JVM and Spark take seconds to start; a
 block with test functions runs by pytest. `sh` is commands, a line each. `text` is what the block before it prints. A
 block of any other kind whose first line is a comment with a path is a file with that name.
 """
@@ -25,13 +26,39 @@ from tests.support.page_worlds import World
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"(?:#|//) (\S*[/.]\S*)(?:,.*)?\n")
-#: Runs what comes in a line of JSON, and ends what it prints with a zero byte.
+#: Runs what comes in a line of JSON, and ends what it prints with a zero byte, or with a byte of one if it fails.
 _CELLS = """
-import json, sys
+import json, sys, traceback
 names = {"__name__": "__main__"}
 for line in sys.stdin:
-    exec(compile(json.loads(line), "example", "exec"), names)
-    print(end="\\0", flush=True)
+    end = "\\0"
+    try:
+        exec(compile(json.loads(line), "example", "exec"), names)
+    except BaseException:
+        traceback.print_exc()
+        end = "\\1"
+    print(end=end, flush=True)
+"""
+#: Lets another page begin in that process: of the page before only the JVM is left, and what Python has imported.
+_NEXT_PAGE = """
+from pyspark.sql import SparkSession
+if running := SparkSession._instantiatedSession:
+    for query in running.streams.active:
+        query.stop()
+    running.stop()
+for name in set(globals()) - {"__name__", "__builtins__", "name"}:
+    del globals()[name]
+del name
+"""
+#: Types a command there.
+_COMMAND = """
+import sys
+sys.path.append({root!r})
+from tests.support.commands import run_reput
+sys.path.remove({root!r})
+answer = run_reput(*{words!r})
+assert answer.status == 0, answer.err
+print(end=answer.out)
 """
 #: What differs from run to run: times, ids, addresses, durations and rates.
 _VARIES = (
@@ -106,12 +133,43 @@ def is_what_the_page_shows(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, plain(printed), re.DOTALL) is not None
 
 
-class Reader:
-    """Types the examples of one page in its world."""
+class Cells:
+    """A process that runs one program after the other, as a notebook's kernel does, of one page or of several."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(self, text: str) -> str:
+        """Run a program, which must not fail; what it printed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(text), file=self._process.stdin, flush=True)
+        printed = ""
+        while not printed.endswith(("\0", "\1")):
+            character = self._process.stdout.read(1)
+            assert character, f"this ends the process, as stderr says:\n{text}{printed}"
+            printed += character
+        assert printed.endswith("\0"), f"this fails, as stderr says:\n{text}{printed}"
+        return printed[:-1]
+
+    def begin_page(self) -> None:
+        """Forget the page before. The folder stays: it is the JVM's, too, and so that of tasks."""
+        self.run(_NEXT_PAGE)
+
+
+class Reader:
+    """Types the examples of one page in its world.
+
+    Args:
+        shared: a process of several pages, which have absolute paths only, and need no environment; it runs commands
+            that start Spark, too. Without it each of them starts a process of its own.
+    """
+
+    def __init__(self, world: World, shared: Cells | None = None) -> None:
         self._world = world
-        self._cells: subprocess.Popen[str] | None = None
+        self._cells = self._shared = shared
+        if shared is not None:
+            shared.begin_page()
         self._server: subprocess.Popen[str] | None = None
 
     def run(self, block: Block) -> str:
@@ -139,6 +197,8 @@ class Reader:
         if re.search("[|<>]", re.sub("'[^']*'|\"[^\"]*\"", "", here)) or not here.startswith("reput "):
             return self._process(["sh", "-c", here])
         if needs_spark(here):
+            if self._shared is not None:
+                return self._shared.run(_COMMAND.format(root=str(ROOT), words=shlex.split(here)[1:]))
             return self._process([sys.executable, "-m", *shlex.split(here)])
         answer = run_reput(*shlex.split(here)[1:])
         assert answer.status == 0, f"{command}: {answer.err}"
@@ -162,16 +222,8 @@ class Reader:
 
     def _cell(self, text: str) -> str:
         if self._cells is None:
-            self._cells = self._world.left.enter_context(_cells(self._world.folder))
-        assert self._cells.stdin is not None
-        assert self._cells.stdout is not None
-        print(json.dumps(self._here(text)), file=self._cells.stdin, flush=True)
-        printed = ""
-        while not printed.endswith("\0"):
-            character = self._cells.stdout.read(1)
-            assert character, f"this fails, as stderr says:\n{text}{printed}"
-            printed += character
-        return printed[:-1]
+            self._cells = self._world.left.enter_context(start_cells(self._world.folder))
+        return self._cells.run(self._here(text))
 
     def _serve(self, command: str) -> str:
         """Start a broker or a name server on free ports; later commands find it at the addresses of the page."""
@@ -202,13 +254,14 @@ def _environment() -> dict[str, str]:
 
 
 @contextmanager
-def _cells(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def start_cells(folder: Path) -> Iterator[Cells]:
+    """A process for cells that starts in a folder; it ends with the block."""
     with subprocess.Popen(
         [sys.executable, "-c", _CELLS], cwd=folder, env=_environment(),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         try:
-            yield process
+            yield Cells(process)
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(60) == 0
