@@ -1,4 +1,4 @@
-"""Two workers of a standalone cluster, which have reput through the wheel alone, and die in the middle of jobs."""
+"""Two workers of a standalone cluster, with reput through the wheel alone. They die amid jobs, and so do drivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
-from tests.support.cluster.deaths import EXECUTOR, SIBLINGS, WORKER
+from tests.support.cluster.deaths import DRIVER, EXECUTOR, SIBLINGS, WORKER
 from tests.support.cluster.driver import Driver, driver
 from tests.support.cluster.dying_jobs import (
     COPIED,
@@ -37,6 +37,7 @@ from tests.support.cluster.dying_jobs import (
 from tests.support.cluster.standalone import SPARK_HOME, standalone_cluster
 from tests.support.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
 from tests.support.large_store import MESSAGES
+from tests.support.spark_jvm import FAST_START
 from tests.support.trees import tree
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": FAST_START,
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
 
@@ -65,6 +66,13 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def program(master: str, executor_python: Path) -> Iterator[Driver]:
     """A driver program on the cluster, with a core of each worker."""
+    with driver_on(master, executor_python) as program:
+        yield program
+
+
+@pytest.fixture(scope="module")
+def last_program(master: str, executor_python: Path) -> Iterator[Driver]:
+    """Another one, for what comes when the others have died."""
     with driver_on(master, executor_python) as program:
         yield program
 
@@ -112,15 +120,14 @@ def test_a_read_is_whole_although_a_process_dies(program: Driver, store: Path, t
     ],
 )
 def test_a_rebuild_is_exact_although_a_process_dies(
-    program: Driver, store: Path, tmp_path: Path, phase: str, point: str, victim: str
+    program: Driver, store: Path, rebuilt_here: dict[str, str], tmp_path: Path, phase: str, point: str, victim: str
 ) -> None:
-    rebuild(store, tmp_path / "local", runner=LocalRunner(2))
     death = phase, point, str(tmp_path / "dead"), victim
     result = program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
     assert (tmp_path / "dead").exists()
     assert result.messages == MESSAGES
-    assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dead", "local", "rebuilt"]
+    assert tree(tmp_path / "rebuilt") == rebuilt_here
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dead", "rebuilt"]
 
 
 def test_statistics_are_exact_although_an_executor_dies(program: Driver, store: Path, tmp_path: Path) -> None:
@@ -140,7 +147,7 @@ def test_what_is_written_is_there_once_although_a_process_dies(
 
 
 def test_a_driver_that_dies_in_a_commit_and_writes_again_has_written_once(
-    program: Driver, master: str, executor_python: Path, store: Path, tmp_path: Path
+    program: Driver, master: str, executor_python: Path, request: pytest.FixtureRequest, store: Path, tmp_path: Path
 ) -> None:
     """The last test of this driver program: it dies with some of a batch's records in the log; the next one dies too,
     when all records of a stream's second batch are on the disk, and nothing says yet that they are committed.
@@ -165,13 +172,24 @@ def test_a_driver_that_dies_in_a_commit_and_writes_again_has_written_once(
             second.run(stream_with_a_dying_commit, *stream)
     rows = reput.read_log(tmp_path / "stream").read_all().num_rows
     assert 0 < rows < MESSAGES / 2
-    with driver_on("local[2]", executor_python) as third:  # it starts faster
-        third.run(stream_with_a_dying_commit, *stream)
+    third: Driver = request.getfixturevalue("last_program")  # it starts now, with the cores of those that have died
+    third.run(stream_with_a_dying_commit, *stream)
     assert reput.read_log(tmp_path / "stream", COPIED).read_all() == expected
 
 
+def test_a_driver_program_that_dies_leaves_nothing_that_looks_whole(
+    last_program: Driver, store: Path, rebuilt_here: dict[str, str], tmp_path: Path
+) -> None:
+    death = FINISH, "reput.jobs.rebuild.index_builder.encode_header", str(tmp_path / "dead"), DRIVER
+    with pytest.raises(BrokenProcessPool):
+        last_program.run(rebuild_with_a_death, str(store), str(tmp_path / "rebuilt"), death)
+    assert not (tmp_path / "rebuilt").exists()
+    rebuild(store, tmp_path / "rebuilt", runner=LocalRunner(2))  # though executors may still be at the one that died
+    assert tree(tmp_path / "rebuilt") == rebuilt_here
+
+
 def test_spark_submit_brings_the_wheel_to_a_cluster_that_has_none(
-    master: str, wheel: Path, store: Path, tmp_path: Path
+    master: str, wheel: Path, store: Path, rebuilt_here: dict[str, str], tmp_path: Path
 ) -> None:
     python = make_environment(tmp_path / "env")
     package = shutil.copy(wheel, tmp_path / "reput.zip")  # Spark takes no .whl
@@ -189,5 +207,4 @@ def test_spark_submit_brings_the_wheel_to_a_cluster_that_has_none(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["topic-0: 20000", "topic-1: 20000", "topic-2: 20000", "60000 messages rebuilt"]
-    rebuild(store, tmp_path / "local", runner=LocalRunner(2))
-    assert tree(tmp_path / "rebuilt") == tree(tmp_path / "local")
+    assert tree(tmp_path / "rebuilt") == rebuilt_here

@@ -14,10 +14,11 @@ import pyspark
 
 from reput.spark.java import find_java
 from tests.support.cluster.wheel import without_source_tree
+from tests.support.spark_jvm import FAST_START
 
 SPARK_HOME = Path(pyspark.__file__).parent
 #: A cluster that nobody watches: no pages, and no port that another one may have.
-_OPTIONS = "-XX:TieredStopAtLevel=1 -Dspark.ui.enabled=false -Dspark.master.rest.enabled=false"
+_OPTIONS = f"{FAST_START} -Dspark.ui.enabled=false -Dspark.master.rest.enabled=false"
 
 
 @contextmanager
