@@ -233,7 +233,7 @@ def test_our_client_talks_tls_to_rocketmqs_name_server_and_refuses_its_own_certi
         finally:
             client.close()
 
-    with Apache(version) as apache:
+    with Apache(version, (*JAVA_OPTIONS, "-Dtls.server.mode=permissive")) as apache:
         address = apache.run("start-namesrv", path=str(tmp_path))
         assert run(ask(address, None)) == 0
         assert run(ask(address, ClientTls(auth_server=False))) == 0

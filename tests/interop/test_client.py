@@ -26,7 +26,9 @@ from tests.support.rocketmq.apache import VERSIONS, Apache
 pytestmark = pytest.mark.java
 
 FILE_SIZE = 16 << 20
-HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": FILE_SIZE}
+#: The third, of a first retry, is ten seconds by default.
+LEVELS = {"messageDelayLevel": "1s 5s 1s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"}
+HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": FILE_SIZE} | LEVELS
 TOPICS = ("sends", "retries", "order", "delays", "shared", "table", "ns%named")
 
 
@@ -49,7 +51,7 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             yield Side(broker.namesrv, "ours", java)
         return
     with Apache(request.param) as java:
-        namesrv = java.run("broker-serve", path=str(path), log_file_size=FILE_SIZE, topic="sends", queues=4)
+        namesrv = java.serve(path, keys=LEVELS, log_file_size=FILE_SIZE, topic="sends", queues=4)
         yield Side(namesrv, request.param, java)
 
 

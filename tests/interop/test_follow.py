@@ -30,7 +30,7 @@ def namesrv(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with Broker.start(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE, **keys) as broker:
         make_topic(broker.address, "orders", 4)
     with Apache(request.param) as java:
-        yield java.run("broker-serve", path=str(tmp_path / "master"), log_file_size=FILE_SIZE, topic="orders", queues=4)
+        yield java.serve(tmp_path / "master", log_file_size=FILE_SIZE, topic="orders", queues=4)
 
 
 def address_of(namesrv: str) -> str:

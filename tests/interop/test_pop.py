@@ -64,10 +64,8 @@ async def retries(client: Client) -> list[bytes]:
 def serve(apache: Apache, path: Path) -> str:
     """Apache's broker on a directory; its address."""
     port, namesrv_port = free_ports(2)
-    apache.run(
-        "broker-start", path=str(path), port=port, namesrv_port=namesrv_port, log_file_size=FILE_SIZE,
-        keys={"brokerName": "broker-a"},
-    )  # fmt: skip
+    keys = {"brokerName": "broker-a"}
+    apache.start_broker(path, keys=keys, port=port, namesrv_port=namesrv_port, log_file_size=FILE_SIZE)
     return f"127.0.0.1:{port}"
 
 

@@ -39,11 +39,8 @@ def master(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Apa
     with Broker.start(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE, **LOCAL) as broker:
         make_topic(broker.address, "orders", 4)
     with Apache(request.param) as java:
-        namesrv = java.run(
-            "broker-serve", path=str(tmp_path / "master"), log_file_size=FILE_SIZE, topic="orders", queues=4,
-            keys={"brokerName": "broker-a"},
-        )  # fmt: skip
-        yield java, namesrv
+        keys = {"brokerName": "broker-a"}
+        yield java, java.serve(tmp_path / "master", keys=keys, log_file_size=FILE_SIZE, topic="orders", queues=4)
 
 
 def log_end(address: str) -> int:
@@ -131,9 +128,9 @@ def test_a_slave_signs_over_tls_what_it_asks_a_master_that_checks_it(tmp_path: P
     with Broker.start(tmp_path / "master", mapped_file_size_commit_log=FILE_SIZE, **LOCAL) as broker:
         make_topic(broker.address, "orders", 4)
     with Apache(version, (*JAVA_OPTIONS, *options)) as java:
-        java.run(
-            "broker-start", path=str(tmp_path / "master"), port=port, namesrv_port=namesrv_port,
-            log_file_size=FILE_SIZE, keys={"brokerName": "broker-a"} | CHECKS[version],
+        java.start_broker(
+            tmp_path / "master", keys={"brokerName": "broker-a"} | CHECKS[version], port=port,
+            namesrv_port=namesrv_port, log_file_size=FILE_SIZE,
         )  # fmt: skip
         refused = call(f"127.0.0.1:{port}", request(RequestCode.GET_ALL_TOPIC_CONFIG), ClientTls(auth_server=False))
         assert refused.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION)  # it does check who asks

@@ -64,10 +64,7 @@ def test_a_slave_of_rocketmq_follows_our_sync_master(tmp_path: Path, version: st
         assert send() is SendStatus.SLAVE_NOT_AVAILABLE
         with Apache(version) as java:
             of_slave = {"brokerRole": "SLAVE", "brokerId": "1", "brokerName": "broker-a", "brokerIP2": "127.0.0.1"}
-            java.run(
-                "broker-start", path=str(slave), port=slave_port, namesrv=broker.namesrv, log_file_size=FILE_SIZE,
-                keys=of_slave,
-            )  # fmt: skip
+            java.start_broker(slave, keys=of_slave, port=slave_port, namesrv=broker.namesrv, log_file_size=FILE_SIZE)
             until(lambda: is_followed(broker.address))
             statuses = {send(random.randbytes(number * 37 % 9000 + 1)) for number in range(400)}
             assert statuses == {SendStatus.SEND_OK}
@@ -122,9 +119,9 @@ def test_a_send_for_which_too_few_replicas_are_in_sync_is_refused_as_by_rocketmq
             make_topic(broker.address, "orders", 1)
             ours = answers(broker.address)
             ours_to_java = java.run("signed-send", namesrv=broker.namesrv, topic="orders", body="x")
-        java.run(
-            "broker-start", path=str(tmp_path / "master"), port=port, namesrv_port=namesrv_port,
-            log_file_size=FILE_SIZE, keys=keys | {"brokerName": "broker-a", "enableSlaveActingMaster": "true"},
+        java.start_broker(
+            tmp_path / "master", keys=keys | {"brokerName": "broker-a", "enableSlaveActingMaster": "true"}, port=port,
+            namesrv_port=namesrv_port, log_file_size=FILE_SIZE,
         )  # fmt: skip
         assert ours == answers(f"127.0.0.1:{port}")
         namesrv, route = f"127.0.0.1:{namesrv_port}", request(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders")

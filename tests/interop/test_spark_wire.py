@@ -35,7 +35,7 @@ def namesrv(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with Broker.start(tmp_path, mapped_file_size_commit_log=FILE_SIZE, **keys) as broker:
         make_topic(broker.address, "orders", 4)
     with Apache(request.param) as java:
-        yield java.run("broker-serve", path=str(tmp_path), log_file_size=FILE_SIZE, topic="orders", queues=4)
+        yield java.serve(tmp_path, log_file_size=FILE_SIZE, topic="orders", queues=4)
 
 
 def rows_of(namesrv: str, **more: str) -> list[dict[str, Any]]:

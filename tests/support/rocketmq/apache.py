@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,13 @@ SOURCES = Path(__file__).parents[3] / "interop"
 _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
 #: For short runs: the second compiler takes more time than it saves them.
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+#: Its servers make a key for TLS at their start, which takes longer than the rest of it. Later options may turn TLS on.
+_NO_TLS = "-Dtls.server.mode=disabled"
+#: A thread of a 5.x broker spins until the first of these intervals is over: by default 3 s, in 5.5.0 10 s. Another one
+#: writes the wheel of timers, 38 MB, each second by default; it is written when the broker is stopped, too.
+_SHORT_LIVED = {"transactionMetricFlushInterval": "100", "timerFlushIntervalMs": "3600000"}
 
 
 class ApacheError(Exception):
@@ -77,7 +84,7 @@ def classes_command(version: str, home: Path, java_options: tuple[str, ...] = JA
     # 5.x has a logback of its own, with names of its own.
     silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
     path = f"{built / 'classes'}:{built / 'jars'}/*"
-    return ["java", *java_options, *opened, silent, f"-Duser.home={home}", "-cp", path]
+    return ["java", _NO_TLS, *java_options, *opened, silent, f"-Duser.home={home}", "-cp", path]
 
 
 class Apache:
@@ -125,14 +132,19 @@ class Apache:
             raise ApacheError(f"RocketMQ {self.version}, {command}: {answer['error']}")
         return answer["result"]
 
-    @contextmanager
-    def serving(self, path: Path, **arguments: object) -> Iterator[str]:
-        """RocketMQ's broker with its name server, whose address this gives, over the store at path.
+    def start_broker(self, path: Path, *, keys: Mapping[str, str] | None = None, **arguments: object) -> None:
+        """Let RocketMQ's broker serve the store at path, with keys of broker and store, until `broker-stop`."""
+        self.run("broker-start", path=str(path), keys=_SHORT_LIVED | dict(keys or {}), **arguments)
 
-        The broker is stopped cleanly and the process ends, also after an error: a later test must not meet it.
-        """
+    def serve(self, path: Path, *, keys: Mapping[str, str] | None = None, **arguments: object) -> str:
+        """The same with a name server, which knows the broker's topic when this returns its address."""
+        return str(self.run("broker-serve", path=str(path), keys=_SHORT_LIVED | dict(keys or {}), **arguments))
+
+    @contextmanager
+    def serving(self, path: Path, *, keys: Mapping[str, str] | None = None, **arguments: object) -> Iterator[str]:
+        """As `serve`; the broker is stopped cleanly and the process ends, also after an error: no test meets it."""
         try:
-            yield self.run("broker-serve", path=str(path), **arguments)
+            yield self.serve(path, keys=keys, **arguments)
             self.run("broker-stop")
         finally:
             self.kill()

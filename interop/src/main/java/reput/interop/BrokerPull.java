@@ -58,7 +58,10 @@ final class BrokerPull {
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("routes");
         consumer.setNamesrvAddr(namesrv);
         consumer.start();
-        queues(consumer, arguments.get("topic").getAsString(), arguments.get("queues").getAsInt());
+        String topic = arguments.get("topic").getAsString();
+        int count = arguments.get("queues").getAsInt();
+        // At its start a broker of 5.x may know no name server that is reached; by itself it registers again 10 s later.
+        queues(consumer, topic, count, () -> kept.registerBrokerAll(true, false, true));
         consumer.shutdown();
         return namesrv;
     }
@@ -160,7 +163,7 @@ final class BrokerPull {
         consumer.start();
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         try {
-            List<MessageQueue> queues = queues(consumer, topic, arguments.get("queues").getAsInt());
+            List<MessageQueue> queues = queues(consumer, topic, arguments.get("queues").getAsInt(), () -> {});
             long begin = System.nanoTime();
             List<Future<Long>> pulled = new ArrayList<>();
             for (MessageQueue queue : queues) pulled.add(pool.submit(() -> pullAll(consumer, queue, max)));
@@ -175,8 +178,8 @@ final class BrokerPull {
         }
     }
 
-    /** The queues, once the name server knows them. */
-    private static List<MessageQueue> queues(DefaultMQPullConsumer consumer, String topic, int count) throws Exception {
+    /** The queues, once the name server knows them; what helps it to know them is run while it does not. */
+    private static List<MessageQueue> queues(DefaultMQPullConsumer consumer, String topic, int count, Runnable help) throws Exception {
         long deadline = System.currentTimeMillis() + ROUTE_TIMEOUT_MS;
         while (true) {
             Exception why = null;
@@ -187,6 +190,7 @@ final class BrokerPull {
                 why = e;
             }
             if (System.currentTimeMillis() > deadline) throw new IllegalStateException("no route to " + topic, why);
+            help.run();
             Thread.sleep(100);
         }
     }
