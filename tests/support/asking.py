@@ -12,6 +12,8 @@ from tests.support.broker import texts
 
 #: After so long without what a test waits for it has failed.
 WITHIN_S = 90
+#: Between two looks: a look is a connection and a request, and what it waits for needs the processor.
+_PAUSE_S = 0.02
 
 
 def request(code: int, body: bytes = b"", **fields: object) -> RemotingCommand:
@@ -41,3 +43,4 @@ def until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not holds():
         assert time.monotonic() < deadline
+        time.sleep(_PAUSE_S)
