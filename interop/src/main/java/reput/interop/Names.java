@@ -3,8 +3,10 @@ package reput.interop;
 import com.google.gson.JsonObject;
 import java.io.File;
 import java.io.IOException;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.ThreadLocalRandom;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
@@ -91,9 +93,15 @@ final class Names {
         }
     }
 
+    /** A port that nobody has, below those that Linux gives to connections; so is the one 2 below, where a broker listens, too. */
     static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            return socket.getLocalPort();
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(20_002, 32_000);
+            try (ServerSocket socket = new ServerSocket(port); ServerSocket vip = new ServerSocket(port - 2)) {
+                return port;
+            } catch (BindException taken) {
+                continue;
+            }
         }
     }
 }
