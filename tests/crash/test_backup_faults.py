@@ -30,7 +30,7 @@ from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
 from tests.support.invariants import SMALL, check_acknowledged, check_store
 from tests.support.kills import killed
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 from tests.support.writer import OPTIONS, ROOT, with_places
 
 MESSAGES = 14
@@ -82,7 +82,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
 @in_shares(3)
 @pytest.mark.parametrize(("link", "begins"), [(False, "anew"), (False, "again"), (True, "anew")])
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_backup_leaves_it_out_and_the_others_alone(
-    stores: tuple[Path, Path, Path], link: bool, begins: str, tmp_path: Path, share: slice
+    stores: tuple[Path, Path, Path], link: bool, begins: str, tmp_path: Path, share: Share
 ) -> None:
     first, live, earlier = stores
     expected = [log_of(first)] if begins == "again" else []
@@ -97,7 +97,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_backup_leaves_it_out_and_t
     take(live, target_in(tmp_path / "counting"), counting, link)
     operations = len(counting.operations)
     assert operations > 25
-    for number in range(operations)[share]:
+    for number in share.of(range(operations)):
         folder = tmp_path / str(number)
         target = target_in(folder)
         files = FaultyFiles(crash_at(number))
@@ -182,13 +182,13 @@ def test_a_crash_or_a_power_cut_between_any_two_removals_of_a_prune_leaves_whole
 
 @in_shares(3)
 def test_a_restore_that_ends_at_any_operation_has_no_store_or_a_whole_one_and_goes_on(
-    stores: tuple[Path, Path, Path], tmp_path: Path, share: slice
+    stores: tuple[Path, Path, Path], tmp_path: Path, share: Share
 ) -> None:
     first, _, target = stores
     counting = FaultyFiles()
     expected = make(target, tmp_path / "expected", counting)
     operations = len(counting.operations)
-    for number in range(0, operations, 3)[share]:
+    for number in share.of(range(0, operations, 3)):
         path = tmp_path / f"{number}/store"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):
@@ -206,7 +206,7 @@ def test_a_restore_that_ends_at_any_operation_has_no_store_or_a_whole_one_and_go
 
 @in_shares(3)
 def test_a_restore_to_a_point_in_time_that_ends_at_any_operation_goes_on(
-    stores: tuple[Path, Path, Path], tmp_path: Path, share: slice
+    stores: tuple[Path, Path, Path], tmp_path: Path, share: Share
 ) -> None:
     first, _, target = stores
     point = len(log_of(first)) // 2
@@ -214,7 +214,7 @@ def test_a_restore_to_a_point_in_time_that_ends_at_any_operation_goes_on(
     expected = make(target, tmp_path / "expected", counting, point)
     operations = len(counting.operations)
     assert operations > 50
-    for number in range(0, operations, 3)[share]:
+    for number in share.of(range(0, operations, 3)):
         path = tmp_path / f"{number}/store"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):

@@ -20,7 +20,7 @@ from tests.support.faulty_files import (
 )
 from tests.support.lives.batches import count_operations, live
 from tests.support.lives.puts import check_next_life
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -29,10 +29,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 @in_shares(3)
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_crash_or_a_power_cut_at_any_operation_loses_no_acknowledged_batch(
-    tmp_path: Path, flush_disk_type: str, share: slice
+    tmp_path: Path, flush_disk_type: str, share: Share
 ) -> None:
     last = count_operations(tmp_path / "healthy", flush_disk_type)
-    for number in range(0, last, 2 if flush_disk_type == "SYNC_FLUSH" else 5)[share]:
+    for number in share.of(range(0, last, 2 if flush_disk_type == "SYNC_FLUSH" else 5)):
         path = tmp_path / f"crash-{number}"
         life, files = live(path, flush_disk_type, crash_at(number))
         if flush_disk_type == "SYNC_FLUSH":

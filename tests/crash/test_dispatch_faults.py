@@ -19,7 +19,7 @@ from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.support.dispatched import derived, put
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
 from tests.support.further_units import BOTH, bit_maps
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 OPTIONS = {name: value for name, value in BOTH.items() if name != "bit_maps"}
 CONFIG = MessageStoreConfig.from_mapping(OPTIONS)
@@ -57,7 +57,7 @@ def run_until(store: Path, output: Path, number: int) -> FaultyFiles:
 
 @in_shares(3)
 def test_a_crash_or_a_power_cut_at_any_operation_leaves_each_record_dispatched_once(
-    store: Path, tmp_path: Path, share: slice
+    store: Path, tmp_path: Path, share: Share
 ) -> None:
     expected = derived(store)
     healthy = FaultyFiles()
@@ -65,7 +65,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_leaves_each_record_dispatched_o
     assert derived(tmp_path / "healthy") == expected
     count = len(healthy.operations)
     assert count > 100
-    for number in range(0, count, 3)[share]:
+    for number in share.of(range(0, count, 3)):
         output = tmp_path / f"{number}" / "output"
         output.parent.mkdir()
         files = run_until(store, output, number)

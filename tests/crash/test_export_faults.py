@@ -24,7 +24,7 @@ from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, fail_at
 from tests.support.iceberg import names_of_tables, rows_of_table
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 #: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
 OPTIONS: dict[str, Any] = {"split_bytes": 3000, "commit_bytes": 4096}
@@ -143,7 +143,7 @@ def test_a_crash_in_the_upkeep_of_tables_loses_and_doubles_nothing(
     ],
 )
 def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothing(
-    store: Path, form: str, decode: str, step: int, tmp_path: Path, share: slice
+    store: Path, form: str, decode: str, step: int, tmp_path: Path, share: Share
 ) -> None:
     counting = FaultyFiles()
     run_export(store, tmp_path / "expected", counting, form, decode)
@@ -151,7 +151,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_costs_nothing_and_doubles_nothi
     assert len(table_rows(tmp_path / "expected")) == (ROWS if form in ("delta", "iceberg") else 0)
     operations = len(counting.operations)
     assert operations > 60, "not the export that the steps are for"
-    for number in range(0, operations, step)[share]:
+    for number in share.of(range(0, operations, step)):
         output, cut = tmp_path / f"{number}/out", tmp_path / f"{number}/cut"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):

@@ -25,7 +25,7 @@ from tests.support.faulty_files import FaultyFiles, Operation, abandon, fail_nex
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store, contents
 from tests.support.lives import puts
 from tests.support.scenarios import SCENARIOS, start_again
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -138,9 +138,9 @@ def test_a_mark_that_cannot_be_left_hides_nothing(tmp_path: Path) -> None:
 
 @in_shares(3)
 def test_a_sync_that_fails_at_any_operation_of_a_life_loses_nothing_that_the_next_one_answers(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
-    for number in range(0, 10_000, 2)[share]:  # the campaign does all
+    for number in share.of(range(0, 10_000, 2)):  # the campaign does all
         path, left = tmp_path / str(number), tmp_path / f"{number}-left"
         life, files = puts.live(path, "SYNC_FLUSH", fail_next("sync", errno.EIO, after=number))
         if [operation.kind for operation in files.operations].count("sync") <= number:
@@ -173,11 +173,11 @@ def test_the_mark_is_there_before_a_put_is_refused_whose_caller_may_end_the_proc
 
 @in_shares(3)
 def test_a_sync_that_fails_at_any_operation_of_sink_commits_loses_nothing_that_the_next_start_trusts(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
     """A commit is one when its log is synced: a failed sync of its queues is no error, and must be told."""
     (scenario,) = [scenario for scenario in SCENARIOS if scenario.name == "sink commits"]
-    for number in range(0, 10_000, 2)[share]:
+    for number in share.of(range(0, 10_000, 2)):
         path, left = tmp_path / str(number), tmp_path / f"{number}-left"
         files, check = scenario.live(path, fail_next("sync", errno.EIO, after=number))
         if [operation.kind for operation in files.operations].count("sync") <= number:

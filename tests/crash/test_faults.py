@@ -34,7 +34,7 @@ from tests.support.lives.puts import (
     count_operations,
     live,
 )
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -43,10 +43,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 @in_shares(3)
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowledged(
-    tmp_path: Path, flush_disk_type: str, share: slice
+    tmp_path: Path, flush_disk_type: str, share: Share
 ) -> None:
     last = count_operations(tmp_path / "healthy", flush_disk_type)
-    for number in range(0, last, 1 if flush_disk_type == "SYNC_FLUSH" else 3)[share]:
+    for number in share.of(range(0, last, 1 if flush_disk_type == "SYNC_FLUSH" else 3)):
         path = tmp_path / f"crash-{number}"
         life, files = live(path, flush_disk_type, crash_at(number))
         without_power = tmp_path / f"cut-{number}"
@@ -63,10 +63,10 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
 @in_shares(3)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
-    tmp_path: Path, code: int, share: slice, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, code: int, share: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 0.01)
-    for number in range(count_operations(tmp_path / "healthy", "SYNC_FLUSH"))[share]:
+    for number in share.of(range(count_operations(tmp_path / "healthy", "SYNC_FLUSH"))):
         path = tmp_path / f"fault-{number}"
         life, files = live(path, "SYNC_FLUSH", fail_at(number, code))
         for error in life.errors:

@@ -12,7 +12,7 @@ from tests.support.lives.further_puts import (
     count_operations,
     live,
 )
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 
 @in_shares(3)
 def test_a_power_cut_at_any_operation_loses_nothing_that_was_put_with_others_or_later(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
-    for number in range(0, count_operations(tmp_path / "healthy", "SYNC_FLUSH"), 3)[share]:
+    for number in share.of(range(0, count_operations(tmp_path / "healthy", "SYNC_FLUSH"), 3)):
         path, left = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         life, files = live(path, "SYNC_FLUSH", crash_at(number))
         files.cut_power(path, left)

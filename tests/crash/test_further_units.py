@@ -24,7 +24,7 @@ from tests.support.faulty_files import (
 from tests.support.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, contents
 from tests.support.lives.further_units import MESSAGES, OPTIONS, check_next_life, live, put
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -32,13 +32,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 
 @in_shares(3)
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowledged(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
     files = FaultyFiles()
     acknowledged, error = live(tmp_path / "healthy", files)
     assert (len(acknowledged), error) == (MESSAGES, None)
     check_next_life(tmp_path / "healthy", acknowledged)
-    for number in range(0, len(files.operations), 7)[share]:
+    for number in share.of(range(0, len(files.operations), 7)):
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         dying = FaultyFiles(crash_at(number))
         acknowledged, _ = live(path, dying)
@@ -49,12 +49,12 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_life_loses_nothing_acknowl
 
 @in_shares(3)
 def test_an_operation_that_fails_once_loses_nothing_acknowledged(
-    tmp_path: Path, share: slice, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, share: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reput.store.dispatch.reput.RETRY_WAIT_S", 0.01)
     files = FaultyFiles()
     live(tmp_path / "healthy", files)
-    for number in range(1, len(files.operations), 5)[share]:
+    for number in share.of(range(1, len(files.operations), 5)):
         path = tmp_path / f"fault-{number}"
         acknowledged, _ = live(path, FaultyFiles(fail_at(number, errno.ENOSPC if number % 2 else errno.EIO)))
         check_next_life(path, acknowledged)
@@ -69,11 +69,11 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Acknowl
 
 @in_shares(3)
 def test_a_crash_at_any_operation_of_a_start_changes_nothing_that_the_next_start_needs(
-    tmp_path: Path, closed: tuple[Path, list[Acknowledged]], share: slice
+    tmp_path: Path, closed: tuple[Path, list[Acknowledged]], share: Share
 ) -> None:
     source, acknowledged = Path(shutil.copytree(closed[0], tmp_path / "killed")), closed[1]
     (source / "abort").write_bytes(b"")
-    for number in range(1000)[share]:
+    for number in share.of(range(1000)):
         path, files = tmp_path / str(number), FaultyFiles(crash_at(number))
         shutil.copytree(source, path)
         ended = True

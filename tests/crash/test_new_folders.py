@@ -13,7 +13,7 @@ import reput
 from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store
 from tests.support.scenarios import start_again
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -23,9 +23,9 @@ OPTIONS = SMALL | {"sync_flush_timeout": 2000, "flush_interval_consume_queue": 6
 @in_shares(2)
 @pytest.mark.parametrize("closes", [True, False])
 def test_folders_whose_maker_was_killed_before_he_synced_their_names_survive_a_power_cut(
-    tmp_path: Path, closes: bool, share: slice
+    tmp_path: Path, closes: bool, share: Share
 ) -> None:
-    for number in range(1000)[share]:
+    for number in share.of(range(1000)):
         disk, left = tmp_path / str(number), tmp_path / f"{number}-left"
         disk.mkdir()
         files, path = FaultyFiles(crash_at(number)), disk / "above" / "store"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, no_objection
 from tests.support.scenarios import SCENARIOS, Scenario
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -20,9 +20,9 @@ SEEDS = range(25)
 
 @in_shares(3)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_torn_and_reordered_writes_lose_nothing_acknowledged(tmp_path: Path, scenario: Scenario, share: slice) -> None:
+def test_torn_and_reordered_writes_lose_nothing_acknowledged(tmp_path: Path, scenario: Scenario, share: Share) -> None:
     operations = scenario.count(tmp_path / "healthy")
-    for seed in SEEDS[share]:
+    for seed in share.of(SEEDS):
         chance = random.Random(seed)
         path, left = tmp_path / str(seed), tmp_path / f"{seed}-left"
         files, check = scenario.live(path, crash_at(chance.randrange(operations)))

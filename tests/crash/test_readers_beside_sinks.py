@@ -27,7 +27,7 @@ from reput.store.recovery.read_only import open_for_reading
 from tests.support.faulty_files import FaultyFiles
 from tests.support.invariants import SMALL, log_records
 from tests.support.lives.sink import CONFIG, break_off, write_some
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 #: Takes a store and a file layer; returns the commit log offset behind the last record that it shows.
 Reader = Callable[[Path, FileLayer], int]
@@ -159,13 +159,13 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("state", ["closed", "killed"])
 @pytest.mark.parametrize("reader", [read_all, read_plan, open_read_only, follow_from_latest, follow_from_earliest])
 def test_no_reader_shows_a_record_of_a_batch_that_goes_again(
-    stores: dict[str, Path], tmp_path: Path, reader: Reader, state: str, share: slice
+    stores: dict[str, Path], tmp_path: Path, reader: Reader, state: str, share: Share
 ) -> None:
     last = log_records(stores["closed"])[-1]
     end = last.offset + last.size
     healthy = WatchedFiles({})
     assert reader(stores[state], healthy) == end
-    for at in range(0, healthy.looks, healthy.looks // 16 + 1)[share]:
+    for at in share.of(range(0, healthy.looks, healthy.looks // 16 + 1)):
         for name, events in {
             "begins": {at: begins},
             "begins, and goes soon": {at: begins, at + 2: settles},

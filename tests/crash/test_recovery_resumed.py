@@ -22,7 +22,7 @@ from reput.store.recovery import marks as recovery_mark
 from tests.support.damage import at, flip
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
 from tests.support.invariants import SMALL, check_rebuild, check_store, contents
-from tests.support.shares import in_shares
+from tests.support.shares import EVERYTHING, Share, in_shares
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -121,7 +121,7 @@ def derived(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 @pytest.mark.parametrize("cut_power", [False, True])
 def test_a_start_that_is_killed_at_any_operation_goes_on(
-    tmp_path: Path, deed: Deed, cut_power: bool, share: slice
+    tmp_path: Path, deed: Deed, cut_power: bool, share: Share
 ) -> None:
     base = tmp_path / "base"
     make_store(base, with_batches=deed is topics_lost)
@@ -131,7 +131,7 @@ def test_a_start_that_is_killed_at_any_operation_goes_on(
     files = FaultyFiles()
     store = reput.MessageStore.open(undisturbed, files=files, **OPTIONS)
     # Under a power cut every other one, to take half the time; the sectors that are lost are drawn anyway.
-    numbers = range(0, len(files.operations), 1 + cut_power)[share]
+    numbers = share.of(range(0, len(files.operations), 1 + cut_power))
     store.close()
     expected = derived(undisturbed)
     check_store(undisturbed, OPTIONS)
@@ -153,11 +153,9 @@ def test_a_start_that_is_killed_at_any_operation_goes_on(
         shutil.rmtree(path)
 
 
-def killed_starts(
-    base: Path, folder: Path, options: dict[str, object], share: slice = slice(0, None)
-) -> Iterator[Path]:
+def killed_starts(base: Path, folder: Path, options: dict[str, object], share: Share = EVERYTHING) -> Iterator[Path]:
     """For each operation of a start a copy of the store, whose start was killed there."""
-    for number in range(1000)[share]:
+    for number in share.of(range(1000)):
         path = folder / f"killed-{number}"
         shutil.copytree(base, path)
         dying = FaultyFiles(crash_at(number))
@@ -284,7 +282,7 @@ def test_queues_that_a_killed_store_made_have_their_names_before_the_checkpoint_
 
 @in_shares(3)
 def test_keys_of_new_messages_are_found_where_lost_ones_were_whenever_a_start_is_killed(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
     base = tmp_path / "base"
     make_store(base, with_batches=False)
@@ -315,7 +313,7 @@ def make_store_of_many_files(path: Path) -> tuple[dict[str, object], list[int]]:
 
 
 @in_shares(3)
-def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tmp_path: Path, share: slice) -> None:
+def test_a_store_that_a_start_opens_is_opened_after_that_start_was_killed_too(tmp_path: Path, share: Share) -> None:
     """A wrong bit in a body that the checkpoint vouches for is left to readers, whatever a mark says."""
     base = tmp_path / "base"
     options, offsets = make_store_of_many_files(base)

@@ -37,7 +37,7 @@ from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next, 
 from tests.support.invariants import contents, everything_of
 from tests.support.kills import killed
 from tests.support.orders import SIZES, closed_orders
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 #: A kill at each n-th change of a whole repair: as fine as a test may take.
 STRIDE = 17
@@ -67,7 +67,7 @@ def fix(path: Path) -> RepairResult:
 
 @in_shares(3)
 def test_killed_before_any_change_of_the_disk_it_ends_the_same_when_it_is_run_again(
-    closed_store: Path, tmp_path: Path, share: slice
+    closed_store: Path, tmp_path: Path, share: Share
 ) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(closed_store, damaged)
@@ -87,8 +87,8 @@ def test_killed_before_any_change_of_the_disk_it_ends_the_same_when_it_is_run_ag
         shutil.rmtree(path)
         return was_killed
 
-    changes = next(changes for changes in range(1, 10_000, STRIDE)[share] if not ends_the_same(changes))
-    for last in range(changes - STRIDE + 1, changes)[share]:  # each change as a rebuild removes its folder
+    changes = next(changes for changes in share.of(range(1, 10_000, STRIDE)) if not ends_the_same(changes))
+    for last in share.of(range(changes - STRIDE + 1, changes)):  # each change as a rebuild removes its folder
         ends_the_same(last)
     assert changes > 200
 
@@ -109,13 +109,13 @@ STEPS: dict[Callable[[Path], None], Action] = {
 @in_shares(3)
 @pytest.mark.parametrize("damage", STEPS, ids=lambda damage: damage.__name__)
 def test_a_power_cut_at_any_operation_of_a_step_loses_no_original(
-    damage: Callable[[Path], None], closed_store: Path, tmp_path: Path, share: slice
+    damage: Callable[[Path], None], closed_store: Path, tmp_path: Path, share: Share
 ) -> None:
     damaged = Path(shutil.copytree(closed_store, tmp_path / "damaged"))
     damage(damaged)
     before = contents(damaged)
     tail = tail_of(damaged) if STEPS[damage] is Action.CUT_TAIL else b""
-    for number in range(100)[share]:
+    for number in share.of(range(100)):
         path = Path(shutil.copytree(damaged, tmp_path / f"{number}"))
         files = FaultyFiles(crash_at(number))
         files.all_is_durable(tmp_path)

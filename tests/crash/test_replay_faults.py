@@ -20,7 +20,7 @@ from tests.support.faulty_files import Crash, FaultyFiles, Judge, Operation, cra
 from tests.support.hand_clock import HandClock
 from tests.support.hand_log import HandLog
 from tests.support.invariants import SMALL, check_store, log_records
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 CONFIG = MessageStoreConfig.from_mapping(SMALL, MessageStoreConfig(flush_disk_type=FlushDiskType.SYNC_FLUSH))
 #: Batches of 15 messages: the log has one each 7 ms.
@@ -52,12 +52,12 @@ def bodies_in(target: Path) -> list[str]:
 
 @in_shares(3)
 def test_a_crash_or_a_power_cut_at_any_operation_and_each_message_comes_once(
-    log: HandLog, tmp_path: Path, share: slice
+    log: HandLog, tmp_path: Path, share: Share
 ) -> None:
     healthy = live(log, tmp_path / "healthy", no_objection)
     expected = list(log.bodies.values())
     assert bodies_in(tmp_path / "healthy") == expected
-    for number in range(0, len(healthy.operations), 13)[share]:
+    for number in share.of(range(0, len(healthy.operations), 13)):
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         live(log, path, crash_at(number)).cut_power(path, without_power)
         for left in (without_power, path):

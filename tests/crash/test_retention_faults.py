@@ -20,18 +20,18 @@ from tests.support.lives.retention import (
     start_on_a_full_disk,
 )
 from tests.support.retained import age, check_retained, files_in
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 @in_shares(3)
 def test_a_crash_or_a_power_cut_at_any_operation_of_a_deletion_loses_nothing_that_has_not_expired(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
     operations = operations_of_a_deletion(tmp_path / "healthy")
     assert sum(operation.kind == "unlink" for operation in operations) == 6
-    for number in range(len(operations))[share]:
+    for number in share.of(range(len(operations))):
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         store, files = filled(path)
         files.start(crash_at(number))
@@ -45,10 +45,10 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_deletion_loses_nothing_tha
 
 @in_shares(3)
 def test_an_operation_of_a_deletion_that_fails_once_is_told_and_made_good_by_the_next_run(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
     operations = operations_of_a_deletion(tmp_path / "healthy")
-    for number, operation in [*enumerate(operations)][share]:
+    for number, operation in share.of([*enumerate(operations)]):
         path = tmp_path / str(number)
         store, files = filled(path)
         files.start(fail_at(number, errno.EIO))
@@ -101,12 +101,12 @@ def test_without_retention_a_start_on_a_full_disk_is_refused_and_deletes_nothing
 
 @in_shares(3)
 def test_a_crash_or_a_power_cut_in_a_start_on_a_full_disk_loses_nothing_that_has_not_expired(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
     healthy = killed(tmp_path / "healthy", is_behind=False)
     with start_on_a_full_disk(tmp_path / "healthy", healthy):
         operations = len(healthy.operations) - healthy.begin
-    for number in range(operations)[share]:
+    for number in share.of(range(operations)):
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         files = killed(path, is_behind=False)
         with pytest.raises(Crash):

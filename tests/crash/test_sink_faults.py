@@ -44,7 +44,7 @@ from tests.support.lives.sink import (
     stage,
     write_batches,
 )
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 
 
 @pytest.fixture(autouse=True)
@@ -74,9 +74,9 @@ def test_batches_are_the_log_that_put_arrow_writes(tmp_path: Path) -> None:
 
 @in_shares(6)
 def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_comes_once(
-    tmp_path: Path, share: slice
+    tmp_path: Path, share: Share
 ) -> None:
-    for number in range(0, count_operations(tmp_path / "healthy"), 3)[share]:
+    for number in share.of(range(0, count_operations(tmp_path / "healthy"), 3)):
         path, without_power = tmp_path / f"crash-{number}", tmp_path / f"cut-{number}"
         files, _ = live(path, crash_at(number))
         files.cut_power(path, without_power)
@@ -86,9 +86,9 @@ def test_a_crash_or_a_power_cut_at_any_operation_leaves_whole_batches_and_each_c
 
 
 @in_shares(4)
-def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Path, share: slice) -> None:
+def test_a_start_that_is_killed_too_settles_the_batch_all_the_same(tmp_path: Path, share: Share) -> None:
     last = count_operations(tmp_path / "healthy")
-    for number in range(3, last, 29)[share]:
+    for number in share.of(range(3, last, 29)):
         first = tmp_path / f"crash-{number}"
         live(first, crash_at(number))
         second, ended = 0, False
@@ -281,9 +281,9 @@ def test_what_a_broken_batch_of_an_import_needs_is_not_staged_over(tmp_path: Pat
 @in_shares(3)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_an_operation_that_fails_once_leaves_whole_batches_and_each_comes_once(
-    tmp_path: Path, code: int, share: slice
+    tmp_path: Path, code: int, share: Share
 ) -> None:
-    for number in range(code % 6, count_operations(tmp_path / "healthy"), 6)[share]:
+    for number in share.of(range(code % 6, count_operations(tmp_path / "healthy"), 6)):
         path = tmp_path / f"fault-{number}"
         files, errors = live(path, fail_at(number, code))
         for error in errors:

@@ -14,7 +14,7 @@ from reput.errors import StoreError
 from reput.files import FileLayer
 from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
 from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, crash_at, no_objection, wait_dispatched
-from tests.support.shares import in_shares
+from tests.support.shares import Share, in_shares
 from tests.support.timers import BEGIN, PRECISION, enqueue_all, has_time, opened, put, small_wheel
 
 # Threads that die of a crash are what these tests want.
@@ -123,8 +123,8 @@ def count_operations(path: Path) -> int:
 
 
 @in_shares(4)
-def test_a_kill_or_a_power_cut_at_any_operation_loses_no_message_with_a_time(tmp_path: Path, share: slice) -> None:
-    for number in range(count_operations(tmp_path / "healthy"))[share]:
+def test_a_kill_or_a_power_cut_at_any_operation_loses_no_message_with_a_time(tmp_path: Path, share: Share) -> None:
+    for number in share.of(range(count_operations(tmp_path / "healthy"))):
         path = tmp_path / f"crash-{number}"
         life, files = live(path, crash_at(number))
         for cut, chance in enumerate((None, random.Random(number))):

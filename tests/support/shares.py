@@ -1,24 +1,63 @@
-"""A test that walks a space takes a part of it in `make test`, and the whole in `make test-rest`."""
+"""A test that walks a space takes a part of it in `make test`, and more in `make test-rest` and `make campaign`."""
 
 from __future__ import annotations
 
+import random
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import NamedTuple, TypeVar
 
 import pytest
 
+Operation = TypeVar("Operation")
+
+
+class Share(NamedTuple):
+    """Some of the operations of a life.
+
+    They are drawn, the same ones in each run, as a life repeats itself: each n-th operation would be a sync always, or
+    never. And they are drawn among neighbours, so that no stretch of a life is left out.
+
+    Attributes:
+        neighbours: Of so many operations in a row are drawn ...
+        drawn: ... those at these places of an order by chance, which all shares have in common.
+    """
+
+    neighbours: int
+    drawn: range
+
+    def of(self, operations: Sequence[Operation]) -> list[Operation]:
+        """Those of this share, in their order."""
+        chance = random.Random(self.neighbours)
+        found: list[Operation] = []
+        for begin in range(0, len(operations), self.neighbours):
+            order = chance.sample(range(self.neighbours), self.neighbours)
+            places = sorted(begin + order[place] for place in self.drawn)
+            found += [operations[place] for place in places if place < len(operations)]
+        assert found, f"none of {len(operations)} operations is in this share"
+        return found
+
+
+#: For a test that has no shares.
+EVERYTHING = Share(1, range(1))
+
 
 def in_shares(count: int) -> pytest.MarkDecorator:
-    """Give a test the argument `share`, a slice of the operations: `for number in range(last)[share]`.
+    """Give a test the argument `share`, some of the operations: `for number in share.of(range(last))`.
 
-    Of `count` shares half of the first one is taken in `make test`.
+    Of `count` shares half of one is taken in `make test`, one more in `make test-rest`, and the others, which have more
+    of the same kinds, in `make campaign`.
     """
-    quick, *others = [slice(0, None, 2 * count), slice(count, None, 2 * count)] + [
-        slice(first, None, count) for first in range(1, count)
-    ]
-    slow = [pytest.param(share, id=f"share {i}", marks=pytest.mark.slow) for i, share in enumerate(others, 2)]
-    return pytest.mark.parametrize("share", [pytest.param(quick, id="share 1"), *slow])
+    quick, slow, rest = (Share(2 * count, range(*ends)) for ends in ((1,), (1, 3), (3, 2 * count)))
+    return pytest.mark.parametrize(
+        "share",
+        [
+            pytest.param(quick, id="few"),
+            pytest.param(slow, id="some", marks=pytest.mark.slow),
+            pytest.param(rest, id="others", marks=pytest.mark.campaign),
+        ],
+    )
 
 
 def sampled(of: int) -> pytest.MarkDecorator:

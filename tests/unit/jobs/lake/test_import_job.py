@@ -26,7 +26,7 @@ from reput.jobs.lake.source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.store.sinks.import_sink import ImportSink
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at
-from tests.support.shares import in_shares, sampled
+from tests.support.shares import Share, in_shares, sampled
 
 CORPORA = Path(__file__).parents[3] / "golden/5.3.3"
 SMALL = {"mapped_file_size_commit_log": 64 << 10, "max_message_size": 4096}
@@ -239,7 +239,7 @@ def test_a_second_import_under_the_same_sink_id_leaves_the_first_alone(tmp_path:
 
 @in_shares(3)
 def test_an_import_that_ends_at_any_step_is_gone_on_with_and_each_row_comes_once(
-    tmp_path: Path, small_parts: None, share: slice
+    tmp_path: Path, small_parts: None, share: Share
 ) -> None:
     table = table_of(60, tags=["a\x01b" if n == 33 else None for n in range(60)])
     parquet.write_table(table, tmp_path / "one.parquet", row_group_size=10)
@@ -247,7 +247,7 @@ def test_an_import_that_ends_at_any_step_is_gone_on_with_and_each_row_comes_once
     run_import(tmp_path / "one.parquet", tmp_path / "expected", tmp_path / "aside", files=counting)
     expected = [b"%d" % n for n in range(60) if n != 33]
     assert bodies_of(tmp_path / "expected") == expected
-    for number in range(3, len(counting.operations), 19)[share]:
+    for number in share.of(range(3, len(counting.operations), 19)):
         store, aside = tmp_path / f"{number}/store", tmp_path / f"{number}/aside"
         files = FaultyFiles(crash_at(number))
         with pytest.raises(Crash):

@@ -23,7 +23,7 @@ from reput.jobs.runner import LocalRunner, Runner
 from tests.support.commands import run_reput
 from tests.support.kills import killed
 from tests.support.runners import CountingRunner, DyingRunner
-from tests.support.shares import in_shares, sampled
+from tests.support.shares import Share, in_shares, sampled
 
 SIZES: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "max_message_size": 1024}
 CASES: list[dict[str, Any]] = [{}, {"topics": ["a"]}, {"keys": ["k3", "k99"]}, {"topics": ["nobody"]}, {"end": 0}]
@@ -86,14 +86,14 @@ def test_a_query_that_was_killed_reads_only_what_is_missing(store: Path, tmp_pat
 
 @in_shares(4)
 def test_a_process_that_is_killed_before_any_change_of_the_disk_leaves_no_file_that_looks_whole(
-    store: Path, tmp_path: Path, share: slice, monkeypatch: pytest.MonkeyPatch
+    store: Path, tmp_path: Path, share: Share, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("fsync", "fdatasync"):  # no power is cut here, and they take most of the time
         monkeypatch.setattr(os, name, lambda descriptor: None)
     monkeypatch.setattr(job, "PART_BYTES", 15_000)
     query = ("query", store, "--topics", "a,b", "--work-dir", tmp_path / "work", "--output")
     assert run_reput(*query, tmp_path / "whole.parquet").status == 0
-    for changes in range(1, 10_000, 47)[share]:
+    for changes in share.of(range(1, 10_000, 47)):
         output = tmp_path / f"{changes}.parquet"
         was_killed = killed(partial(run_reput, *query, output), changes)
         assert not output.exists() or output.read_bytes() == (tmp_path / "whole.parquet").read_bytes()

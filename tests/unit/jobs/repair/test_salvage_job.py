@@ -34,7 +34,7 @@ from tests.support.forged_log import forged_log
 from tests.support.invariants import contents, everything_of
 from tests.support.kills import killed
 from tests.support.orders import SIZES, log_with_crcs, put
-from tests.support.shares import in_shares, sampled
+from tests.support.shares import Share, in_shares, sampled
 
 MIDDLE = "commitlog/00000000000000016384"
 
@@ -317,13 +317,13 @@ def test_a_log_that_has_changed_since_a_kill_is_not_gone_on_with(store: Path) ->
 
 @in_shares(3)
 def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(
-    store: Path, tmp_path: Path, share: slice
+    store: Path, tmp_path: Path, share: Share
 ) -> None:
     everywhere(store)
     save(store)
     whole = store.with_name("salvaged").rename(tmp_path / "whole")
     expected = everything_of(whole)
-    for changes in range(1, 10_000, 31)[share]:
+    for changes in share.of(range(1, 10_000, 31)):
         if not killed(partial(save, store), changes):
             break
         if store.with_name("salvaged.unfinished").exists() or not store.with_name("salvaged").exists():
@@ -336,13 +336,13 @@ def test_killed_before_any_change_of_the_disk_it_goes_on_and_ends_the_same(
 
 @in_shares(3)
 def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_do(
-    store: Path, tmp_path: Path, share: slice
+    store: Path, tmp_path: Path, share: Share
 ) -> None:
     file, end = last(store)
     overwrite(file, end - 1000, bytes(1000))
     save(store)
     expected = everything_of(store.with_name("salvaged").rename(tmp_path / "whole"))
-    for changes in range(1, 100)[share]:
+    for changes in share.of(range(1, 100)):
         if not killed(partial(save, store), changes, begin=(salvage_job, "repair")):
             break
         if store.with_name("salvaged.unfinished").exists():
