@@ -48,12 +48,19 @@ def test_a_program_ends_that_leaves_readers_before_their_end(many_batches: Path)
     assert left(many_batches, 3) == (0, f"left {len(READERS)}\n", "")
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "programs",
+    [
+        pytest.param((20, 1), id="two programs", marks=pytest.mark.slow),
+        pytest.param((200, 1, 1, 1), id="four programs", marks=pytest.mark.campaign),
+    ],
+)
 @pytest.mark.parametrize("name", READERS)
-def test_a_program_ends_that_leaves_a_reader_200_times(many_batches: Path, name: str) -> None:
-    assert left(many_batches, 200, name) == (0, "left 1\n", "")
-    for _ in range(3):
-        assert left(many_batches, 1, name) == (0, "left 1\n", "")
+def test_a_program_ends_that_leaves_a_reader_once_or_many_times(
+    many_batches: Path, name: str, programs: tuple[int, ...]
+) -> None:
+    for times in programs:
+        assert left(many_batches, times, name) == (0, "left 1\n", "")
 
 
 def test_memory_of_batches_is_arrows_so_that_no_thread_that_drops_them_needs_python(many_batches: Path) -> None:
