@@ -13,8 +13,10 @@ from tests.support.broker_load import Death, kill_starting, load_until_death
 LAST = Death(100, is_stopped=True, is_drained=True)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", pytest.param("ASYNC_FLUSH", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("flush_disk_type", "kills"),
+    [("SYNC_FLUSH", 1), *(pytest.param(name, 3, marks=pytest.mark.slow) for name in ("SYNC_FLUSH", "ASYNC_FLUSH"))],
+)
 def test_a_killed_broker_has_all_that_it_answered_and_groups_go_on(
     tmp_path: Path, flush_disk_type: str, kills: int
 ) -> None:
