@@ -1,9 +1,7 @@
-"""OpenBatches: a reader that is left before its end, by whomever, ends with the program, and the program with it."""
+"""OpenBatches: a reader that is left before its end, by whomever, ends with the program."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -19,56 +17,16 @@ from reput.formats.message import Message
 from reput.kernels.record_batch import SCHEMA
 from reput.log import open_batches
 from reput.log.open_batches import OpenBatches
-from tests.support.left_early import READERS
-
-#: Of a program that ends: on a busy machine its imports take long.
-_PATIENCE_S = 400
 
 
-@pytest.fixture(scope="module")
-def many_batches(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store whose log is read in more than 100 batches: more than any library reads ahead."""
-    path = tmp_path_factory.mktemp("store")
-    with reput.MessageStore.open(path, small=True, mapped_file_size_commit_log=1 << 14) as store:
-        body = b'{"total": %d, "text": "' + b"-" * 100 + b'"}'
-        store.put_messages([Message("ab"[number % 2], body % number) for number in range(8000)])
-        store.wait_dispatched()
-    assert sum(1 for _ in reput.read_log(path)) > 100
-    return path
-
-
-def left(path: Path, times: int, *names: str) -> tuple[int, str, str]:
-    """Exit status and output of the program that leaves these readers so many times."""
-    program = [sys.executable, "-m", "tests.support.left_early", str(path), str(times), *names]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=_PATIENCE_S)
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_a_program_ends_that_leaves_readers_before_their_end(many_batches: Path) -> None:
-    assert left(many_batches, 3) == (0, f"left {len(READERS)}\n", "")
-
-
-@pytest.mark.parametrize(
-    "programs",
-    [
-        pytest.param((20, 1), id="two programs", marks=pytest.mark.slow),
-        pytest.param((200, 1, 1, 1), id="four programs", marks=pytest.mark.campaign),
-    ],
-)
-@pytest.mark.parametrize("name", READERS)
-def test_a_program_ends_that_leaves_a_reader_once_or_many_times(
-    many_batches: Path, name: str, programs: tuple[int, ...]
-) -> None:
-    for times in programs:
-        assert left(many_batches, times, name) == (0, "left 1\n", "")
-
-
-def test_memory_of_batches_is_arrows_so_that_no_thread_that_drops_them_needs_python(many_batches: Path) -> None:
+def test_memory_of_batches_is_arrows_so_that_no_thread_that_drops_them_needs_python(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path, small=True) as store:
+        store.put_messages([Message("orders", b"%d" % number) for number in range(100)])
     shared = {"store", "born_host", "store_host", "status"}  # slices of arrays that batches share
     for name in set(SCHEMA.names) - shared:
         batch = None
         before = pa.total_allocated_bytes()
-        batch = next(iter(reput.read_log(many_batches, [name])))
+        batch = next(iter(reput.read_log(tmp_path, [name])))
         assert pa.total_allocated_bytes() - before >= batch.get_total_buffer_size() > 0, name
 
 
