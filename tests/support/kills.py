@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from reput.files.file import File
@@ -17,25 +19,39 @@ CHANGES = (
 )
 
 
+Kinds = Sequence[tuple[type, tuple[str, ...]]]
+
+
 def killed(
-    call: Callable[[], object],
-    changes: int,
-    begin: tuple[type, str] | None = None,
-    kinds: Sequence[tuple[type, tuple[str, ...]]] = CHANGES,
+    call: Callable[[], object], changes: int, begin: tuple[type, str] | None = None, kinds: Kinds = CHANGES
 ) -> bool:
     """Run in a process of its own, which kills itself before its n-th change of the disk; whether it came so far.
 
     begin: the method from whose call on changes count; None: all do. kinds: of changes, as `CHANGES`.
     """
+    return _run(call, changes, begin, kinds)[0]
+
+
+def count_changes(call: Callable[[], object]) -> int:
+    """Run to the end in a process of its own, and count its changes of the disk."""
+    return _run(call, 0, None, CHANGES)[1]
+
+
+def _run(call: Callable[[], object], last: int, begin: tuple[type, str] | None, kinds: Kinds) -> tuple[bool, int]:
+    """Whether a process of its own killed itself before the last of its changes, and how many it came to."""
+    told = mmap.mmap(-1, 8)
     child = os.fork()
     if child == 0:
         try:
-            left, counting = iter(range(changes - 1, -1, -1)), [True] * (begin is None)
+            numbers, counting = count(1), [True] * (begin is None)
 
             def counted(method: Callable[..., Any]) -> Callable[..., Any]:
                 def change(*arguments: Any, **options: Any) -> Any:
-                    if counting and next(left) == 0:
-                        os.kill(os.getpid(), signal.SIGKILL)
+                    if counting:
+                        number = next(numbers)
+                        told[:] = number.to_bytes(8, "little")
+                        if number == last:
+                            os.kill(os.getpid(), signal.SIGKILL)
                     return method(*arguments, **options)
 
                 return change
@@ -57,4 +73,4 @@ def killed(
             os._exit(1)
     _, status = os.waitpid(child, 0)
     assert status in (0, signal.SIGKILL), status
-    return status == signal.SIGKILL
+    return status == signal.SIGKILL, int.from_bytes(told, "little")
