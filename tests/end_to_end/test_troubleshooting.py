@@ -6,8 +6,6 @@ import ast
 import re
 from functools import cache
 
-import pytest
-
 from tests.support.pages import ROOT
 
 PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
