@@ -13,6 +13,7 @@ import pytest
 from campaign.children import in_child
 from campaign.hostile import DEEP, LAUGHS, look_at
 from campaign.samples import sample
+from tests.support.shares import sampled
 
 
 def _pipe(file: Path) -> None:
@@ -45,6 +46,7 @@ def _text(content: bytes) -> Callable[[Path], None]:
     return write
 
 
+@sampled(3)
 @pytest.mark.parametrize(
     ("pattern", "deed"),
     [

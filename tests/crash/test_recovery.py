@@ -23,6 +23,7 @@ from reput.store.dispatch import redispatch
 from tests.support.damage import at, overwrite
 from tests.support.faulty_files import Crash, FaultyFiles, abandon, crash_at
 from tests.support.invariants import SMALL, check_queues, check_rebuild, check_store, contents, log_records
+from tests.support.shares import sampled
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -410,6 +411,7 @@ def store_with_two_runs(path: Path, *, killed: bool) -> dict[str, list[int]]:
     return offsets
 
 
+@sampled(3)
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("deed", HARMLESS)
 def test_what_can_be_made_again_from_the_log_is_made_again(tmp_path: Path, deed: Deed, killed: bool) -> None:

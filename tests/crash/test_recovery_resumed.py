@@ -22,7 +22,7 @@ from reput.store.recovery import marks as recovery_mark
 from tests.support.damage import at, flip
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, fail_next
 from tests.support.invariants import SMALL, check_rebuild, check_store, contents
-from tests.support.shares import EVERYTHING, Share, in_shares
+from tests.support.shares import EVERYTHING, Share, in_shares, sampled
 
 # Threads that die with their store are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -167,6 +167,7 @@ def killed_starts(base: Path, folder: Path, options: dict[str, object], share: S
         yield path
 
 
+@sampled(2)
 @pytest.mark.parametrize("deed", [nothing, lost("consumequeue")], ids=lambda deed: deed.__name__)
 def test_the_later_a_start_is_killed_the_less_is_left_to_the_next_one(tmp_path: Path, deed: Deed) -> None:
     base = tmp_path / "base"

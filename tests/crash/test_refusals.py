@@ -11,6 +11,7 @@ import reput
 from reput.errors import ReputError, StoreError
 from reput.store.recovery import marks as recovery_mark
 from tests.support.refused import KINDS, OPTIONS, make_store
+from tests.support.shares import sampled
 from tests.support.trees import image
 
 # Threads that die with their store are what these tests want.
@@ -30,6 +31,7 @@ def bad_store(tmp_path: Path, kind: str) -> Path:
     return path
 
 
+@sampled(3)
 def test_a_writer_refuses_bad_input_before_anything_changes_and_names_it(
     bad_store: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,6 +46,7 @@ def test_a_writer_refuses_bad_input_before_anything_changes_and_names_it(
         assert image(bad_store) == before
 
 
+@sampled(3)
 def test_a_reader_changes_nothing_of_bad_input(bad_store: Path) -> None:
     before = image(bad_store)
     with contextlib.suppress(ReputError):
