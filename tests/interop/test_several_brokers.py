@@ -39,6 +39,7 @@ def more(apache: Apache, broker: str, count: int = 100) -> dict[str, Any]:
     ("apache", "end"),
     [("4.9.7", signal.SIGKILL), ("5.3.3", signal.SIGKILL), ("5.3.3", signal.SIGTERM), ("5.5.0", signal.SIGKILL)],
     indirect=["apache"],
+    ids=["4.9.7-killed", "5.3.3-killed", "5.3.3-stopped", "5.5.0-killed"],
 )
 def test_nothing_acknowledged_is_lost_while_one_of_two_brokers_is_away(
     apache: Apache, tmp_path: Path, end: signal.Signals
