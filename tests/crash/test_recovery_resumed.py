@@ -117,6 +117,7 @@ def derived(path: Path) -> dict[str, str]:
     return contents(path, leave_out=("lock",))
 
 
+@sampled(3)
 @in_shares(4)
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 @pytest.mark.parametrize("cut_power", [False, True])

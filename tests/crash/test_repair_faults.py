@@ -37,7 +37,7 @@ from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next, 
 from tests.support.invariants import contents, everything_of
 from tests.support.kills import count_changes, killed
 from tests.support.orders import SIZES, closed_orders
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 #: A kill at each n-th change of a whole repair: as fine as a test may take.
 STRIDE = 17
@@ -101,6 +101,7 @@ STEPS: dict[Callable[[Path], None], Action] = {
 }
 
 
+@sampled(3)
 @in_shares(3)
 @pytest.mark.parametrize("damage", STEPS, ids=lambda damage: damage.__name__)
 def test_a_power_cut_at_any_operation_of_a_step_loses_no_original(

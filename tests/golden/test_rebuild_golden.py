@@ -15,6 +15,7 @@ from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.bit_maps import bit_maps
 from tests.support.golden import CASES, CORPORA, expected_files, origin, used_files
+from tests.support.shares import sampled
 
 #: Corpora whose log begins at 0 and whose writer was closed each time.
 NEVER_CRASHED = {
@@ -33,6 +34,7 @@ NEVER_CRASHED = {
 }
 
 
+@sampled(4)
 @pytest.mark.parametrize("split_bytes", [5_000, 64 << 20])
 @pytest.mark.parametrize("case", CASES)
 def test_rebuilt_files_equal_those_of_apache(case: str, split_bytes: int, tmp_path: Path) -> None:
@@ -53,6 +55,7 @@ def test_rebuilt_files_equal_those_of_apache(case: str, split_bytes: int, tmp_pa
     assert used_files(tmp_path / "out", options["hashSlots"]) == expected_files(case)
 
 
+@sampled(2)
 @pytest.mark.parametrize("known_by", ["folders", "topics.json", "the log alone"])
 @pytest.mark.parametrize("split_bytes", [5_000, 64 << 20])
 def test_batch_topics_are_known_by_folders_by_topics_json_or_by_their_inner_batches(

@@ -17,6 +17,7 @@ from reput.formats.message_ext import MessageExt
 from tests.support.faulty_files import FaultyFiles
 from tests.support.golden import ALL, kind_of, options, origin, truth
 from tests.support.invariants import contents
+from tests.support.shares import sampled
 
 CORPORA = Path(__file__).parent
 KILLED = [case for case in ALL if (CORPORA / case / "store/abort").exists()]
@@ -78,6 +79,7 @@ def copy(case: str, target: Path) -> Path:
     return target
 
 
+@sampled(4)
 @pytest.mark.parametrize("case", [case for case in ALL if kind_of(case) != "killed-undispatched"])
 def test_a_reader_sees_what_apache_sees_and_changes_nothing(case: str, tmp_path: Path) -> None:
     path = copy(case, tmp_path / "store")
@@ -99,6 +101,7 @@ def test_a_reader_of_a_killed_store_sees_a_prefix_of_what_apache_sees_after_reco
             assert [told(m) for m in result.messages()] == [as_truth_says(f) for f in messages[: len(result)]]
 
 
+@sampled(4)
 @pytest.mark.parametrize("case", ALL)
 def test_a_writer_sees_recovers_and_builds_what_apache_does(case: str, tmp_path: Path) -> None:
     path = copy(case, tmp_path / "store")

@@ -32,6 +32,7 @@ from reput.log.pruning import Range, Wanted
 from reput.log.scan import find_end
 from reput.log.selection import make_selection
 from tests.support.examples import examples
+from tests.support.shares import sampled
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.glob("*.*.*/*/store"))
@@ -109,6 +110,7 @@ def copy_of(store: str) -> Iterator[Path]:
         yield Path(shutil.copytree(GOLDEN / store, Path(folder) / "store"))
 
 
+@sampled(4)
 @pytest.mark.parametrize("store", STORES)
 @few
 @given(data=st.data())
@@ -228,6 +230,7 @@ DAMAGES: dict[str, Callable[[Path, st.DataObject], None]] = {
 }
 
 
+@sampled(4)
 @pytest.mark.parametrize("kind", DAMAGES)
 @pytest.mark.parametrize("store", ["5.3.3/clean/store", "4.9.7/killed/store", "5.5.0/torn/store"])
 @few

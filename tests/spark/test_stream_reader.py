@@ -29,6 +29,7 @@ from reput.spark.stream_options import StreamOptions, parse_stream_options
 from reput.spark.stream_reader import LogStreamReader
 from tests.support.examples import examples
 from tests.support.hand_log import HandLog
+from tests.support.shares import sampled
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(path for version in ("4.9.7", "5.3.3", "5.5.0") for path in GOLDEN.glob(f"{version}/*/store"))
@@ -90,6 +91,7 @@ def log(tmp_path: Path) -> HandLog:
 
 
 class TestRows:
+    @sampled(4)
     @pytest.mark.parametrize(
         "options",
         [{"splitBytes": "3000"}, {"maxRowsPerTrigger": "17"}],

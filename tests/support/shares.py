@@ -11,6 +11,8 @@ from typing import NamedTuple, TypeVar
 import pytest
 
 Operation = TypeVar("Operation")
+#: Markers of what `make test` does not have anyway.
+LATER = ("slow", "campaign")
 
 
 class Share(NamedTuple):
@@ -71,7 +73,9 @@ def mark_what_is_not_drawn(items: Iterable[pytest.Item]) -> None:
     What is drawn follows from the names of the cases: it is the same in every run, on every machine, and a new case
     puts at most one other out.
     """
-    walks = [item for item in items if item.get_closest_marker("sampled")]
+    walks = [
+        item for item in items if item.get_closest_marker("sampled") and not any(map(item.get_closest_marker, LATER))
+    ]
     for _, group in groupby(walks, lambda item: item.nodeid.partition("[")[0]):
         cases = sorted(group, key=lambda item: zlib.crc32(item.nodeid.partition("[")[2].encode()))
         (of,) = cases[0].get_closest_marker("sampled").args  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_reput
+from tests.support.shares import sampled
 
 GROUPS = {
     "Read and write a store": ["put", "get", "tail", "query", "dump", "info", "top"],
@@ -120,6 +121,7 @@ def test_the_list_of_commands_cuts_no_sentence(
     assert ("the newest ones, or those from an offset or a time on." in whole) is bool(group)
 
 
+@sampled(4)
 @pytest.mark.parametrize("arguments", [("--help",), ("info", "--help")])
 @pytest.mark.parametrize(("terminal", "widest"), [(60, 60), (100, 100), (250, 120), (None, 80)])
 def test_help_is_as_wide_as_the_terminal_up_to_120_columns(

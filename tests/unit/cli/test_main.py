@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import reput
 from reput.cli.main import Application
 from tests.support.commands import GOLDEN, SMALL_FILES, Run
+from tests.support.shares import sampled
 
 HEAVY_MODULES = ("numba", "numpy", "pyarrow", "rich", "pyspark")
 
@@ -40,6 +41,7 @@ def test_a_message_goes_in_by_one_process_and_out_by_another(tmp_path: Path) -> 
 ENCODINGS = ({"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"})
 
 
+@sampled(3)
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
 @pytest.mark.parametrize("command", ["stats", "top --interval=0", "dump"])
 def test_what_an_encoding_does_not_have_is_a_question_mark(encoding: dict[str, str], command: str) -> None:

@@ -15,6 +15,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from tests.support.commands import Run
 from tests.support.refused import KINDS, OPTIONS, make_store
+from tests.support.shares import sampled
 from tests.support.trees import image
 
 # Threads that die with their store are what these tests want.
@@ -30,6 +31,7 @@ PUT = ["put", "--topic", "t", "--body", "x", *SIZES, "--set", "enableConsumeQueu
 PUT += ["--set", "mappedFileSizeConsumeQueueExt=256"]
 
 
+@sampled(4)
 @pytest.mark.parametrize(("kind", "reader"), list(zip(KINDS, itertools.cycle(READERS), strict=False)))
 def test_commands_that_open_a_store_change_nothing_of_bad_input(
     tmp_path: Path, run_reput: Run, kind: str, reader: list[str]

@@ -93,6 +93,7 @@ def test_each_command_that_speaks_of_ctrl_c_is_one_of_these() -> None:
     assert {name for name, text in told.items() if "Ctrl-C" in text} == set(UNTIL_STOPPED) | ON_SPARK
 
 
+@sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("command", UNTIL_STOPPED)
 def test_a_command_that_runs_until_it_is_stopped_ends_with_status_0(
