@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from reput.config.message_store import MessageStoreConfig
 from reput.counts import counted
 from reput.errors import StoreFormatError
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit.commands import commands_for
@@ -27,7 +29,7 @@ from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file
 from reput.jobs.audit.keys import KeyTarget
-from reput.jobs.audit.losses import LogBounds, Range, Rests, lost_range
+from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests, lost_range, weigh
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
 from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
@@ -58,6 +60,8 @@ class AuditResult:
         findings: the worst first; `table` has them with `reput.jobs.findings.SCHEMA`.
         commands: the commands that the advice of the findings names.
         messages: count of records that were read.
+        lost_messages: count of messages that queues know, and the log has not (`reput.jobs.audit.losses.Witnesses`).
+        uncounted_bytes: bytes of the losses whose messages no queue tells.
         log_bytes: bytes of these records.
         log_end: commit log offset of the end of the last record.
         newest_ms: store timestamp of the newest record, 0 without records.
@@ -73,6 +77,8 @@ class AuditResult:
     findings: tuple[Finding, ...]
     commands: Commands
     messages: int
+    lost_messages: int
+    uncounted_bytes: int
     log_bytes: int
     log_end: int
     newest_ms: int
@@ -167,6 +173,7 @@ class _Audit:
         self._findings: list[Finding] = []
         self._losses: dict[Range, Finding] = {}
         self._expired_units = 0
+        self._lost_messages = self._uncounted_bytes = 0
 
     def run(self) -> AuditResult:
         """Run all phases."""
@@ -185,13 +192,15 @@ class _Audit:
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for of_kind in merged for rest in of_kind.rests]
         self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
-        self._look_at_rest(log, plan.listing, rests, index_rests)
+        self._look_at_rest(log, plan.listing, rests, index_rests, max(of_kind.reached for of_kind in merged))
         findings = tuple(sorted_findings(self._findings))
         finished = time.perf_counter()
         return AuditResult(
             findings=findings,
             commands=commands_for(self._directory, self._config, listing, findings, log.end),
             messages=sum(outcome.messages for outcome in outcomes),
+            lost_messages=self._lost_messages,
+            uncounted_bytes=self._uncounted_bytes,
             log_bytes=sum(outcome.log_bytes for outcome in outcomes),
             log_end=log.end,
             newest_ms=_newest_ms(outcomes),
@@ -340,7 +349,7 @@ class _Audit:
         return rests
 
     def _look_at_rest(
-        self, log: LogBounds, listing: StoreListing, queues: list[QueueRest], index: list[IndexRest]
+        self, log: LogBounds, listing: StoreListing, queues: list[QueueRest], index: list[IndexRest], reached: int
     ) -> None:
         description = "look at the rest"
         groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]
@@ -355,13 +364,21 @@ class _Audit:
         )
         self._findings += self._counted_losses(of_queues, of_index)
         findings = [finding for rests in (*of_queues, *of_index) for finding in rests.findings]
+        witnesses = np.concatenate([NO_WITNESSES, *(rests.witnesses for rests in of_queues)])
         if any(finding.code in _BEHIND_END for finding in findings) and has_grown(self._directory, log.end):
             findings = [finding for finding in findings if finding.code not in _BEHIND_END]
+            witnesses = witnesses[log.is_lost(witnesses[:, 0])]
+        weighed = weigh(log, witnesses, reached, listing.log_files[0].size if listing.log_files else INT64_MAX)
+        self._lost_messages = weighed.messages
+        self._uncounted_bytes = sum(
+            end - begin for (begin, end), known in zip(log.lost, weighed.is_known, strict=True) if not known
+        )
         units, entries = (sum(one.count for one in findings if one.code == code) for code in _EXPIRED)
         self._expired_units = units
         newest_ms = max((rests.expired_ms for rests in of_index), default=0)
         if late := late_begin_finding(listing, units, entries, newest_ms, self._file_reserved_time):
             findings = [late, *(finding for finding in findings if finding.code not in _EXPIRED)]
+            self._lost_messages += sum(rests.expired_messages for rests in of_queues)
         self._findings += findings
 
     def _counted_losses(self, of_queues: Sequence[Rests], of_index: Sequence[Rests]) -> Iterator[Finding]:

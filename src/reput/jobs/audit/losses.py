@@ -14,6 +14,7 @@ from reput.jobs.findings import Finding
 
 #: Numbers [begin, end) of units or entries.
 Range = tuple[int, int]
+NO_WITNESSES: Int64s = np.zeros((0, 3), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class Rests(NamedTuple):
 
     Attributes:
         counts: int64[len(lost)], units or entries that lead into each loss.
+        witnesses: int64[n, 3], commit log offset, end and messages of units of records that the log has lost, perhaps
+            (`Witnesses`). An index file has none.
+        expired_messages: count of messages of queues before the log.
         expired_ms: store time of the newest message before the log that an entry has, in whole seconds after the time
             of the index file; 0 without such entries.
     """
@@ -52,6 +56,8 @@ class Rests(NamedTuple):
     findings: tuple[Finding, ...]
     counts: Int64s
     expired_ms: int = 0
+    witnesses: Int64s = NO_WITNESSES
+    expired_messages: int = 0
 
 
 def lost_range(finding: Finding, listing: StoreListing) -> tuple[int, int] | None:
@@ -60,3 +66,50 @@ def lost_range(finding: Finding, listing: StoreListing) -> tuple[int, int] | Non
     if begin is None or finding.code not in ("record-damaged", "log-file-missing"):
         return None
     return begin, begin + finding.count * (listing.log_files[0].size if finding.code == "log-file-missing" else 1)
+
+
+class Witnesses(NamedTuple):
+    """What units prove about lost messages.
+
+    A unit is a witness if no record of the log has its queue offset, and its record lies in a loss, or behind the log's
+    end where a record can follow. So the bytes of a damaged unit prove nothing, wherever they lead.
+
+    Attributes:
+        messages: count of lost messages that queues have.
+        is_known: bool[len(lost)], whether queues tell the messages of each loss.
+    """
+
+    messages: int
+    is_known: npt.NDArray[np.bool_]
+
+
+def weigh(log: LogBounds, witnesses: Int64s, reached: int, reach: int) -> Witnesses:
+    """Count the messages of units that may be witnesses.
+
+    Args:
+        witnesses: as `Rests` has them.
+        reached: commit log offset of the end of the last record that has its unit.
+        reach: size of a log file.
+    """
+    witnesses = witnesses[np.argsort(witnesses[:, 0], kind="stable")]
+    lost = log.is_lost(witnesses[:, 0])
+    end = max((lost_end for _, lost_end in log.lost), default=0)
+    behind = witnesses[~lost]
+    behind = behind[follow(max(log.end, end), behind[:, 0], behind[:, 1], reach)]
+    inside = witnesses[lost]
+    reached = int(np.append(inside[:, 1], behind[:, 1]).max(initial=reached))
+    is_known = [
+        reached >= lost_end or bool(np.any((inside[:, 0] >= lost_begin) & (lost_end > log.end)))
+        for lost_begin, lost_end in log.lost
+    ]
+    return Witnesses(int(inside[:, 2].sum() + behind[:, 2].sum()), np.array(is_known, np.bool_))
+
+
+def follow(end: int, offsets: Int64s, ends: Int64s, reach: int) -> npt.NDArray[np.bool_]:
+    """bool[n], whether records at ascending commit log offsets can follow a log's end.
+
+    A log has no gaps. Units are missing for some records, but not for a whole file of them.
+    """
+    before = np.maximum.accumulate(np.append(end, ends))[:-1]
+    is_near = offsets - before < reach
+    return np.logical_and.accumulate(is_near)

@@ -25,11 +25,15 @@ _FIRST, _COUNT, _OFFSET, _END, _STATE = range(5)
 
 @dataclass(slots=True)
 class MergedUnits:
-    """Result of `merge_units`: findings, the queues with what is still to be compared, and the count of right units."""
+    """Result of `merge_units`: findings, the queues with what is still to be compared, and the count of right units.
+
+    `reached` is the commit log offset of the end of the last record that has its unit; 0 without units.
+    """
 
     findings: list[Finding] = field(default_factory=list)
     rests: list[QueueRest] = field(default_factory=list)
     units: int = 0
+    reached: int = 0
 
 
 def merge_units(
@@ -51,6 +55,7 @@ def merge_units(
             waiting += zip(ranges[late, _OFFSET].tolist(), ranges[late, _COUNT].tolist(), strict=True)
             ranges, different = ranges[~late], different[~late]
         merged.units += int(ranges[~different, _COUNT].sum())
+        merged.reached = max(merged.reached, int(ranges[~different, _END].max(initial=0)))
         verified = _joined(ranges[~different])
         wrong_ext = ranges[ranges[:, _STATE] == EXT_DIFFERENT]
         rest = QueueRest(

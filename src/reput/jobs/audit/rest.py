@@ -18,9 +18,12 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
+from reput.formats.java import INT64_MAX
+from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import offset_to_file_name
+from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.jobs.audit.files import ListedQueues
-from reput.jobs.audit.losses import LogBounds, Range, Rests
+from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding
 from reput.kernels.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
@@ -79,10 +82,17 @@ class QueueRest:
 def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[QueueRest]) -> Rests:
     """Task: what is left of some queues."""
     counts = np.zeros(len(log.lost), np.int64)
-    return Rests(tuple(found for queue in queues for found in _look_at_queue(log, extensions, queue, counts)), counts)
+    witnesses, expired = [NO_WITNESSES], [0]
+    findings: list[Finding] = []
+    for queue in queues:
+        findings += _look_at_queue(log, extensions, queue, counts, witnesses, expired)
+    return Rests(tuple(findings), counts, witnesses=np.concatenate(witnesses), expired_messages=sum(expired))
 
 
-def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest, counts: Int64s) -> Iterator[Finding]:
+def _look_at_queue(
+    log: LogBounds, extensions: ListedQueues, queue: QueueRest, counts: Int64s, witnesses: list[Int64s],
+    expired: list[int],
+) -> Iterator[Finding]:  # fmt: skip
     for first, count in queue.ext_different:
         yield _wrong_ext_unit(queue, extensions, first, count)
     for first, count, offset, end in queue.different:
@@ -95,6 +105,10 @@ def _look_at_queue(log: LogBounds, extensions: ListedQueues, queue: QueueRest, c
             for first, end in _gaps(queue.known, begin, begin + units_of_a_file):
                 for slots, units in _used_units(queue, file, first, end):
                     counts += log.counts(units["commit_log_offset"].astype(np.int64))
+                    if not queue.topic.startswith(LMQ_PREFIX):  # light queues repeat messages
+                        witnessing, before = _witnesses(log, queue, slots, units)
+                        witnesses.append(witnessing)
+                        expired.append(before)
                     for code, some in _judged(log, queue, slots, units):
                         if code == "unit-wrong":
                             yield from _wrong_units(queue, slots[some], units[some])
@@ -219,6 +233,18 @@ def _judged(
     for code, some in (("unit-expired", expired), ("unit-behind-end", after_end), ("unit-wrong", wrong)):
         if some.any():
             yield code, some
+
+
+def _witnesses(log: LogBounds, queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]) -> tuple[Int64s, int]:
+    """Units that belong to no record, and may be of lost ones (`Rests.witnesses`), and messages before the log."""
+    offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
+    messages = units["message_count"].astype(np.int64) if queue.is_batch else np.ones_like(offsets)
+    can_be = (offsets >= 0) & (sizes >= MIN_RECORD_SIZE) & (offsets <= INT64_MAX - sizes)
+    first, end = queue.verified
+    behind = (offsets >= log.end) & ((slots >= end) | (first == end))
+    before = can_be & (offsets < log.begin) & ((slots < first) | (first == end))
+    some = can_be & (behind | log.is_lost(offsets))
+    return np.stack([offsets, offsets + sizes, messages], axis=1)[some], int(messages[before].sum())
 
 
 def _wrong_units(queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]) -> Iterator[Finding]:

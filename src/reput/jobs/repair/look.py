@@ -1,28 +1,21 @@
-"""Search of a repair, besides the audit: whole records after damage, and messages that only the queues know."""
+"""Search of a repair, besides the audit: whole records after damage."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
-
-import numpy as np
 
 from reput.files import DISK
 from reput.formats.java import INT64_MAX
-from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
 from reput.formats.record_layout import PHYSICAL_OFFSET
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
-from reput.jobs.audit.end import checkpoint_findings, has_grown
+from reput.jobs.audit.end import checkpoint_findings
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.job import AuditResult
-from reput.jobs.audit.rest import is_used
 from reput.jobs.findings import Finding, is_of_log
 from reput.jobs.repair.plan import LogState, Tail
 from reput.kernels.record_scan import ScanLevel
-from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
@@ -53,14 +46,10 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
             broken.append(finding)
     end = min(begins, default=audited.log_end)
     tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()
-    known = known_messages(listing, [(end, _END_OF_LOG)])[0].messages
-    if known and has_grown(directory, end):
-        known = 0
-    if any(finding.code == "log-begins-late" for finding in audited.findings):
-        known += known_messages(listing, [(0, listing.log_files[0].start_offset)])[0].messages
     checkpoint = tuple(checkpoint_findings(listing, audited.newest_ms)) if begins else ()
-    claims_more = not directory.was_killed and (known > 0 or _claims_more(directory, end))
-    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), known, checkpoint, claims_more)
+    lost = audited.lost_messages
+    claims_more = not directory.was_killed and (lost > 0 or _claims_more(directory, end))
+    return LogState(folders, tails, tuple(short), tuple(foreign), tuple(broken), lost, checkpoint, claims_more)
 
 
 def has_records_from(listing: StoreListing, offset: int) -> bool:
@@ -70,32 +59,6 @@ def has_records_from(listing: StoreListing, offset: int) -> bool:
         for file in listing.log_files
         if file.end_offset > offset
     )
-
-
-class Known(NamedTuple):
-    """Messages that queues have in a range of the log, and the end of their last record; 0 without messages."""
-
-    messages: int
-    end: int
-
-
-def known_messages(listing: StoreListing, ranges: Sequence[tuple[int, int]]) -> list[Known]:
-    """What queues know of ranges of commit log offsets, without light queues, which repeat messages."""
-    found = [Known(0, 0)] * len(ranges)
-    for folder, kind in ((listing.queues, UNIT_TYPE), (listing.batch_queues, BATCH_UNIT_TYPE)):
-        for queue in folder.queues:
-            for start in () if queue.topic.startswith(LMQ_PREFIX) else queue.starts:
-                data = DISK.read_bytes(folder.file_path(queue.topic, queue.queue_id, start))
-                units = np.frombuffer(data, kind, len(data) // kind.itemsize)
-                units = units[is_used(units)]
-                for number, (begin, end) in enumerate(ranges):
-                    inside = units[(units["commit_log_offset"] >= begin) & (units["commit_log_offset"] < end)]
-                    if inside.size:
-                        count = inside.size if kind == UNIT_TYPE else int(inside["message_count"].sum())
-                        last = inside[inside["commit_log_offset"].argmax()]
-                        last_end = int(last["commit_log_offset"]) + int(last["size"])
-                        found[number] = Known(found[number].messages + count, max(found[number].end, last_end))
-    return found
 
 
 def must_stay(listing: StoreListing, path: str) -> bool:

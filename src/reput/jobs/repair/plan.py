@@ -124,6 +124,7 @@ _DERIVED = frozenset(
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})
 _OFFSETS = "consumer-offset-ahead"
 _CHANGED = "config-changed"
+_INDEX_SIZES = "index-geometry"
 
 
 def make_plan(
@@ -156,13 +157,21 @@ def make_plan(
         text = f"lower {counted(len(ahead), 'offset')} of groups to the ends of their queues ({ahead[0].text})"
         steps.append(Step(Action.LOWER_OFFSETS, ahead[0].path, text, (_OFFSETS,)))
     derived = {finding.code for finding in findings if _is_derived(finding, log.folders)}
+    unknown_sizes = {finding.code for finding in findings if finding.code == _INDEX_SIZES}
     if index_sizes_given:
-        derived |= {finding.code for finding in findings if finding.code == "index-geometry"}
+        derived |= unknown_sizes
     was_cut = any(step.action is Action.CUT_TAIL for step in steps) and not was_killed
     if (derived or was_cut or rebuilding or log.claims_more) and not log.broken:
         why = "as the log has it" if derived or rebuilding else "since they lead to records that the log lacks"
         text = f"build queues and index again, {why}"
-        steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived))))
+        if (
+            "unit-wrong" in derived
+            and not log.lost_messages
+            and not any(is_of_log(one, log.folders) for one in findings)
+        ):
+            text += "; where units contradict the log, its records are whole, so no message is lost"
+        # a rebuild for another reason makes the index, too, and refuses before where it finds no sizes
+        steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived | unknown_sizes))))
     answered = {code for step in steps for code in step.codes}
     remaining = tuple(
         finding

@@ -24,7 +24,7 @@ from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
 from reput.jobs.audit.crcs import carries_crc
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.record_faults import faulty_records
-from reput.jobs.repair.look import Known, known_messages
+from reput.jobs.repair.known_messages import Known, known_messages
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile
 from reput.log.scan import Damage, OnDamage, scan_split
@@ -213,10 +213,9 @@ def counted_losses(
     losses = [loss for file in new_files for loss in file.losses]
     last = max((scan for scan in scans if scan.messages), key=lambda scan: scan.end)
     begin = last.file.end_offset if last.is_ended else last.end
-    ranges = [(0, END_OF_LOG), (begin, END_OF_LOG), *((loss.begin, loss.end) for loss in losses)]
-    reached, tail, *known = known_messages(listing, ranges)
+    reached, tail, *known = known_messages(listing, begin, [(loss.begin, loss.end) for loss in losses])
     for loss, of_loss in zip(losses, known, strict=True):
-        yield replace(loss, messages=of_loss.messages if loss.end <= reached.end else None)
+        yield replace(loss, messages=of_loss.messages if loss.end <= reached else None)
     yield from _tail_losses(scans, begin, tail, log_end)
 
 

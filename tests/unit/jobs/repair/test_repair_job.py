@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import struct
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,8 +20,9 @@ from reput.formats.metadata import ConsumerOffsets, decode_metadata
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.runner import LocalRunner
-from tests.support.damage import cut
+from tests.support.damage import cut, overwrite
 from tests.support.damaged_orders import (
+    UNITS,
     checkpoint_ahead,
     checkpoint_gone,
     checkpoint_short,
@@ -420,3 +423,58 @@ def test_settings_that_rocketmq_does_not_allow_are_refused(store: Path) -> None:
     units_zeroed(store)
     with pytest.raises(ConfigError):
         fix(store, message_delay_level="nonsense")
+
+
+def _garbled_units(store: Path, position: int, count: int) -> None:
+    overwrite(store / UNITS, position, random.Random(position).randbytes(20 * count))
+
+
+def _unit_behind_the_end(store: Path, position: int) -> None:
+    """A unit that leads to where the next message will be; it is of the size of a record."""
+    file, end = last(store)
+    overwrite(store / UNITS, position, struct.pack(">qiq", int(file.name) + end, 300, 0))
+
+
+def _queue_behind_its_end(store: Path) -> None:
+    """Strange bytes in the room of units to come."""
+    file = sorted((store / "consumequeue/orders/0").iterdir())[-1]
+    overwrite(file, len(file.read_bytes().rstrip(b"\0")) // 20 * 20 + 20, random.Random(1).randbytes(100))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(partial(_garbled_units, position=position, count=count) for position, count in ((0, 10), (100, 3), (380, 1))),
+        *(partial(_unit_behind_the_end, position=position) for position in (0, 200, 380)),
+        _queue_behind_its_end,
+    ],
+)
+def test_damaged_units_are_no_witnesses_of_lost_messages(damage: Callable[[Path], None], store: Path) -> None:
+    before = records_of(store)
+    damage(store)
+    assert audit(store, runner=LocalRunner(1)).lost_messages == 0
+    planned = look(store)
+    assert planned.lost_messages == 0
+    contradictions = [step.text for step in planned.steps if "unit-wrong" in step.codes]
+    assert all("no message is lost" in text for text in contradictions)
+    result = fix(store)
+    assert (result.is_fine, result.lost_messages, records_of(store)) == (True, 0, before)
+
+
+def test_damaged_units_beside_a_loss_do_not_count_as_lost(store: Path) -> None:
+    last_records_zeroed(store)
+    _garbled_units(store, 0, 10)
+    _queue_behind_its_end(store)
+    result = fix(store)
+    assert (result.is_fine, result.lost_messages) == (True, 4)
+    assert "no message is lost" not in "".join(step.text for step in result.steps)
+
+
+def test_a_rebuild_for_another_reason_makes_index_files_that_do_not_tell_their_sizes(store: Path) -> None:
+    _garbled_units(store, 0, 10)
+    for file in (store / "index").iterdir():
+        overwrite(file, 0, random.Random(2).randbytes(200))
+    planned = look(store)
+    assert "index-geometry" in {finding.code for finding in planned.findings}
+    assert planned.remaining == ()
+    assert fix(store).is_fine

@@ -351,3 +351,19 @@ def test_killed_when_the_new_store_has_its_name_it_goes_on_with_what_is_left_to_
         assert not store.with_name("salvaged.unfinished").exists()
         shutil.rmtree(store.with_name("salvaged"))
     assert changes > 3
+
+
+@pytest.mark.parametrize("where", [0, 100, 380])
+def test_damaged_units_are_no_witnesses_of_lost_messages(where: int, store: Path) -> None:
+    last_files_zeroed(store)
+    expected = save(store, apply=False)
+    units = store / "consumequeue/orders/0/00000000000000000000"
+    lost = [unit for unit in range(where, min(where + 200, 400), 20) if _leads_to(units, unit) >= 32_768]
+    assert not lost
+    overwrite(units, where, random.Random(where).randbytes(min(200, 400 - where)))
+    result = save(store, apply=False)
+    assert (result.losses, result.uncounted_bytes) == (expected.losses, 0)
+
+
+def _leads_to(units: Path, position: int) -> int:
+    return int.from_bytes(units.read_bytes()[position : position + 8], "big")
