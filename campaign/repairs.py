@@ -19,9 +19,9 @@ from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.repair.salvage_job import salvage
-from reput.jobs.repair.salvage_log import STAND_IN_TOPIC
 from reput.jobs.runner import LocalRunner
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import STAND_IN_TOPIC
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split

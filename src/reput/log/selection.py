@@ -17,6 +17,7 @@ from reput.formats.record_layout import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import are_stand_ins
 from reput.log.scan import Damage, OnDamage, with_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,7 +107,7 @@ class Selection:
 
     def select(self, columns: RecordColumns) -> RecordColumns:
         """The rows of a scan that may be wanted; inner batches stay, whatever their keys, until they are unfolded."""
-        wanted = np.ones(columns.rows, np.bool_)
+        wanted = ~are_stand_ins(columns)
         if self.topics is not None:
             queues = [topic.decode("utf-8", "replace") in self.topics for topic, _ in columns.queues()]
             wanted &= np.array(queues, np.bool_)[columns["queue"]]

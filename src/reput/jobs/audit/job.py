@@ -59,10 +59,10 @@ class AuditResult:
     Attributes:
         findings: the worst first; `table` has them with `reput.jobs.findings.SCHEMA`.
         commands: the commands that the advice of the findings names.
-        messages: count of records that were read.
+        messages: count of messages that were read (`reput.kernels.stand_ins`).
         lost_messages: count of messages that queues know, and the log has not (`reput.jobs.audit.losses.Witnesses`).
         uncounted_bytes: bytes of the losses whose messages no queue tells.
-        log_bytes: bytes of these records.
+        log_bytes: bytes of the records that were read.
         log_end: commit log offset of the end of the last record.
         newest_ms: store timestamp of the newest record, 0 without records.
         units: count of right units in consume queues and batch consume queues.

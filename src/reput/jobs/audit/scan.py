@@ -15,6 +15,7 @@ from reput.jobs.audit.units import VERIFIED, SlotRanges, UnitCheck, UnitTarget
 from reput.jobs.record_faults import faulty_records, has_units, record_damage
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import message_count
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
@@ -73,7 +74,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
     scan = scan_split(split, level=level, delays_ms=target.delays_ms, on_damage=OnDamage.SKIP)
     for columns in scan:
-        messages += columns.rows
+        messages += message_count(columns)
         log_bytes += columns.consumed
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)

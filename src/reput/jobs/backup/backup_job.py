@@ -40,6 +40,7 @@ from reput.jobs.rebuild.emptied_queues import find_emptied_queues
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import message_count
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.failed_sync import watched
 from reput.log.positions import LastRecord, LogPosition
@@ -362,7 +363,7 @@ class _CopyRange:
         scan = scan_split(split, level=ScanLevel.HEADER, files=self.files)
         messages, fault = 0, None
         try:
-            messages = sum(columns.rows for columns in scan)
+            messages = sum(message_count(columns) for columns in scan)
         except CorruptRecordError as error:
             fault = error
         log_file = split.file

@@ -22,6 +22,7 @@ from reput.formats.record_layout import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.content_hash import hash_contents
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import without_stand_ins
 from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import QueueFiles
 from reput.log.scan import Damage, OnDamage, scan_split
@@ -119,7 +120,9 @@ class QueueOutcome:
 def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
     """Task: read one split of a log. CRCs are not checked: a damaged body is a difference."""
     scan = scan_split(split, level=ScanLevel.QUEUES, check_crc=False, on_damage=OnDamage.SKIP)
-    blocks, rows = _collect(target, (_record_rows(target, columns) for columns in scan))
+    blocks, rows = _collect(
+        target, (_record_rows(target, messages) for columns in scan if (messages := without_stand_ins(columns)).rows)
+    )
     return RowOutcome(scan.result, blocks, rows, tuple(scan.damages))
 
 

@@ -19,6 +19,7 @@ from reput.jobs.rebuild.ext_builder import ExtChunk
 from reput.jobs.rebuild.index_builder import KeyChunk, KeySpill
 from reput.jobs.rebuild.unit_writer import FurtherUnits, QueueRange, UnitWriter
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import message_count
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitResult, SplitStop
@@ -93,7 +94,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
                 on_damage=target.on_damage,
             )  # fmt: skip
             for columns in scan:
-                messages += columns.rows
+                messages += message_count(columns)
                 log_bytes += columns.consumed
                 last_timestamp = int(columns["store_timestamp"][-1])
                 batch_units.put(columns)

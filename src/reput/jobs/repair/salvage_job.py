@@ -59,8 +59,8 @@ class SalvageResult:
     Attributes:
         path: of the new store.
         is_applied: whether it was written.
-        messages: count of whole records.
-        log_bytes: bytes of these records.
+        messages: count of whole records, without those that stand in for bytes that an earlier salvage lost.
+        log_bytes: bytes of whole records.
         log_files: count of log files.
         losses: ranges of the log that are not in the new store, in order.
         config: sentences about files below config/ that are no plain copies.

@@ -26,13 +26,12 @@ from reput.jobs.audit.files import StoreListing
 from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.known_messages import Known, known_messages
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import STAND_IN_HOST, STAND_IN_TOPIC, message_count
 from reput.log.directory import LogFile
 from reput.log.scan import Damage, OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
-#: Topic of stand-ins; its first letters where there is no room.
-STAND_IN_TOPIC = "DAMAGED"
-_HOST = encode_host("0.0.0.0:0")
+_HOST = encode_host(STAND_IN_HOST)
 _STAND_IN_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
 #: Limit of missing files that are made: a file name may be wrong by far.
@@ -77,15 +76,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """Whole records of one log file: `messages` up to commit log offset `end`, with `losses` between them.
+    """Whole records of one log file: `records` up to commit log offset `end`, with `losses` between them.
 
     Attributes:
+        messages: count of the records that are messages; the others stand in for bytes that an earlier salvage lost.
         is_ended: whether a blank record comes after them.
         last_timestamp: store time (ms) of the last record.
         data_end: commit log offset after the last byte from `end` on that is not zero; `end` where all are.
     """
 
     file: LogFile
+    records: int
     messages: int
     log_bytes: int
     end: int
@@ -98,7 +99,7 @@ class FileScan:
 def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
     """Task: scan one file for its records that begin before the log's end. It does not depend on other files."""
     losses: list[Loss] = []
-    messages = log_bytes = timestamp = seen = 0
+    records = messages = log_bytes = timestamp = seen = 0
     has_crc = False
     scan = scan_split(
         Split(LogFile(file.path, file.start_offset, file.size), file.start_offset, min(file.end_offset, log_end), True),
@@ -113,13 +114,14 @@ def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
         for damage in (*scan.damages[seen:], *faulty):
             _add(losses, damage, timestamp, has_crc, int(columns["store_size"][0]))
         seen = len(scan.damages)
-        messages += columns.rows - len(faulty)
+        records += columns.rows - len(faulty)
+        messages += message_count(columns) - len(faulty)
         log_bytes += columns.consumed - sum(damage.end - damage.begin for damage in faulty)
         timestamp, has_crc = int(stamps[-1]), bool(carries[-1])
     end = file.start_offset if scan.end_offset is None else scan.end_offset
     is_ended = scan.stop is SplitStop.BLANK
     data_end = end if is_ended else _data_end(file, end)
-    return FileScan(file, messages, log_bytes, end, is_ended, timestamp, data_end, tuple(losses))
+    return FileScan(file, records, messages, log_bytes, end, is_ended, timestamp, data_end, tuple(losses))
 
 
 def _data_end(file: LogFile, end: int) -> int:
@@ -172,7 +174,7 @@ def plan_log(scans: Sequence[FileScan]) -> tuple[NewLogFile, ...]:
 
     Raises StoreFormatError where there is no record, or where more files are missing than a log can have.
     """
-    last = max((number for number, scan in enumerate(scans) if scan.messages), default=-1)
+    last = max((number for number, scan in enumerate(scans) if scan.records), default=-1)
     if last < 0:
         raise StoreFormatError("nothing whole is in the log: there is nothing to salvage")
     new_files: list[NewLogFile] = []
@@ -211,7 +213,7 @@ def counted_losses(
         log_end: begin of a batch that its sink has not committed, if there is one.
     """
     losses = [loss for file in new_files for loss in file.losses]
-    last = max((scan for scan in scans if scan.messages), key=lambda scan: scan.end)
+    last = max((scan for scan in scans if scan.records), key=lambda scan: scan.end)
     begin = last.file.end_offset if last.is_ended else last.end
     reached, tail, *known = known_messages(listing, begin, [(loss.begin, loss.end) for loss in losses])
     for loss, of_loss in zip(losses, known, strict=True):

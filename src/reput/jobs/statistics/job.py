@@ -32,6 +32,7 @@ from reput.jobs.statistics.disk_use import DiskUse, disk_use
 from reput.jobs.statistics.latency import quantiles
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import SCHEMA, record_batch
+from reput.kernels.stand_ins import without_stand_ins
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import Damage, OnDamage, scan_split, with_rows
 from reput.log.splits import Split, SplitResult
@@ -64,7 +65,7 @@ class Statistics:
         disk: disk use, and when retention deletes what.
         damages: ranges of the log that are no whole records; they are counted nowhere.
         messages: count of messages of the whole log.
-        log_bytes: bytes of all records.
+        log_bytes: bytes of their records.
         seconds: time that the job took.
     """
 
@@ -211,7 +212,9 @@ def _reduce(grouping: Grouping, largest: int, check_crc: bool, split: Split) -> 
     tables, by_topic = [], []
     bodies, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
     derived = "topic" in grouping.columns and not grouping.counts_twice
-    for columns in scan:
+    for columns in map(without_stand_ins, scan):
+        if not columns.rows:
+            continue
         tables.append(count(columns, grouping))
         if not derived:
             by_topic.append(count(columns, _BY_TOPIC))

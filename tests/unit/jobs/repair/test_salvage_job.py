@@ -18,11 +18,17 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
 from reput.formats.record import decode_record
 from reput.jobs.audit.job import audit
+from reput.jobs.backup.backup_job import backup
+from reput.jobs.diff.job import diff
+from reput.jobs.lake.export_job import export
+from reput.jobs.rebuild.job import rebuild
 from reput.jobs.repair import salvage_job, salvage_log
 from reput.jobs.repair.salvage_job import SalvageResult, salvage
-from reput.jobs.repair.salvage_log import STAND_IN_TOPIC, Loss, NewLogFile, StandIn, plan_log, scan_file, write_log_file
+from reput.jobs.repair.salvage_log import Loss, NewLogFile, StandIn, plan_log, scan_file, write_log_file
 from reput.jobs.runner import LocalRunner
+from reput.jobs.statistics.job import statistics
 from reput.kernels.record_scan import ScanLevel
+from reput.kernels.stand_ins import STAND_IN_TOPIC
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
@@ -37,6 +43,7 @@ from tests.support.orders import SIZES, log_with_crcs, put
 from tests.support.shares import Share, in_shares, sampled
 
 MIDDLE = "commitlog/00000000000000016384"
+GEOMETRY = {name: SIZES[name] for name in ("max_hash_slot_num", "max_index_num")}
 
 
 #: What a scan of each file can read, by commit log offset.
@@ -290,7 +297,7 @@ def test_a_name_far_away_is_not_filled_up_with_files(store: Path) -> None:
             [
                 *log[:-1],
                 salvage_log.FileScan(
-                    far.file, 1, 300, far.file.start_offset + 300, False, 1, far.file.start_offset + 300, ()
+                    far.file, 1, 1, 300, far.file.start_offset + 300, False, 1, far.file.start_offset + 300, ()
                 ),
             ]
         )
@@ -367,3 +374,50 @@ def test_damaged_units_are_no_witnesses_of_lost_messages(where: int, store: Path
 
 def _leads_to(units: Path, position: int) -> int:
     return int.from_bytes(units.read_bytes()[position : position + 8], "big")
+
+
+def _exported(path: Path) -> int:
+    return export(path, path.with_name("lake"), runner=LocalRunner(1)).messages
+
+
+def _backed_up(path: Path) -> int:
+    return backup(path, str(path.with_name("backup")), runner=LocalRunner(1)).messages
+
+
+def _rebuilt(path: Path) -> int:
+    return rebuild(path, path.with_name("rebuilt"), runner=LocalRunner(1), **GEOMETRY).messages
+
+
+def _salvaged_again(path: Path) -> int:
+    return salvage(path, path.with_name("again"), apply=False, runner=LocalRunner(1)).messages
+
+
+COUNTS: dict[str, Callable[[Path], int]] = {
+    "audit": lambda path: audit(path, runner=LocalRunner(1)).messages,
+    "read_log": lambda path: reput.read_log(path, ["topic"]).read_all().num_rows,
+    "read_log of a topic": lambda path: reput.read_log(path, topics=[STAND_IN_TOPIC]).read_all().num_rows + 199,
+    "statistics": lambda path: statistics(path, runner=LocalRunner(1)).messages,
+    "statistics by key": lambda path: statistics(path, by=("topic", "key"), runner=LocalRunner(1)).messages,
+    "export": _exported,
+    "backup": _backed_up,
+    "rebuild": _rebuilt,
+    "salvage": _salvaged_again,
+}
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_stand_ins_are_no_messages(what: str, store: Path) -> None:
+    one_bit(store)
+    result = save(store)
+    assert (result.messages, result.lost_messages) == (199, 1)
+    assert COUNTS[what](store.with_name("salvaged")) == 199
+
+
+@pytest.mark.parametrize("by", ["log", "queue"])
+def test_a_lost_message_is_missing_in_the_new_store_and_no_stand_in_differs(by: Any, store: Path) -> None:
+    shutil.copytree(store, store.with_name("whole"))
+    one_bit(store)
+    save(store)
+    result = diff(store.with_name("whole"), store.with_name("salvaged"), by=by, runner=LocalRunner(1))
+    assert (result.left_messages, result.right_messages) == (200, 199)
+    assert (result.missing, result.extra, result.different) == (1, 0, 0)
