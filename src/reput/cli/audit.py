@@ -21,6 +21,7 @@ from reput.cli.options import (
     choose_runner,
     job_arguments,
 )
+from reput.cli.repair import counted_loss
 
 if TYPE_CHECKING:
     from reput.jobs.audit.job import AuditResult
@@ -82,7 +83,6 @@ def audit(
 
 
 def _facts(result: AuditResult) -> dict[str, Any]:
-    counts = Counter(finding.kind.finding_class.value for finding in result.findings)
     return {
         "messages": result.messages,
         "log_bytes": result.log_bytes,
@@ -92,13 +92,22 @@ def _facts(result: AuditResult) -> dict[str, Any]:
         "queues": result.queues,
         "index_entries": result.index_entries,
         "index_files": result.index_files,
-        **{name: counts[name] for name in ("lost", "hidden", "harmless")},
         "seconds": result.seconds,
     }
 
 
+def _counts(result: AuditResult) -> dict[str, int]:
+    """Counts of findings by their class: a finding is of one message, or of many."""
+    from reput.jobs.findings import FindingClass
+
+    counts = Counter(finding.kind.finding_class for finding in result.findings)
+    return {f"{one}_findings": counts[one] for one in FindingClass}
+
+
 def _json(result: AuditResult) -> dict[str, Any]:
-    return _facts(result) | {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()}
+    lost = {"lost_messages": result.lost_messages, "uncounted_bytes": result.uncounted_bytes}
+    lists = {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()}
+    return _facts(result) | lost | _counts(result) | lists
 
 
 def _report(store: str, result: AuditResult, max_findings: int) -> Report:
@@ -107,7 +116,9 @@ def _report(store: str, result: AuditResult, max_findings: int) -> Report:
     from reput.jobs.report.plot import Plot, Series
     from reput.jobs.report.report import Report
 
+    lost = counted_loss(result.lost_messages, result.uncounted_bytes)
     facts = _facts(result) | {"log bytes a second": round(result.log_bytes / result.seconds)}
+    facts |= {"messages lost": lost} | _counts(result)
     facts["result"] = "clean" if result.is_clean else "findings"
     codes = Counter(finding.code for finding in result.findings)
     shown = result.findings[: max_findings or None]

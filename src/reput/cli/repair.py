@@ -168,10 +168,7 @@ def _salvage_report(store: str, result: SalvageResult, limit: int) -> Report:
         name.replace("_", " "): getattr(result, name)
         for name in ("path", "messages", "log_bytes", "log_files", "lost_bytes", "lost_messages", "seconds")
     }
-    if result.uncounted_bytes:
-        facts["lost messages"] = (
-            f"{result.lost_messages}, and those of {result.uncounted_bytes} bytes that no queue reaches"
-        )
+    facts["lost messages"] = counted_loss(result.lost_messages, result.uncounted_bytes)
     facts["result"] = "fine" if result.is_fine else "findings" if result.is_applied else "to be applied"
     wrong = [finding for finding in result.findings if finding.kind.finding_class is not FindingClass.HARMLESS]
     return Report(
@@ -181,6 +178,11 @@ def _salvage_report(store: str, result: SalvageResult, limit: int) -> Report:
         findings=limited(map(str, wrong), len(wrong), limit),
         paths={"store": store},
     )
+
+
+def counted_loss(messages: int, uncounted_bytes: int) -> int | str:
+    """Lost messages, as a report shows them."""
+    return f"{messages}, and those of {uncounted_bytes} bytes that no queue reaches" if uncounted_bytes else messages
 
 
 def _messages(loss: Loss) -> int | str:

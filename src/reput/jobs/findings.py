@@ -53,6 +53,11 @@ COMMANDS = Commands()
 _LOST, _HIDDEN, _HARMLESS = FindingClass
 _SALVAGE = "restore the log file from a copy, or take what is whole with {salvage}"
 _REBUILD = "build queues and index again with {repair}"
+#: Where a record contradicts what was derived from it, either may be wrong: a body CRC does not cover its properties.
+_COMPARE = (
+    "the record may be wrong, too, as no CRC covers its properties: compare the store with a copy or a restored backup "
+    "by `reput diff` first; then build queues and index again, as the log has it, with {repair}"
+)
 
 #: Kinds of findings by code; docs/jobs.md shows the same table.
 KINDS: dict[str, Kind] = {
@@ -128,10 +133,10 @@ KINDS: dict[str, Kind] = {
         "restore the log file from a copy; none, for consumers",
     ),
     "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
-    "unit-wrong": Kind(_HIDDEN, "a unit differs from the record of its queue offset", _REBUILD),
+    "unit-wrong": Kind(_HIDDEN, "a unit differs from the record of its queue offset", _COMPARE),
     "ext-unit-wrong": Kind(_HIDDEN, "a unit leads to an ext unit that is not its record's", _REBUILD),
-    "index-entry-missing": Kind(_HIDDEN, "a key of a record has no index entry: queries do not find it", _REBUILD),
-    "index-entry-wrong": Kind(_HIDDEN, "an index entry leads to no record that has its key", _REBUILD),
+    "index-entry-missing": Kind(_HIDDEN, "a key of a record has no index entry: queries do not find it", _COMPARE),
+    "index-entry-wrong": Kind(_HIDDEN, "an index entry leads to no record that has its key", _COMPARE),
     "index-chain-broken": Kind(_HIDDEN, "a slot or an entry does not lead to the newest entry before it", _REBUILD),
     "index-header-wrong": Kind(_HIDDEN, "the header of an index file is not what its entries make", _REBUILD),
     "index-geometry": Kind(

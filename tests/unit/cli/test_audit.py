@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import reput
 from tests.support.commands import Run
-from tests.support.damage import flip
+from tests.support.damage import flip, overwrite
 
 
 @pytest.fixture
@@ -25,7 +28,8 @@ def test_a_clean_store_is_0_and_has_no_findings(golden: Callable[[str], Path], r
     assert answer.status == 0, answer.err
     found = answer.object()
     assert (found["messages"], found["units"], found["findings"]) == (1000, 1000, [])
-    assert (found["lost"], found["hidden"], found["harmless"]) == (0, 0, 0)
+    assert (found["lost_findings"], found["hidden_findings"], found["harmless_findings"]) == (0, 0, 0)
+    assert (found["lost_messages"], found["uncounted_bytes"]) == (0, 0)
 
 
 def test_damage_is_1_and_named(damaged: tuple[Path, Path], run_reput: Run) -> None:
@@ -100,3 +104,41 @@ def test_a_report_inside_the_store_is_refused(golden: Callable[[str], Path], run
     answer = run_reput("audit", store, "--report", store / "report.html")
     assert answer.status == 2
     assert "lies inside the store" in answer.err
+
+
+def test_lost_messages_are_counted_and_findings_are_named_as_findings(
+    golden: Callable[[str], Path], run_reput: Run
+) -> None:
+    store = golden("clean")
+    before = len(reput.read_log(store, ["topic"]).read_all())
+    middle = sorted((store / "commitlog").iterdir())[1]
+    overwrite(middle, 2000, bytes(20_000))
+    lost = before - len(reput.read_log(store, ["topic"], mode="DROPMALFORMED").read_all())
+    found = run_reput("audit", store, "--json").object()
+    assert (found["lost_messages"], found["lost_findings"], found["uncounted_bytes"]) == (lost, 1, 0)
+    text = run_reput("audit", store).out
+    assert re.search(rf"^messages lost +{lost}$", text, re.MULTILINE)
+    assert re.search(r"^lost findings +1$", text, re.MULTILINE)
+
+
+def test_where_no_queue_reaches_a_loss_its_bytes_are_told(golden: Callable[[str], Path], run_reput: Run) -> None:
+    store = golden("clean")
+    overwrite(sorted((store / "commitlog").iterdir())[1], 2000, bytes(20_000))
+    shutil.rmtree(store / "consumequeue")
+    found = run_reput("audit", store, "--json").object()
+    assert found["lost_messages"] == 0
+    assert found["uncounted_bytes"] >= 20_000
+    assert f"0, and those of {found['uncounted_bytes']} bytes that no queue reaches" in run_reput("audit", store).out
+
+
+@pytest.mark.parametrize("byte", [b"KEYS", b"TAGS"])
+def test_properties_that_contradict_queue_or_index_are_compared_before_a_repair(
+    byte: bytes, golden: Callable[[str], Path], run_reput: Run
+) -> None:
+    """No CRC covers them, and a repair builds what contradicts them anew."""
+    store = golden("clean")
+    log = sorted((store / "commitlog").iterdir())[0]
+    flip(log, log.read_bytes().index(byte) + len(byte) + 2)
+    found = run_reput("audit", store, "--json").object()["findings"]
+    assert found
+    assert all("`reput diff` first" in finding["advice"] for finding in found)
