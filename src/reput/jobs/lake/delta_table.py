@@ -44,6 +44,9 @@ class DeltaTables:
     ) -> None:
         self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
 
+    def check_place(self, folders: Iterable[str]) -> None:
+        """Do nothing: Delta tables name their files by relative paths."""
+
     def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
         """Return none: Delta's readers find columns by their names."""
         return {}

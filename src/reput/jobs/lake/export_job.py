@@ -146,6 +146,8 @@ class _ExportJob:
             check_fit(rows.decoders, self._log.first_rows(bodies, _FIT_ROWS))
         self._tables = open_tables(options, folder.path, self._schema, directory.path, files)
         self._commits = LakeCommits(folder, files, self._tables.publish)
+        if self._commits.last is not None:
+            self._tables.check_place({one.table for one in self._commits.last.lake_files})
         self._commits.recover()
 
     def _schema(self, kind: Kind, topic: str) -> pa.Schema:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from reput.errors import ConfigError, StoreError
-from reput.files import FileLayer
+from reput.files import DISK, FileLayer
 
 #: Name of the embedded catalog: SQLite's rows have it, so readers must give the same.
 EMBEDDED = "reput"
@@ -35,6 +37,20 @@ def open_catalog(name: str | None, output: str, files: FileLayer) -> Catalog:
             f"catalog: {name!r} cannot be opened: {error}; ~/.pyiceberg.yaml or PYICEBERG_CATALOG__{name.upper()}__URI "
             "say where it is"
         ) from error
+
+
+def embedded_location(output: str, identifier: tuple[str, ...]) -> str | None:
+    """Path of a table's metadata, as the embedded catalog has it; None without catalog or table."""
+    database = os.path.join(output, CATALOG_FILE)
+    if not DISK.exists(database):
+        return None
+    asked = (EMBEDDED, ".".join(identifier[:-1]), identifier[-1])
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute(
+            "select metadata_location from iceberg_tables "
+            "where catalog_name = ? and table_namespace = ? and table_name = ?", asked,
+        ).fetchone()  # fmt: skip
+    return None if found is None else str(found[0])
 
 
 def location(path: str) -> str:

@@ -67,6 +67,34 @@ class IcebergTables:
         if catalog is not None:  # the embedded one comes with the first commit
             self._open_catalog().close()
 
+    def check_place(self, folders: Iterable[str]) -> None:
+        """Raise StoreError where the tables of an earlier commit lead to another folder, from which this one came."""
+        from reput.jobs.lake.iceberg_catalog import embedded_location
+
+        if self._catalog is None:
+            for folder in sorted(folders):
+                metadata = embedded_location(self._output, self._identifier(folder)) or ""
+                place, below, _ = metadata.partition(f"/{folder}/{_METADATA}/")
+                if below:
+                    self._check_same(place.removeprefix("file://"))
+            return
+        catalog = self._open_catalog()
+        try:
+            for folder in sorted(folders):
+                with self._errors(folder, "cannot be read"):
+                    if catalog.table_exists(self._identifier(folder)):
+                        table = catalog.load_table(self._identifier(folder))
+                        self._check_same(table.properties.get(OUTPUT, self._output))
+        finally:
+            catalog.close()
+
+    def _check_same(self, place: str) -> None:
+        if place != self._output:
+            raise StoreError(
+                f"{self._output}: the folder was moved or copied from {place}, and its Iceberg tables name their files "
+                "by that path; move it back, or export to a new folder"
+            )
+
     def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
         """Ids of the fields of tables, by folder and path; missing tables are made, and missing columns added."""
         from pyiceberg.schema import index_by_name
@@ -74,7 +102,7 @@ class IcebergTables:
         catalog, ids = self._open_catalog(), {}
         try:
             for folder, (kind, topic) in sorted(tables.items()):
-                with self._errors(folder, "does not tell its fields", "; export again"):
+                with self._errors(folder, "does not tell its fields"):
                     ids[folder] = index_by_name(self._ready(catalog, folder, kind, topic).schema())
         finally:
             catalog.close()
@@ -177,13 +205,18 @@ class IcebergTables:
             self._files.sync_name(metadata)  # a killed process has not, perhaps
             properties["write.metadata.path"] = f"{place}/{_METADATA}"
         catalog.create_namespace_if_not_exists(self._namespace)
-        catalog.create_table_if_not_exists(
-            self._identifier(folder),
-            schema,
-            location=place,
-            partition_spec=PartitionSpec(*fields),
-            properties=properties,
-        )
+        try:
+            catalog.create_table_if_not_exists(
+                self._identifier(folder), schema, location=place, partition_spec=PartitionSpec(*fields),
+                properties=properties,
+            )  # fmt: skip
+        except ValueError as error:
+            if self._catalog is None or "warehouse" in catalog.properties:
+                raise
+            raise ConfigError(
+                f"catalog {self._catalog!r} has no warehouse: {error}; set `warehouse:` in ~/.pyiceberg.yaml, or "
+                f"PYICEBERG_CATALOG__{self._catalog.upper()}__WAREHOUSE"
+            ) from error
 
     def _append(self, table: Table, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
         """Add files and lineage in one commit of the catalog.

@@ -19,6 +19,10 @@ from reput.jobs.lake.staging import Staging
 class Tables(Protocol):
     """Tables of an export. After a kill, each call may be made once more."""
 
+    def check_place(self, folders: Iterable[str]) -> None:
+        """Raise StoreError where the tables of an earlier commit lead to another folder than that of the export."""
+        ...
+
     def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
         """Ids that the files of tables must have, by folder and path of a field; none where files have no ids.
 
@@ -40,6 +44,9 @@ class Tables(Protocol):
 
 class NoTables:
     """Tables of an export that has only files."""
+
+    def check_place(self, folders: Iterable[str]) -> None:
+        """Do nothing: files know no paths."""
 
     def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
         """Return none."""

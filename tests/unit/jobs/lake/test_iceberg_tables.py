@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyiceberg.utils.config import Config
 from reput.errors import ConfigError, StoreError
 from reput.jobs.lake import iceberg_table
 from tests.support.iceberg import catalog_of, names_of_tables, rows_of_table, table_of
+from tests.support.invariants import contents
 from tests.support.lake import NAMES, log_rows, put, put_topics, rows_of, run
 
 ROWS = 80
@@ -209,3 +211,44 @@ def test_the_metadata_are_hidden_from_readers_of_the_folder_and_do_not_pile_up(
         assert catalog.name == "reput"
     with sqlite3.connect(tmp_path / "out/catalog.db") as database:
         assert database.execute("select count(*) from iceberg_tables").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("new_rows", [0, 4])
+@pytest.mark.parametrize("catalog", [None, "shop"])
+@pytest.mark.parametrize("move", [Path.rename, shutil.copytree])
+def test_a_moved_folder_is_refused_whether_anything_is_new_or_not(
+    new_rows: int, catalog: str | None, move: Callable[[Path, Path], Any], tmp_path: Path, shop: None
+) -> None:
+    options = {"format": "iceberg", "catalog": catalog}
+    put(tmp_path / "store", 0, 4)
+    run(tmp_path / "store", tmp_path / "out", **options)
+    move(tmp_path / "out", tmp_path / "moved")
+    if new_rows:
+        put(tmp_path / "store", 4, new_rows)
+    before = contents(tmp_path / "moved")
+    text = f"{tmp_path}/moved: the folder was moved or copied from {tmp_path}/out, .*move it back, or export to a new"
+    with pytest.raises(StoreError, match=text):
+        run(tmp_path / "store", tmp_path / "moved", **options)
+    assert contents(tmp_path / "moved") == before
+    if move is Path.rename:
+        (tmp_path / "moved").rename(tmp_path / "out")
+    assert run(tmp_path / "store", tmp_path / "out", **options).messages == new_rows
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog of pyiceberg's configuration."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__URI", f"sqlite:///{tmp_path}/shop.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__SHOP__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+
+
+def test_a_catalog_without_a_warehouse_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__NOWH__URI", f"sqlite:///{tmp_path}/nowh.db")
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+    put(tmp_path / "store", 0, 4)
+    with pytest.raises(ConfigError, match=r"catalog 'nowh' has no warehouse: .*set `warehouse:`"):
+        run(tmp_path / "store", tmp_path / "out", format="iceberg", catalog="nowh")
+    monkeypatch.setenv("PYICEBERG_CATALOG__NOWH__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())
+    assert run(tmp_path / "store", tmp_path / "out", format="iceberg", catalog="nowh").messages == 4
