@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from reput.broker.access.access import Access
@@ -40,6 +41,15 @@ from reput.transport.server_tls import ServerTls
 from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.broker")
+
+
+@contextmanager
+def _port_of(key: str) -> Iterator[None]:
+    """Errors of a port have the key that names it, or whose port it is."""
+    try:
+        yield
+    except RemotingError as error:
+        raise RemotingError(f"{key}: {error}") from None
 
 
 def _with_role(config: BrokerConfig, store_config: MessageStoreConfig) -> MessageStoreConfig:
@@ -131,19 +141,23 @@ class BrokerController:
         read_metadata(self._path, MessageRequestModes, self._files)
         filters = consumer_filters(self._path, config, self._files)
         try:
-            port = await self._server.bind(config.bind_address, store_config.listen_port)
+            with _port_of("listenPort"):
+                port = await self._server.bind(config.bind_address, store_config.listen_port)
             self._store_config = store_config = replace(store_config, listen_port=port)
             self.address = store_config.store_host
             servers = config.name_servers
             self.namesrv = ";".join(servers)
             if not servers:
                 self._name_server = NameServer(NamesrvConfig(**config.tls_values))
-                namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
+                with _port_of("the name server"):
+                    namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
                 self.namesrv = f"{self.address.rpartition(':')[0]}:{namesrv_port}"
                 servers = (reached_at(config.bind_address, namesrv_port),)  # brokerIP1 may be another machine's
             if is_measured:
                 host = config.metrics_prom_exporter_host or config.bind_address
-                self.metrics = reached_at(host, await self._pages.bind(host, config.metrics_prom_exporter_port))
+                with _port_of("metricsPromExporterPort"):
+                    metrics_port = await self._pages.bind(host, config.metrics_prom_exporter_port)
+                self.metrics = reached_at(host, metrics_port)
             store = MessageStore.open(
                 self._path, config=store_config, retention=True, dispatch="caller", files=self._files,
                 bit_maps=FilterBitMaps(filters) if maps_filters else None,

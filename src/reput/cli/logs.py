@@ -13,8 +13,8 @@ from typing import Any
 
 from reput.events import Event, LineBound, encode_fields
 
-#: So many lines of one message are written in ten seconds: from the level WARNING on, and below it.
-_MOST_WARNINGS, _MOST_OTHERS = 1, 100
+#: Limits of lines of one message in ten seconds: from the level WARNING on of one error and of all, and below it.
+_MOST_WARNINGS, _MOST_ERRORS, _MOST_OTHERS = 1, 10, 100
 
 
 @contextmanager
@@ -66,8 +66,9 @@ class LineFormatter(logging.Formatter):
 
 
 class RateBound(logging.Filter):
-    """Bounds the records of a message in ten seconds, so that no client fills a disk with logs: one from WARNING on, a
-    hundred below. The next one says how many were left out (`repeated`).
+    """Bounds the records of a message in ten seconds, so that no client fills a disk with logs: a hundred below
+    WARNING; from there on one of each `error`, and no more than ten. The next one says how many were left out
+    (`repeated`).
 
     Args:
         clock: Seconds.
@@ -83,12 +84,17 @@ class RateBound(logging.Filter):
         """Called by a handler."""
         message: Any = record.msg
         key = record.name, message.message if isinstance(message, Event) else str(message).partition("\n")[0]
+        error = message.fields.get("error") if isinstance(message, Event) else None
         now = self._clock()
         _, count = self._last.get(key, (record, 0))
-        if not self._bound.has_room(key, _MOST_WARNINGS if record.levelno >= logging.WARNING else _MOST_OTHERS, now):
+        is_warning = record.levelno >= logging.WARNING
+        has_room = self._bound.has_room(key, _MOST_ERRORS if is_warning else _MOST_OTHERS, now)
+        if not has_room or (is_warning and not self._bound.has_room((*key, error), _MOST_WARNINGS, now)):
             self._last[key] = record, count + 1
             return False
         self._bound.count(key, now)
+        if is_warning:
+            self._bound.count((*key, error), now)
         self._last.pop(key, None)
         record.repeated = count
         return True

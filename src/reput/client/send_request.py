@@ -177,12 +177,17 @@ def _with_id(message: Message, unique_key: str, properties: Mapping[str, str] | 
 def delay_properties(delay_ms: int | None, delay_level: int | None) -> dict[str, str]:
     """The properties of a delay: its level, where one has just this delay and every broker knows it, else a timer.
 
-    Raises MessageIllegalError where both are given, or a delay is negative or more than RocketMQ takes.
+    Raises MessageIllegalError where both are given, or a delay is no whole number, or is negative or more than RocketMQ
+    takes.
     """
     if delay_ms is None and delay_level is None:
         return {}
     if delay_ms is not None and delay_level is not None:
         raise MessageIllegalError("give delay_ms or delay_level, not both")
+    given: dict[str, object] = {"delay_ms": delay_ms, "delay_level": delay_level}
+    for name, value in given.items():
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise MessageIllegalError(f"{name} must be a whole number, not {type(value).__name__}")
     if delay_level is not None:
         if not 1 <= delay_level <= len(DELAY_LEVELS_MS):
             raise MessageIllegalError(f"delay_level {delay_level}: expected 1 to {len(DELAY_LEVELS_MS)}")

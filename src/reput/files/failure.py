@@ -19,7 +19,7 @@ _REFUSED = {
     errno.ENOTDIR: "a file lies where a folder is expected; move it away",
     errno.EISDIR: "a folder lies where a file is expected; move it away",
     errno.ELOOP: "symbolic links lead to each other; put the file itself there",
-    errno.EROFS: "the file system is mounted read-only; mount it writable, or open the store read-only",
+    errno.EROFS: "the file system is mounted read-only; mount it writable, or give a path on another one",
 }
 
 

@@ -80,7 +80,8 @@ def _cast(name: str, column: pa.Array, wanted: pa.DataType) -> pa.Array:
         return column
     if not _is_kind_of(column.type, wanted):
         told = f"{wanted}, in milliseconds, or a timestamp" if name == "born_timestamp" else wanted
-        raise MessageIllegalError(f"column {name!r} is {column.type}, and must be {told}; convert it before")
+        way = "split it into lists of texts" if pa.types.is_list(wanted) else "convert it"
+        raise MessageIllegalError(f"column {name!r} is {column.type}, and must be {told}; {way} before")
     try:
         return column.cast(wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

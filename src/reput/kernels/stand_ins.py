@@ -36,7 +36,7 @@ def are_stand_ins(columns: RecordColumns) -> npt.NDArray[np.bool_]:
 
 def message_count(columns: RecordColumns) -> int:
     """Count of records that are messages."""
-    return columns.rows - int(np.count_nonzero(are_stand_ins(columns)))
+    return int(np.count_nonzero(~are_stand_ins(columns)))
 
 
 def without_stand_ins(columns: RecordColumns) -> RecordColumns:

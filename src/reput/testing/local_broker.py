@@ -34,14 +34,18 @@ class LocalBroker(Broker):
     """
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """All messages that a topic has, in the order in which they were stored; none for a topic that is not there."""
+        """All messages that a topic has, in the order in which they were stored.
+
+        Raises ConfigError for a topic that is not there; its first message makes it.
+        """
         return _messages(self._settled(), topic)
 
     def wait_consumed(self, group: str, topic: str, timeout: float = 10.0) -> None:
         """Wait until a group has consumed all that a topic has.
 
         Its offsets count: a push consumer tells them every five seconds, and when it is closed; a pull consumer by
-        `commit`. Raises TimeoutError, which says how far the group is in each queue.
+        `commit`. Raises TimeoutError, which says how far the group is in each queue, and ConfigError for a topic that
+        is not there.
         """
         until = time.monotonic() + timeout
         self._settled()
@@ -98,7 +102,10 @@ def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterato
 
 def _queues(state: BrokerState, topic: str) -> range:
     config = state.topics.select_topic_config(topic)
-    return range(0 if config is None else config.write_queue_nums)
+    if config is None:
+        known = sorted(name for name in state.topics.topic_config_table if not state.topics.is_system_topic(name))
+        raise ConfigError(f"there is no topic {topic!r}; topics of this broker: {', '.join(known) or 'none'}")
+    return range(config.write_queue_nums)
 
 
 def _messages(state: BrokerState, topic: str) -> list[MessageExt]:

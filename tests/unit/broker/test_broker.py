@@ -62,9 +62,9 @@ async def test_a_start_on_a_taken_port_changes_nothing(tmp_path: Path, there: bo
         async with serving_broker(tmp_path / "store"):
             pass
     with taken_port() as port:
-        told = f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0 for any that is free"
-        await refused(tmp_path / "store", RemotingError, told, listen_port=port)
-        await refused(tmp_path / "store", RemotingError, told, namesrv_port=port)
+        told = f": cannot listen on 127.0.0.1:{port}: .*choose another one, or 0 for any that is free"
+        await refused(tmp_path / "store", RemotingError, f"^listenPort{told}", listen_port=port)
+        await refused(tmp_path / "store", RemotingError, f"^the name server{told}", namesrv_port=port)
 
 
 async def test_a_start_on_a_store_that_is_open_elsewhere_changes_nothing(tmp_path: Path) -> None:

@@ -87,6 +87,13 @@ def test_repeated_warnings_are_one_line_in_ten_seconds_with_their_number() -> No
     assert [one.repeated for one in (seen[0], other, more[0], more[2])] == [0, 0, 2, 1]
 
 
+def test_warnings_with_other_errors_are_other_lines_up_to_ten() -> None:
+    """The error is the text: each one is told, but a client that makes new ones cannot fill a disk."""
+    bound = RateBound(lambda: 0.0)
+    seen = [record(logging.WARNING, Event("not used", error=str(number // 2))) for number in range(40)]
+    assert [bound.filter(one) for one in seen] == [True, False] * 10 + [False] * 20
+
+
 def test_of_repeated_informations_there_are_a_hundred_in_ten_seconds() -> None:
     times = iter([0.0] * 50 + [9.0] * 55 + [10.0])
     bound = RateBound(lambda: next(times))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import pytest
 
@@ -130,7 +131,10 @@ def test_a_delay_is_a_level_where_there_is_one(
     assert delay_properties(delay_ms, level) == properties
 
 
-@pytest.mark.parametrize(("delay_ms", "level"), [(0, None), (-1, None), (None, 0), (None, 19), (1000, 1)])
-def test_a_delay_that_is_none_is_refused(delay_ms: int | None, level: int | None) -> None:
+@pytest.mark.parametrize(
+    ("delay_ms", "level"),
+    [(0, None), (-1, None), (None, 0), (None, 19), (1000, 1), ("5", None), (0.5, None), (None, "5"), (True, None)],
+)
+def test_a_delay_that_is_none_is_refused(delay_ms: Any, level: Any) -> None:
     with pytest.raises(MessageIllegalError, match="delay"):
         delay_properties(delay_ms, level)

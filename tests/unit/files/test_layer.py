@@ -239,7 +239,7 @@ def test_no_space_is_told_with_what_is_needed_and_free(code: int) -> None:
     [
         (errno.EACCES, "permission denied; check owner and mode of it and of its folder"),
         (errno.EPERM, "operation not permitted; check its owner, and whether it was made immutable"),
-        (errno.EROFS, "the file system is mounted read-only; mount it writable, or open the store read-only"),
+        (errno.EROFS, "the file system is mounted read-only; mount it writable, or give a path on another one"),
         (errno.EIO, "Input/output error"),
         (errno.ENOSPC, "No space left on device"),
     ],

@@ -30,7 +30,6 @@ def bodies_of(rocketmq: LocalBroker, count: int, topic: str = "orders") -> list[
 def test_messages_are_told_in_the_order_of_their_sends() -> None:
     with broker() as rocketmq:
         folder = Path(rocketmq.in_loop(lambda state: state.store.path))
-        assert rocketmq.messages("orders") == []
         send_orders(rocketmq, *(b"%d" % i for i in range(10)))
         found = rocketmq.messages("orders")
         assert [message.body for message in found] == [b"%d" % i for i in range(10)]
@@ -50,6 +49,16 @@ def test_a_wait_ends_when_a_group_has_consumed_all_and_else_says_how_far_it_is()
             assert len(consumer.poll(timeout=30)) == 1
             consumer.commit()
             rocketmq.wait_consumed("g", "orders")
+
+
+def test_a_topic_that_is_not_there_is_an_error_with_those_that_are() -> None:
+    with broker() as rocketmq:
+        with pytest.raises(ConfigError, match=r"there is no topic 'orders'; topics of this broker: none$"):
+            rocketmq.messages("orders")
+        send_orders(rocketmq, b"one")
+        for ask in (rocketmq.messages, lambda topic: rocketmq.wait_consumed("g", topic)):
+            with pytest.raises(ConfigError, match=r"there is no topic 'order'; topics of this broker: orders$"):
+                ask("order")
 
 
 def test_a_clock_that_is_put_forward_brings_what_is_delayed_until_then() -> None:

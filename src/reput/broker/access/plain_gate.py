@@ -46,12 +46,18 @@ class PlainGate:
     def __init__(self, accounts: PlainAclManager, cluster: str) -> None:
         self._accounts = accounts
         self._cluster = cluster
+        self._tell_odd()
+
+    def _tell_odd(self) -> None:
+        for text in self._accounts.acl.odd:
+            logger.warning(Event("accounts say what nobody reads", error=text))
 
     def _reload(self) -> None:
         """Take changed files, if they are right; else all stays as it was. Waits for the disk."""
         try:
             if self._accounts.reload():
                 logger.info(Event("changed accounts are used", accounts=len(self._accounts.acl.accounts)))
+                self._tell_odd()
         except (ValueError, ReputError) as error:
             logger.warning(Event("changed accounts are not used", error=error))
 

@@ -16,6 +16,8 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from reput.counts import counted
+from reput.errors import MessageIllegalError
 from reput.jobs.lake.source import LakeSource, SourcePart
 from reput.jobs.runner import Runner
 from reput.progress import Progress
@@ -92,7 +94,12 @@ def import_messages(
         StoreError: as of the sink.
     """
     started = time.perf_counter()
-    sink.check(source.schema)
+    try:
+        sink.check(source.schema)
+    except MessageIllegalError as error:
+        paths = sorted({part.path for batch in source.batches for part in batch})
+        more = f" and {counted(len(paths) - 1, 'other file')}" if paths[1:] else ""
+        raise MessageIllegalError(f"{paths[0] if paths else source.identity}{more}: {error}") from None
     done = sink.committed(source.identity)
     messages = aside = 0
     parts_done, parts_left = 0, sum(map(len, source.batches[done:]))

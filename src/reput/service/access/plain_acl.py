@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -23,6 +23,11 @@ class Perm(IntFlag):
     SUB = 8
 
 
+_FILE_KEYS = ("globalWhiteRemoteAddresses", "accounts", "dataVersion")
+_ACCOUNT_KEYS = (
+    "accessKey", "secretKey", "whiteRemoteAddress", "admin", "defaultTopicPerm", "defaultGroupPerm", "topicPerms",
+    "groupPerms",
+)  # fmt: skip
 _PERMS = {"PUB": Perm.PUB, "SUB": Perm.SUB, "PUB|SUB": Perm.PUB | Perm.SUB, "SUB|PUB": Perm.PUB | Perm.SUB}
 
 
@@ -52,10 +57,15 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class PlainAcl:
-    """All accounts by their access key, and the addresses of which nothing is asked."""
+    """All accounts by their access key, and the addresses of which nothing is asked.
+
+    `odd` are sentences about what the files say and RocketMQ ignores: an unknown key, or a permission that is none, and
+    counts as DENY. They have no secret.
+    """
 
     accounts: Mapping[str, Account]
     white: tuple[_Matches, ...]
+    odd: tuple[str, ...] = ()
 
     def is_white(self, address: str) -> bool:
         """Whether an address is on the global white list."""
@@ -73,6 +83,7 @@ def read_plain_acl(contents: Mapping[str, Any]) -> PlainAcl:
     """
     accounts: dict[str, Account] = {}
     white: list[_Matches] = []
+    odd: list[str] = []
     for name, content in contents.items():
         if not isinstance(content, dict):
             raise ValueError(f"{name}: expected globalWhiteRemoteAddresses or accounts")
@@ -83,11 +94,34 @@ def read_plain_acl(contents: Mapping[str, Any]) -> PlainAcl:
                 if account.access_key in accounts:
                     raise ValueError(f"account {account.access_key}: is there twice")
                 accounts[account.access_key] = account
+                odd += [f"{name}: account {account.access_key}: {text}" for text in _odd_of(given)]
+            odd += [f"{name}: {text}" for text in _unknown(content, _FILE_KEYS)]
         except (TypeError, AttributeError):
             raise ValueError(f"{name}: expected lists of addresses, and of accounts with their keys") from None
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    return PlainAcl(accounts, tuple(white))
+    return PlainAcl(accounts, tuple(white), tuple(odd))
+
+
+def _unknown(given: Mapping[Any, Any], known: Iterable[str]) -> Iterator[str]:
+    """Sentences about keys that nobody reads."""
+    for key in given:
+        if key not in known:
+            yield f"{key!r:.40} is ignored; known keys: {', '.join(known)}"
+
+
+def _odd_of(given: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about what an account says and nobody reads."""
+    yield from _unknown(given, _ACCOUNT_KEYS)
+    perms = [(key, given[key]) for key in ("defaultTopicPerm", "defaultGroupPerm") if given.get(key) is not None]
+    for key in ("topicPerms", "groupPerms"):
+        perms += [
+            (f"{key}: {name.strip()}", perm)
+            for name, _, perm in (str(one).partition("=") for one in given.get(key) or ())
+        ]
+    for where, perm in perms:
+        if not is_perm(str(perm)):
+            yield f"{where}: {perm!r:.40} counts as DENY; known permissions: DENY, {', '.join(_PERMS)}"
 
 
 def _account(given: dict[str, Any]) -> Account:

@@ -231,6 +231,20 @@ async def test_changed_files_count_at_once_and_wrong_ones_change_nothing(
     assert SECRET not in caplog.text
 
 
+async def test_what_nobody_reads_of_accounts_is_told_at_the_start_and_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_RELOAD_S", 0.001)
+    keys = write(tmp_path, FILE.replace("sent=PUB,", "sent=PUP,"))
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        assert "topicPerms: sent: 'PUP' counts as DENY" in caplog.text
+        client = await served.client()
+        write(tmp_path, FILE.replace("admin: true", "admn: true"))
+        while "'admn' is ignored" not in caplog.text:
+            await client.round_trip()
+    assert SECRET not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -249,7 +249,9 @@ async def test_a_port_that_is_taken_stops_the_start_before_the_store_is_made(tmp
     taken = HttpServer()
     port = await taken.bind("127.0.0.1", 0)
     await taken.listen({})
-    with pytest.raises(RemotingError, match=f"cannot listen on 127.0.0.1:{port}: .* another process"):
+    with pytest.raises(
+        RemotingError, match=f"metricsPromExporterPort: cannot listen on 127.0.0.1:{port}: .* another process"
+    ):
         async with serving_broker(tmp_path / "store", **(MEASURED | {"metrics_prom_exporter_port": port})):
             pass
     assert not (tmp_path / "store").exists()

@@ -200,7 +200,13 @@ def test_a_bad_row_leaves_the_batches_before_it_in_the_store(tmp_path: Path, sma
         ({"topic": ["t"], "body": [b"x"], "key": ["k"]}, {}, MessageIllegalError, "did you mean 'keys'"),
         ({"topic": ["t"], "body": [{"a": 1}]}, {}, ConfigError, "decoded to fields"),
         ({"topic": ["t"], "body": [b"x"]}, {"columns": ["topics"]}, ConfigError, "no column 'topics'"),
-        ({"topic": ["t"], "body": [1.5]}, {}, MessageIllegalError, "must be binary"),
+        ({"topic": ["t"], "body": [1.5]}, {}, MessageIllegalError, "one.parquet: column 'body' .* must be binary"),
+        (
+            {"topic": ["t"], "body": [b"x"], "keys": ["a b"]},
+            {},
+            MessageIllegalError,
+            "one.parquet: column 'keys' is string, and must be list<item: string>; split it into lists of texts before",
+        ),
     ],
 )
 def test_columns_of_which_no_message_can_be_made_are_refused(

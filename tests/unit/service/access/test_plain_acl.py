@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -102,3 +103,30 @@ def test_a_file_that_is_wrong_is_told_without_secrets(content: Any, expected: st
         read_plain_acl({"f": content})
     assert "12345678" not in str(caught.value)
     assert "short" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"topicPerms": ["orders=PUP"]}, "f: account RocketMQ: topicPerms: orders: 'PUP' counts as DENY; known .*PUB"),
+        ({"groupPerms": ["g=sub"]}, "f: account RocketMQ: groupPerms: g: 'sub' counts as DENY; known .*SUB"),
+        ({"defaultTopicPerm": "ALL"}, "f: account RocketMQ: defaultTopicPerm: 'ALL' counts as DENY"),
+        ({"whiteRemoteAdress": "*"}, "'whiteRemoteAdress' is ignored; known keys: .*whiteRemoteAddress"),
+    ],
+)
+def test_what_rocketmq_ignores_is_told(keys: dict[str, Any], told: str) -> None:
+    acl = read_plain_acl({"f": {"accounts": [account(**keys)]}})
+    (text,) = acl.odd
+    assert re.search(told, text)
+    assert "12345678" not in text
+
+
+def test_what_rocketmq_reads_is_not_told() -> None:
+    perms = ["a=PUB", "b=SUB", "c=PUB|SUB", "d=SUB|PUB", "e = DENY"]
+    one = account(
+        whiteRemoteAddress="", admin=True, defaultTopicPerm="DENY", defaultGroupPerm="SUB", topicPerms=perms,
+        groupPerms=perms,
+    )  # fmt: skip
+    content = {"globalWhiteRemoteAddresses": [], "dataVersion": [], "accounts": [one]}
+    assert read_plain_acl({"f": content}).odd == ()
+    assert read_plain_acl({"f": {"globalWhiteRemoteAdresses": ["*"]}}).odd[0].startswith("f: 'globalWhiteRemoteAdr")
