@@ -56,7 +56,7 @@ _REBUILD = "build queues and index again with {repair}"
 #: Where a record contradicts what was derived from it, either may be wrong: a body CRC does not cover its properties.
 _COMPARE = (
     "the record may be wrong, too, as no CRC covers its properties: compare the store with a copy or a restored backup "
-    "by `reput diff` first; then build queues and index again, as the log has it, with {repair}"
+    "by reput diff first; then build queues and index again, as the log has it, with {repair}"
 )
 
 #: Kinds of findings by code; docs/jobs.md shows the same table.

@@ -141,4 +141,4 @@ def test_properties_that_contradict_queue_or_index_are_compared_before_a_repair(
     flip(log, log.read_bytes().index(byte) + len(byte) + 2)
     found = run_reput("audit", store, "--json").object()["findings"]
     assert found
-    assert all("`reput diff` first" in finding["advice"] for finding in found)
+    assert all("by reput diff first" in finding["advice"] for finding in found)

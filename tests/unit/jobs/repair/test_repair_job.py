@@ -477,4 +477,5 @@ def test_a_rebuild_for_another_reason_makes_index_files_that_do_not_tell_their_s
     planned = look(store)
     assert "index-geometry" in {finding.code for finding in planned.findings}
     assert planned.remaining == ()
+    assert "--set maxHashSlotNum=N --set maxIndexNum=N" in planned.steps[-1].text
     assert fix(store).is_fine
