@@ -148,7 +148,7 @@ class BrokerController:
             servers = config.name_servers
             self.namesrv = ";".join(servers)
             if not servers:
-                self._name_server = NameServer(NamesrvConfig(**config.tls_values))
+                self._name_server = NameServer(NamesrvConfig(**config.tls_values), changes_keys=False)
                 with _port_of("the name server"):
                     namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
                 self.namesrv = f"{self.address.rpartition(':')[0]}:{namesrv_port}"

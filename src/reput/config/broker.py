@@ -57,7 +57,7 @@ class BrokerConfig(TlsConfig):
 
     # where name servers are, and where it listens
     namesrv_addr: str | None = config_key(None, "Name servers: HOST:PORT;HOST:PORT. Without them it has its own.")
-    bind_address: str = config_key("0.0.0.0", "The address on which it listens.")
+    bind_address: str = config_key("0.0.0.0", "The address on which it listens.", local=True)
     register_name_server_period: int = config_key(
         30_000, "Time between two registrations.", unit="ms", minimum=10_000, maximum=60_000
     )
@@ -110,7 +110,7 @@ class BrokerConfig(TlsConfig):
     )
 
     config_black_list: str = config_key(
-        "configBlackList;brokerConfigPath", "Keys that UPDATE_BROKER_CONFIG does not change."
+        "configBlackList;brokerConfigPath", "Keys that UPDATE_BROKER_CONFIG does not change.", local=True
     )
 
     # sending
@@ -224,17 +224,23 @@ class BrokerConfig(TlsConfig):
     metrics_exporter_type: MetricsExporterType = config_key(
         MetricsExporterType.DISABLE, "PROM: serve /metrics for Prometheus, /health and /ready."
     )
-    metrics_prom_exporter_host: str | None = config_key(None, "The address for these pages; bindAddress without it.")
+    metrics_prom_exporter_host: str | None = config_key(
+        None, "The address for these pages; bindAddress without it.", local=True
+    )
     metrics_prom_exporter_port: int = config_key(5557, "... and their port.", maximum=65_535)
     metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.")
 
     # access: plain_acl.yml (ACL 1.0), or users and policies (ACL 2.0)
-    acl_enable: bool = config_key(False, "Check requests by the accounts of conf/plain_acl.yml in rocketmqHome.")
-    rocketmq_home: str | None = config_key(None, "The folder of conf/plain_acl.yml and conf/acl/*.yml.")
-    authentication_enabled: bool = config_key(False, "Requests are signed by a user's password, or refused.")
-    authorization_enabled: bool = config_key(False, "... and policies say what a user may do.")
+    acl_enable: bool = config_key(
+        False, "Check requests by the accounts of conf/plain_acl.yml in rocketmqHome.", local=True
+    )
+    rocketmq_home: str | None = config_key(None, "The folder of conf/plain_acl.yml and conf/acl/*.yml.", local=True)
+    authentication_enabled: bool = config_key(
+        False, "Requests are signed by a user's password, or refused.", local=True
+    )
+    authorization_enabled: bool = config_key(False, "... and policies say what a user may do.", local=True)
     authentication_metadata_provider: str | None = config_key(
-        None, "Any value: users and policies are kept, and may be made before authenticationEnabled."
+        None, "Any value: users and policies are kept, and may be made before authenticationEnabled.", local=True
     )
     init_authentication_user: str | None = config_key(
         None, 'A super user that the first start makes: {"username":"...","password":"..."}.', secret=True
@@ -245,10 +251,10 @@ class BrokerConfig(TlsConfig):
         secret=True,
     )
     migrate_auth_from_v1_enabled: bool = config_key(
-        False, "Each start makes the users that accounts of plain_acl.yml have not yet."
+        False, "Each start makes the users that accounts of plain_acl.yml have not yet.", local=True
     )
-    authentication_whitelist: str | None = config_key(None, "Request codes that need no signature: 34,38.")
-    authorization_whitelist: str | None = config_key(None, "Request codes that need no policy.")
+    authentication_whitelist: str | None = config_key(None, "Request codes that need no signature: 34,38.", local=True)
+    authorization_whitelist: str | None = config_key(None, "Request codes that need no policy.", local=True)
 
     # delay levels
     flush_delay_offset_interval: int = config_key(

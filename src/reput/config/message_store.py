@@ -54,14 +54,17 @@ class MessageStoreConfig(RocketmqConfig):
     """
 
     # where
-    store_path_root_dir: str = config_key("~/store", "The folder of the store; `~` stands for the home of the user.")
+    store_path_root_dir: str = config_key(
+        "~/store", "The folder of the store; `~` stands for the home of the user.", local=True
+    )
     store_path_commit_log: str | None = config_key(
         None,
         "The folder of the commit log, where it is not <root>/commitlog; a comma separates several, on several disks, "
         "which take the files in turn.",
+        local=True,
     )
     read_only_commit_log_store_paths: str | None = config_key(
-        None, "Those of the commit log's folders that get no new file; a comma separates them."
+        None, "Those of the commit log's folders that get no new file; a comma separates them.", local=True
     )
     broker_ip1: str = config_key(
         "127.0.0.1", "The store host in records: IPv4, IPv6, or a host name.", rocketmq="the machine's address"

@@ -27,14 +27,16 @@ class NamesrvConfig(TlsConfig):
     )
 
     # where
-    bind_address: str = config_key("0.0.0.0", "The address on which it listens.")
+    bind_address: str = config_key("0.0.0.0", "The address on which it listens.", local=True)
     listen_port: int = config_key(9876, "The port on which it listens; 0 takes a free one.", maximum=65_535)
-    kv_config_path: str = config_key("~/namesrv/kvConfig.json", "The file of the values that PUT_KV_CONFIG keeps.")
+    kv_config_path: str = config_key(
+        "~/namesrv/kvConfig.json", "The file of the values that PUT_KV_CONFIG keeps.", local=True
+    )
     config_store_path: str = config_key(
-        "~/namesrv/namesrv.properties", "The file of the keys that UPDATE_NAMESRV_CONFIG changes."
+        "~/namesrv/namesrv.properties", "The file of the keys that UPDATE_NAMESRV_CONFIG changes.", local=True
     )
     config_black_list: str = config_key(
-        "configBlackList;configStorePath;kvConfigPath", "Keys that UPDATE_NAMESRV_CONFIG does not change."
+        "configBlackList;configStorePath;kvConfigPath", "Keys that UPDATE_NAMESRV_CONFIG does not change.", local=True
     )
 
     # brokers

@@ -31,15 +31,17 @@ def config_key(
     maximum: int = INT32_MAX,
     frozen: bool = False,
     secret: bool = False,
+    local: bool = False,
     rocketmq: Any = None,
 ) -> Any:
     """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later.
 
-    `secret`: its value is shown nowhere. `rocketmq`: RocketMQ's default where it is another one, a value or words.
+    `secret`: its value is shown nowhere. `local`: no request changes it (`refused_keys`): it names a file, or says who may
+    reach the server or do what. `rocketmq`: RocketMQ's default where it is another one, a value or words.
     """
     metadata = {
         "doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen, "secret": secret,
-        "rocketmq": default if rocketmq is None else rocketmq,
+        "local": local or secret, "rocketmq": default if rocketmq is None else rocketmq,
     }  # fmt: skip
     return field(default=default, metadata=metadata, repr=not secret)
 
@@ -151,6 +153,19 @@ def _others(kind: Any) -> Mapping[str, str]:
     own = keys_of(kind)
     names = {snake_case(name): name for name in (*kind.OTHER_KEYS, *ROCKETMQ_KEYS)}
     return MappingProxyType({name: names[name] for name in names if name not in own})
+
+
+def refused_keys(names: Iterable[str], black_list: str, *kinds: Any) -> set[str]:
+    """Those of the keys, in any spelling, that a request may not change; in snake_case.
+
+    Refused are the local keys of the classes, RocketMQ's own that name a file or a folder, and those of the black list
+    (`configBlackList`, separated by semicolons).
+    """
+    refused = {snake_case(name.strip()) for name in black_list.split(";")}
+    for kind in kinds:
+        refused.update(name for name, key in keys_of(kind).items() if key.metadata["local"])
+        refused.update(name for name in _others(kind) if name.endswith(("_path", "_home")))
+    return {snake_case(name) for name in names} & refused
 
 
 def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, str]) -> str:

@@ -99,15 +99,16 @@ class FileLayer:
     def write_atomically(self, path: str, data: ReadableBuffer, *, is_private: bool = False) -> None:
         """Replace a file: after a crash at any moment it has either the old or the new content, complete.
 
-        The new content is written to `<path>.tmp`, synced, and renamed. `is_private`: for its owner's eyes alone.
+        The new content is written to `<path>.tmp`, synced, and renamed; who may read it stays as it is. `is_private`: for
+        its owner's eyes alone.
         """
         temporary = path + ".tmp"
         if os.path.exists(temporary):
             self.unlink(temporary)  # a crash left it here
         try:
             with self.open(temporary, writable=True, create=True) as file:
-                if is_private:
-                    os.chmod(temporary, 0o600)
+                if is_private or os.path.exists(path):
+                    os.chmod(temporary, 0o600 if is_private else stat.S_IMODE(os.stat(path).st_mode))
                 file.write(0, data)
                 file.sync()
             self.rename(temporary, path)

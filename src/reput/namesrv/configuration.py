@@ -8,13 +8,11 @@ from collections.abc import Callable
 
 from reput.config.namesrv import NamesrvConfig
 from reput.config.properties import change_properties, format_properties, parse_properties
-from reput.config.rocketmq_config import key_texts
+from reput.config.rocketmq_config import key_texts, refused_keys
 from reput.errors import RemotingCommandError
 from reput.files import DISK
 from reput.files.layer import FileLayer
 from reput.remoting.codes import ResponseCode
-
-_ALWAYS_REFUSED = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
 
 
 class Configuration:
@@ -22,14 +20,14 @@ class Configuration:
 
     Args:
         config: As at the start.
-        on_change: Called with the configuration after each change.
+        on_change: Called with the configuration after each change; None for one that no request changes.
 
     Attributes:
         config: In use now. A changed port, address or idle time counts from the next start on.
     """
 
     def __init__(
-        self, config: NamesrvConfig, on_change: Callable[[NamesrvConfig], None], files: FileLayer = DISK
+        self, config: NamesrvConfig, on_change: Callable[[NamesrvConfig], None] | None, files: FileLayer = DISK
     ) -> None:
         self.config = config
         self._on_change = on_change
@@ -43,11 +41,14 @@ class Configuration:
     async def update(self, text: str) -> None:
         """Change keys by a properties text; returns when the file `configStorePath` holds them, too.
 
-        Raises RemotingCommandError (NO_PERMISSION) for a key of the black list, and ConfigError for a wrong key or
-        value; nothing is changed then.
+        Raises RemotingCommandError (NO_PERMISSION) for a key that no request may change, and ConfigError for a wrong key
+        or value; nothing is changed then.
         """
+        if self._on_change is None:
+            remark = "a broker's own name server has no keys of its own; start one with `reput namesrv` to change them"
+            raise RemotingCommandError(ResponseCode.NO_PERMISSION, remark)
         changes = parse_properties(text, "UPDATE_NAMESRV_CONFIG")
-        if not changes.keys().isdisjoint((*_ALWAYS_REFUSED, *self.config.config_black_list.split(";"))):
+        if refused_keys(changes, self.config.config_black_list, NamesrvConfig):
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         async with self._writing:
             changed = NamesrvConfig.from_mapping(changes, self.config)

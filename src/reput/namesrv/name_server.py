@@ -39,6 +39,7 @@ class NameServer:
     Args:
         now_ms: A clock that never goes back.
         files: Where the KV values and the configuration are kept.
+        changes_keys: Whether UPDATE_NAMESRV_CONFIG changes keys; a broker's own name server refuses it.
 
     Raises:
         ConfigError: A certificate of the configuration cannot be used.
@@ -50,12 +51,13 @@ class NameServer:
         *,
         now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         files: FileLayer = DISK,
+        changes_keys: bool = True,
     ) -> None:
         config = config or NamesrvConfig()
         self._now_ms = now_ms
         self._routes = RouteInfoManager(config)
         self._kv_configs = KVConfigManager(config.kv_config_path, files)
-        self._configuration = Configuration(config, self._changed, files)
+        self._configuration = Configuration(config, self._changed if changes_keys else None, files)
         processor = RequestProcessor(
             self._routes, self._kv_configs, self._configuration, Clock(now_ms, now_ms()), self._notify
         )

@@ -7,7 +7,9 @@ import pytest
 
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
-from reput.config.rocketmq_config import nearest_key
+from reput.config.namesrv import NamesrvConfig
+from reput.config.properties import camel_case
+from reput.config.rocketmq_config import RocketmqConfig, keys_of, nearest_key, refused_keys
 from reput.errors import ConfigError
 
 
@@ -52,3 +54,39 @@ def test_the_page_of_differences_lists_each_default_that_is_not_rocketmqs() -> N
     listed = [re.fullmatch(r"\| `(.+)` \| (.+) \| (.+) \|", line) for line in section.splitlines()]
     told = {row[1]: f"{row[3]} (RocketMQ: {row[2]})" for row in listed if row is not None}
     assert told == MessageStoreConfig().own_defaults() | BrokerConfig().own_defaults()
+
+
+KINDS = (BrokerConfig, MessageStoreConfig, NamesrvConfig)
+
+#: Names of keys that say where files are, who may reach a server, and who may do what.
+_NOT_FOR_REQUESTS = re.compile(r"tls_|path|home|acl_|auth|password|black_list|whitelist|bind_address|exporter_host")
+
+
+def spellings(name: str) -> set[str]:
+    """Ways to write a key (snake_case), those among them that every reader of keys takes."""
+    camel = camel_case(name)
+    more = {name.upper(), name.title(), name.replace("_", "."), name.replace("_", ".").upper(), camel.replace(".", "_")}
+    return {name, camel, camel[0].upper() + camel[1:], camel.lower(), camel.upper(), name.replace("_", "-"), *more}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_request_changes_a_local_key_in_any_spelling_that_the_configuration_takes(
+    kind: type[RocketmqConfig],
+) -> None:
+    for name, key in keys_of(kind).items():
+        for spelling in spellings(name):
+            try:
+                is_taken = name in kind.from_mapping({spelling: key.default}).given
+            except ConfigError as error:
+                assert "unknown configuration key" in str(error)
+                is_taken = False
+            assert bool(refused_keys([spelling], "", kind)) == (is_taken and key.metadata["local"]), spelling
+            assert bool(refused_keys([spelling], f"x; {camel_case(name)} ;y", kind)) == is_taken, spelling
+        assert name in {snake for one in spellings(name) for snake in refused_keys([one], name, kind)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_local_are_the_keys_that_name_files_or_say_who_may_do_what(kind: type[RocketmqConfig]) -> None:
+    local = {name for name, key in keys_of(kind).items() if key.metadata["local"]}
+    assert local == {name for name in keys_of(kind) if _NOT_FOR_REQUESTS.search(name)}
+    assert refused_keys(["rocketmqHome", "broker.config.path", "authConfigPath"], "", kind)

@@ -43,6 +43,33 @@ async def test_a_key_of_the_black_list_is_refused(tmp_path: Path, key: str) -> N
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    """
+    kv_config_path KvConfigPath kv.config.path KV_CONFIG_PATH config_store_path config.store.path Config_StorePath
+    rocketmq_home TlsServerCertPath tls.server.mode tls_server_need_client_auth bind.address ConfigBlackList
+    Listen_Port order.message.enable
+    """.split(),
+)
+async def test_no_spelling_of_a_key_leads_past_the_black_list(tmp_path: Path, name: str) -> None:
+    config = NamesrvConfig(
+        config_store_path=str(tmp_path / "conf"), config_black_list="listenPort; order_message_enable"
+    )
+    configuration = Configuration(config, lambda _: None)
+    with pytest.raises(RemotingCommandError, match="black list"):
+        await configuration.update(f"{name}={tmp_path / 'profile'}")
+    assert configuration.config == config
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_change_leaves_the_mode_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_text("")
+    path.chmod(0o640)
+    await Configuration(NamesrvConfig(config_store_path=str(path)), lambda _: None).update("enableTopicList=false")
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
 @pytest.mark.parametrize("text", ["noSuchKey=1", "enableTopicList=perhaps", "=1"])
 async def test_a_wrong_key_or_value_changes_nothing(tmp_path: Path, text: str) -> None:
     path = tmp_path / "namesrv.conf"

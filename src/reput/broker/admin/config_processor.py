@@ -12,8 +12,8 @@ from reput.broker.message_filters import require_parser
 from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
-from reput.config.properties import camel_case, change_properties, format_properties, parse_properties, snake_case
-from reput.config.rocketmq_config import STARS, key_texts, keys_of
+from reput.config.properties import camel_case, change_properties, format_properties, parse_properties
+from reput.config.rocketmq_config import key_texts, keys_of, refused_keys
 from reput.errors import ConfigError
 from reput.events import Event
 from reput.files import FileLayer
@@ -28,11 +28,6 @@ logger = logging.getLogger("reput.broker")
 
 #: Where changes are kept by a broker that was started without a broker.conf (`BrokerPathConfigHelper`).
 _FILE = "broker.properties"
-_ALWAYS_REFUSED = (
-    "configBlackList", "brokerConfigPath", "rocketmqHome", "aclEnable", "authenticationEnabled", "authorizationEnabled",
-    "authenticationWhitelist", "authorizationWhitelist", "initAuthenticationUser",
-    "innerClientAuthenticationCredentials", "authenticationMetadataProvider", "migrateAuthFromV1Enabled",
-)  # fmt: skip
 #: Keys that count at once. All others count from the next start on.
 _OF_BROKER = frozenset(
     """
@@ -89,11 +84,8 @@ class ConfigProcessor:
 
     async def update_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Change keys by a properties text, all or none; answered when the file has them, too."""
-        given = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
-        # Stars are what GET_BROKER_CONFIG has shown in place of a secret, and change nothing.
-        changes = {name: text for name, text in given.items() if not (text == STARS and _is_secret(name))}
-        named = {camel_case(snake_case(name)) for name in changes}  # both spellings are taken
-        if not named.isdisjoint((*_ALWAYS_REFUSED, *self._config.config_black_list.split(";"))):
+        changes = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
+        if refused_keys(changes, self._config.config_black_list, BrokerConfig, MessageStoreConfig):
             return command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         async with self._changing:
             config, store_config, _ = broker_configs(changes, base=self._config, store_base=self._store_config)
@@ -130,17 +122,10 @@ class ConfigProcessor:
             await state.registration.register()
 
 
-def _is_secret(name: str) -> bool:
-    """Whether a key of the broker is shown as stars; both spellings are taken."""
-    key = keys_of(BrokerConfig).get(snake_case(name))
-    return key is not None and bool(key.metadata["secret"])
-
-
 def _refuse_other_files(before: MessageStoreConfig, after: MessageStoreConfig) -> None:
-    """Raise ConfigError where the store would look for its files elsewhere, or in other sizes."""
+    """Raise ConfigError where the store would look for files of other sizes."""
     for name, key in keys_of(MessageStoreConfig).items():
-        is_fixed = key.metadata["frozen"] or name.startswith("store_path")
-        if is_fixed and getattr(before, name) != getattr(after, name):
+        if key.metadata["frozen"] and getattr(before, name) != getattr(after, name):
             raise ConfigError(
                 f"{camel_case(name)}={getattr(after, name)}: the store's files are of "
                 f"{camel_case(name)}={getattr(before, name)}; nothing was changed"

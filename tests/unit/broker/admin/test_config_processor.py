@@ -10,6 +10,7 @@ import pytest
 from reput.config.properties import parse_properties
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
+from reput.transport.client import RemotingClient
 from tests.support.broker import Client, Served, serving_broker, with_topic
 
 
@@ -96,7 +97,9 @@ async def test_a_permission_is_told_to_the_name_server_and_to_producers_of_order
         ("autoCreateTopicEnabel=false\n", ResponseCode.SYSTEM_ERROR, "did you mean autoCreateTopicEnable?"),
         ("fileReservedTime=soon\n", ResponseCode.SYSTEM_ERROR, "expected a whole number"),
         ("mappedFileSizeCommitLog=4096\n", ResponseCode.SYSTEM_ERROR, "the store's files are of"),
-        ("storePathRootDir=/elsewhere\n", ResponseCode.SYSTEM_ERROR, "the store's files are of"),
+        ("storePathRootDir=/elsewhere\n", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
+        ("tls_client_key_password=******\n", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
+        ("read.only.commit.log.store.paths=/\n", ResponseCode.NO_PERMISSION, "Can not update config in black list."),
     ],
 )
 async def test_a_wrong_key_changes_nothing_nor_do_those_beside_it(
@@ -113,16 +116,28 @@ async def test_a_wrong_key_changes_nothing_nor_do_those_beside_it(
         assert (await client.send_message("fresh")).code == 0
 
 
-async def test_stars_that_are_shown_for_a_password_do_not_replace_it_when_they_come_back(tmp_path: Path) -> None:
+async def test_a_broker_conf_stays_for_the_eyes_of_those_who_may_read_it(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("tls.client.keyPassword=of ours\n")
+    conf.chmod(0o600)
 
     async with serving_broker(tmp_path / "store", config_path=str(conf), tls_client_key_password="of ours") as served:
         client = await served.client()
-        shown = (await keys(client))["tls.client.keyPassword"]
-        assert set(shown) == {"*"}
-        assert (await change(client, f"tls.client.keyPassword={shown}\ndefaultTopicQueueNums=7\n")).code == 0
+        assert set((await keys(client))["tls.client.keyPassword"]) == {"*"}
+        assert (await change(client, "defaultTopicQueueNums=7\n")).code == 0
         assert conf.read_text() == "tls.client.keyPassword=of ours\ndefaultTopicQueueNums=7\n"
+        assert conf.stat().st_mode & 0o777 == 0o600
+
+
+async def test_the_name_server_of_a_broker_takes_no_key_from_the_network(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client, address = RemotingClient(), served.controller.namesrv
+        before = (await client.call(address, RemotingCommand(RequestCode.GET_NAMESRV_CONFIG))).body
+        command = RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=true")
+        answer = await client.call(address, command)
+        assert (answer.code, "reput namesrv" in (answer.remark or "")) == (ResponseCode.NO_PERMISSION, True)
+        assert (await client.call(address, RemotingCommand(RequestCode.GET_NAMESRV_CONFIG))).body == before
+        client.close()
 
 
 async def test_a_change_that_cannot_be_written_counts_nowhere(tmp_path: Path) -> None:
