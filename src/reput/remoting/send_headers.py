@@ -80,17 +80,22 @@ V2_NAMES = {
 _V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 
+def send_fields(code: int, ext_fields: dict[str, str] | None) -> dict[str, str]:
+    """The fields of a request by their long names: a short name of a code that has them goes before the long one."""
+    fields = ext_fields or {}
+    if code in _V2_CODES:
+        return fields | {V2_NAMES[name]: value for name, value in fields.items() if name in V2_NAMES}
+    return fields
+
+
 def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMessageRequestHeader:
     """The header of a request that sends, in the names of its code; errors as of `decode_header`.
 
     A group that is missing is blank: RocketMQ stores the message all the same. In the short names, which RocketMQ
     reads in the fast way, a number must be one.
     """
-    fields = ext_fields or {}
-    is_fast = code in _V2_CODES
-    if is_fast:
-        fields = {V2_NAMES.get(name, name): value for name, value in fields.items()}
-    return decode_header(SendMessageRequestHeader, {"producerGroup": ""} | fields, is_fast=is_fast)
+    fields = {"producerGroup": ""} | send_fields(code, ext_fields)
+    return decode_header(SendMessageRequestHeader, fields, is_fast=code in _V2_CODES)
 
 
 def v2_fields(

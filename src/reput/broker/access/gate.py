@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from reput.config.broker import BrokerConfig
-from reput.errors import ConfigError
+from reput.errors import ConfigError, RemotingCommandError
 from reput.events import Event
 from reput.formats.access import Decision, User, UserStatus, UserType
 from reput.remoting.acl import ACCESS_KEY, SIGNATURE, UNIQUE_KEY_QUERY, is_signed
@@ -82,7 +82,7 @@ class Gate:
             return None
         try:
             needs = needs_of(command.code, fields, bytes(command.body), self._cluster)
-        except (ValueError, RecursionError):
+        except RemotingCommandError:
             return "parse authorization context error"
         if needs is None:
             return f"User:{user.username} has no permission: request {command.code} is for super users"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from reput.errors import ReputError
+from reput.errors import RemotingCommandError, ReputError
 from reput.events import Event
 from reput.formats.access import Action, ResourceType
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -97,7 +97,7 @@ class PlainGate:
             return f"Check signature failed for accessKey={key}"
         try:
             needs = needs_of(command.code, fields, body, self._cluster)
-        except (ValueError, RecursionError):
+        except RemotingCommandError:
             return "the body of the request cannot be read"
         if is_about_access:
             needs = None

@@ -2,77 +2,140 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from reput.formats.access import Action, ResourceType
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.remoting.body import decode_json
+from reput.remoting.client_call_headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
 from reput.remoting.codes import RequestCode as Code
+from reput.remoting.consumer_headers import (
+    GetConsumerListByGroupRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from reput.remoting.header import header_fields
+from reput.remoting.pop_headers import (
+    AckMessageRequestHeader,
+    ChangeInvisibleTimeRequestHeader,
+    NotificationRequestHeader,
+    PeekMessageRequestHeader,
+    PollingInfoRequestHeader,
+    PopMessageRequestHeader,
+)
+from reput.remoting.pull_headers import (
+    PullMessageRequestHeader,
+    QueryMessageRequestHeader,
+    ViewMessageRequestHeader,
+)
+from reput.remoting.recall_headers import (
+    RecallMessageRequestHeader,
+)
+from reput.remoting.send_headers import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeader,
+    send_fields,
+)
+from reput.remoting.statistics_headers import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumeStatsRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryCorrectionOffsetHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
+from reput.remoting.topic_headers import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+    UpdateGroupForbiddenRequestHeader,
+)
+from reput.remoting.transaction_headers import (
+    EndTransactionRequestHeader,
+)
 from reput.service.access.policies import Need
 from reput.service.pop.topics import revive_topic_of
 from reput.service.topic_validator import TIMER_TOPIC, TRANS_HALF_TOPIC
 
-_Fields = tuple[tuple[ResourceType, str], ...]
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 _PUB, _SUB, _GET, _LIST = (Action.PUB,), (Action.SUB,), (Action.GET,), (Action.LIST,)
 _CREATE, _UPDATE, _DELETE = (Action.CREATE,), (Action.UPDATE,), (Action.DELETE,)
-_T: _Fields = ((_TOPIC, "topic"),)
-_G: _Fields = ((_GROUP, "consumerGroup"),)
-_TG: _Fields = (*_T, *_G)
-
 #: Topics in which messages of all topics wait; and the revive topic of a cluster.
 _OF_ALL_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC})
 
-#: By request code: what is done, and the fields that name topics and groups.
-_BY_FIELDS: dict[int, tuple[tuple[Action, ...], _Fields]] = {
-    Code.SEND_MESSAGE: (_PUB, _T),
-    Code.SEND_MESSAGE_V2: (_PUB, ((_TOPIC, "b"),)),
-    Code.SEND_BATCH_MESSAGE: (_PUB, ((_TOPIC, "b"),)),
-    Code.SEND_REPLY_MESSAGE: (_PUB, _T),
-    Code.SEND_REPLY_MESSAGE_V2: (_PUB, ((_TOPIC, "b"),)),
-    Code.END_TRANSACTION: (_PUB, _T),
-    Code.RECALL_MESSAGE: (_PUB, _T),
-    Code.CONSUMER_SEND_MSG_BACK: (_SUB, ((_GROUP, "group"),)),
-    Code.PULL_MESSAGE: (_SUB, _TG),
-    Code.LITE_PULL_MESSAGE: (_SUB, _TG),
-    Code.POP_MESSAGE: (_SUB, _TG),
-    Code.PEEK_MESSAGE: (_SUB, _TG),
-    Code.ACK_MESSAGE: (_SUB, _TG),
-    Code.CHANGE_MESSAGE_INVISIBLETIME: (_SUB, _TG),
-    Code.NOTIFICATION: (_SUB, _TG),
-    Code.POLLING_INFO: (_GET, _TG),
-    Code.QUERY_MESSAGE: ((Action.SUB, Action.GET), _T),
-    Code.VIEW_MESSAGE_BY_ID: (_GET, _T),
-    Code.QUERY_CONSUMER_OFFSET: ((Action.SUB, Action.GET), _TG),
-    Code.UPDATE_CONSUMER_OFFSET: ((Action.SUB, Action.UPDATE), _TG),
-    Code.GET_CONSUMER_LIST_BY_GROUP: ((Action.SUB, Action.GET), _G),
-    Code.SEARCH_OFFSET_BY_TIMESTAMP: (_GET, _T),
-    Code.GET_MAX_OFFSET: (_GET, _T),
-    Code.GET_MIN_OFFSET: (_GET, _T),
-    Code.GET_EARLIEST_MSG_STORETIME: (_GET, _T),
-    Code.GET_TOPIC_CONFIG: (_GET, _T),
-    Code.GET_TOPIC_STATS_INFO: (_GET, _T),
-    Code.QUERY_TOPIC_CONSUME_BY_WHO: (_GET, _T),
-    Code.QUERY_CONSUME_QUEUE: (_GET, _T),
-    Code.QUERY_CORRECTION_OFFSET: (_GET, _T),
-    Code.QUERY_CONSUME_TIME_SPAN: (_GET, (*_T, (_GROUP, "group"))),
-    Code.GET_CONSUME_STATS: (_GET, _G),
-    Code.GET_CONSUMER_CONNECTION_LIST: (_GET, _G),
-    Code.GET_CONSUMER_RUNNING_INFO: (_GET, _G),
-    Code.GET_PRODUCER_CONNECTION_LIST: (_GET, ((_GROUP, "producerGroup"),)),
-    Code.GET_SUBSCRIPTIONGROUP_CONFIG: (_GET, ((_GROUP, "group"),)),
-    Code.QUERY_TOPICS_BY_CONSUMER: (_GET, ((_GROUP, "group"),)),
-    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: (_GET, ((_GROUP, "group"),)),
-    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (_GET, (*_T, (_GROUP, "group"))),
-    Code.INVOKE_BROKER_TO_RESET_OFFSET: (_UPDATE, (*_T, (_GROUP, "group"))),
-    Code.CLONE_GROUP_OFFSET: (_UPDATE, ((_GROUP, "srcGroup"), (_GROUP, "destGroup"))),
-    Code.UPDATE_AND_GET_GROUP_FORBIDDEN: (_UPDATE, (*_T, (_GROUP, "group"))),
-    Code.CONSUME_MESSAGE_DIRECTLY: (_SUB, _G),
-    Code.UPDATE_AND_CREATE_TOPIC: (_CREATE, _T),
-    Code.DELETE_TOPIC_IN_BROKER: (_DELETE, _T),
-    Code.DELETE_SUBSCRIPTIONGROUP: (_DELETE, ((_GROUP, "groupName"),)),
+#: By request code: what is done, and the header, whose fields name topics and groups.
+_BY_HEADER: dict[int, tuple[tuple[Action, ...], type]] = {
+    Code.SEND_MESSAGE: (_PUB, SendMessageRequestHeader),
+    Code.SEND_MESSAGE_V2: (_PUB, SendMessageRequestHeader),
+    Code.SEND_BATCH_MESSAGE: (_PUB, SendMessageRequestHeader),
+    Code.SEND_REPLY_MESSAGE: (_PUB, SendMessageRequestHeader),
+    Code.SEND_REPLY_MESSAGE_V2: (_PUB, SendMessageRequestHeader),
+    Code.END_TRANSACTION: (_PUB, EndTransactionRequestHeader),
+    Code.RECALL_MESSAGE: (_PUB, RecallMessageRequestHeader),
+    Code.CONSUMER_SEND_MSG_BACK: (_SUB, ConsumerSendMsgBackRequestHeader),
+    Code.PULL_MESSAGE: (_SUB, PullMessageRequestHeader),
+    Code.LITE_PULL_MESSAGE: (_SUB, PullMessageRequestHeader),
+    Code.POP_MESSAGE: (_SUB, PopMessageRequestHeader),
+    Code.PEEK_MESSAGE: (_SUB, PeekMessageRequestHeader),
+    Code.ACK_MESSAGE: (_SUB, AckMessageRequestHeader),
+    Code.CHANGE_MESSAGE_INVISIBLETIME: (_SUB, ChangeInvisibleTimeRequestHeader),
+    Code.NOTIFICATION: (_SUB, NotificationRequestHeader),
+    Code.POLLING_INFO: (_GET, PollingInfoRequestHeader),
+    Code.QUERY_MESSAGE: ((Action.SUB, Action.GET), QueryMessageRequestHeader),
+    Code.VIEW_MESSAGE_BY_ID: (_GET, ViewMessageRequestHeader),
+    Code.QUERY_CONSUMER_OFFSET: ((Action.SUB, Action.GET), QueryConsumerOffsetRequestHeader),
+    Code.UPDATE_CONSUMER_OFFSET: ((Action.SUB, Action.UPDATE), UpdateConsumerOffsetRequestHeader),
+    Code.GET_CONSUMER_LIST_BY_GROUP: ((Action.SUB, Action.GET), GetConsumerListByGroupRequestHeader),
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: (_GET, SearchOffsetRequestHeader),
+    Code.GET_MAX_OFFSET: (_GET, GetMaxOffsetRequestHeader),
+    Code.GET_MIN_OFFSET: (_GET, GetMinOffsetRequestHeader),
+    Code.GET_EARLIEST_MSG_STORETIME: (_GET, GetEarliestMsgStoretimeRequestHeader),
+    Code.GET_TOPIC_CONFIG: (_GET, GetTopicConfigRequestHeader),
+    Code.GET_TOPIC_STATS_INFO: (_GET, GetTopicStatsInfoRequestHeader),
+    Code.QUERY_TOPIC_CONSUME_BY_WHO: (_GET, QueryTopicConsumeByWhoRequestHeader),
+    Code.QUERY_CONSUME_QUEUE: (_GET, QueryConsumeQueueRequestHeader),
+    Code.QUERY_CORRECTION_OFFSET: (_GET, QueryCorrectionOffsetHeader),
+    Code.QUERY_CONSUME_TIME_SPAN: (_GET, QueryConsumeTimeSpanRequestHeader),
+    Code.GET_CONSUME_STATS: (_GET, GetConsumeStatsRequestHeader),
+    Code.GET_CONSUMER_CONNECTION_LIST: (_GET, GetConsumerConnectionListRequestHeader),
+    Code.GET_CONSUMER_RUNNING_INFO: (_GET, GetConsumerRunningInfoRequestHeader),
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: (_GET, GetSubscriptionGroupConfigRequestHeader),
+    Code.QUERY_TOPICS_BY_CONSUMER: (_GET, QueryTopicsByConsumerRequestHeader),
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: (_GET, QuerySubscriptionByConsumerRequestHeader),
+    Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (_GET, GetConsumerStatusRequestHeader),
+    Code.INVOKE_BROKER_TO_RESET_OFFSET: (_UPDATE, ResetOffsetRequestHeader),
+    Code.CLONE_GROUP_OFFSET: (_UPDATE, CloneGroupOffsetRequestHeader),
+    Code.UPDATE_AND_GET_GROUP_FORBIDDEN: (_UPDATE, UpdateGroupForbiddenRequestHeader),
+    Code.CONSUME_MESSAGE_DIRECTLY: (_SUB, ConsumeMessageDirectlyResultRequestHeader),
+    Code.UPDATE_AND_CREATE_TOPIC: (_CREATE, CreateTopicRequestHeader),
+    Code.DELETE_TOPIC_IN_BROKER: (_DELETE, DeleteTopicRequestHeader),
+    Code.DELETE_SUBSCRIPTIONGROUP: (_DELETE, DeleteSubscriptionGroupRequestHeader),
+}
+#: What the fields of headers name, and what separates several names in one field.
+_NAMES: dict[str, tuple[ResourceType, str | None]] = {
+    **dict.fromkeys(("topic", "origin_topic"), (_TOPIC, None)),
+    **dict.fromkeys(("group", "consumer_group", "group_name"), (_GROUP, None)),
+    **dict.fromkeys(("src_group", "dest_group", "compare_group"), (_GROUP, None)),
+    "topic_list": (_TOPIC, ";"),
+    "filter_groups": (_GROUP, ","),
 }
 #: Requests about the whole broker.
 _OF_CLUSTER: dict[int, tuple[Action, ...]] = {
@@ -119,9 +182,10 @@ _INNER_MEMBERS = (
 def needs_of(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -> list[Need] | None:
     """What a request needs; None where only super users may ask for it.
 
-    Who could send to a topic in which messages of all topics wait, or consume it, could do so with every topic.
+    It names what its processor takes: fields and body are read as there. Who could send to a topic in which messages of
+    all topics wait, or consume it, could do so with every topic.
 
-    Raises ValueError where the body cannot be read.
+    Raises RemotingCommandError where the body cannot be read.
     """
     needs = _named_by(code, fields, body, cluster)
     if needs is not None and any(_is_of_all_topics(need, cluster) for need in needs):
@@ -139,15 +203,34 @@ def _named_by(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -
     if code == Code.UNREGISTER_CLIENT:
         group = fields.get("consumerGroup")
         return [Need(_GROUP, group, (Action.PUB, Action.SUB))] if group else []
+    if code == Code.GET_PRODUCER_CONNECTION_LIST:
+        group = fields.get("producerGroup")
+        return [Need(_GROUP, group, _GET) if group else Need(_CLUSTER, cluster, _GET)]
     if code in _OF_CLUSTER:
         return [Need(_CLUSTER, cluster, _OF_CLUSTER[code])]
     if code in _BY_BODY:
-        return list(dict.fromkeys(_named_in(json.loads(body), _BY_BODY[code])))
-    if code not in _BY_FIELDS:
+        return list(dict.fromkeys(_named_in(decode_json(body), _BY_BODY[code])))
+    if code not in _BY_HEADER:
         return None
-    actions, named = _BY_FIELDS[code]
-    needs = [_need(kind, fields[field], actions) for kind, field in named if fields.get(field)]
+    actions, header = _BY_HEADER[code]
+    given = send_fields(code, dict(fields))
+    needs = [
+        _need(kind, name, actions)
+        for wire_name, kind, separator in _name_fields(header)
+        for name in _split(given.get(wire_name, ""), separator)
+        if name
+    ]
     return list(dict.fromkeys(needs)) or [Need(_CLUSTER, cluster, actions)]
+
+
+def _split(text: str, separator: str | None) -> list[str]:
+    return [text] if separator is None else text.split(separator)
+
+
+@cache
+def _name_fields(header: Any) -> tuple[tuple[str, ResourceType, str | None], ...]:
+    """The fields of a header class that name topics and groups: (name on the wire, what, separator)."""
+    return tuple((one.wire_name, *_NAMES[one.name]) for one in header_fields(header) if one.name in _NAMES)
 
 
 def _need(kind: ResourceType, name: str, actions: tuple[Action, ...]) -> Need:
