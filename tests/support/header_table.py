@@ -38,6 +38,14 @@ def header_table() -> dict[str, dict[str, tuple[str, bool]]]:
     }
 
 
+def every_field(**given: str) -> dict[str, str]:
+    """All fields of all headers, short names too: a text is another one in each, each number 0, unless given."""
+    names = {one.wire_name: one.kind for kind in header_classes() for one in header_fields(kind)}
+    names |= {short: names.get(name, str) for short, name in V2_NAMES.items()}
+    found = {name: f"%of-{name}" if kind is str else "true" if kind is bool else "0" for name, kind in names.items()}
+    return found | given | {short: given[name] for short, name in V2_NAMES.items() if name in given}
+
+
 def _class_rows() -> Iterator[str]:
     yield "| class | field | type | required |"
     yield "| --- | --- | --- | --- |"

@@ -145,6 +145,8 @@ class BrokerState:
 
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.writer = writer = store.loop_writer()
+        if config.broker_role is BrokerRole.SLAVE:
+            writer.take_copies_only()
         self.config_files = StateFiles(self.writes, writer.flush)
         self.room = LogRoom(writer, self.log_work)
         self.dispatch = LoopDispatch(store, writer, self.log_work)

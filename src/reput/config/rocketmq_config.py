@@ -36,8 +36,8 @@ def config_key(
 ) -> Any:
     """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later.
 
-    `secret`: its value is shown nowhere. `local`: no request changes it (`refused_keys`): it names a file, or says who may
-    reach the server or do what. `rocketmq`: RocketMQ's default where it is another one, a value or words.
+    `secret`: its value is shown nowhere. `local`: no request changes it (`refused_keys`): it names a file, or says who
+    may reach the server or do what. `rocketmq`: RocketMQ's default where it is another one, a value or words.
     """
     metadata = {
         "doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen, "secret": secret,

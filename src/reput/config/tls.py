@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from reput.config.rocketmq_config import RocketmqConfig, config_key, keys_of
@@ -30,34 +29,34 @@ class ClientAuth(StrEnum):
     REQUIRE = "require"
 
 
-#: RocketMQ reads them from another file than the one that requests change.
-_tls_key = partial(config_key, local=True)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig(RocketmqConfig):
-    """Keys of TLS; immutable."""
+    """Keys of TLS; immutable. All are local; RocketMQ reads them where no request writes."""
 
-    tls_server_mode: TlsMode = _tls_key(
-        TlsMode.PERMISSIVE, "permissive takes TLS and plain connections on one port, once there is a certificate."
+    tls_server_mode: TlsMode = config_key(
+        TlsMode.PERMISSIVE,
+        "permissive takes TLS and plain connections on one port, once there is a certificate.",
+        local=True,
     )
-    tls_server_cert_path: str | None = _tls_key(None, "The server's certificate and its chain (PEM).")
-    tls_server_key_path: str | None = _tls_key(None, "The private key for it (PEM).")
-    tls_server_key_password: str | None = _tls_key(None, "The password of this key.", secret=True)
-    tls_server_need_client_auth: ClientAuth = _tls_key(
-        ClientAuth.NONE, "require: clients need a certificate; optional: one that is shown has to be right."
+    tls_server_cert_path: str | None = config_key(None, "The server's certificate and its chain (PEM).", local=True)
+    tls_server_key_path: str | None = config_key(None, "The private key for it (PEM).", local=True)
+    tls_server_key_password: str | None = config_key(None, "The password of this key.", secret=True)
+    tls_server_need_client_auth: ClientAuth = config_key(
+        ClientAuth.NONE, "require: clients need a certificate; optional: one that is shown has to be right.", local=True
     )
-    tls_server_trust_cert_path: str | None = _tls_key(None, "Who signs certificates of clients (PEM).")
-    tls_enable: bool = _tls_key(False, "Talk TLS to name servers, and as a slave to the master.")
-    tls_client_auth_server: bool = _tls_key(
-        True, "The certificate of such a server has to be right, and to name it.", rocketmq=False
+    tls_server_trust_cert_path: str | None = config_key(None, "Who signs certificates of clients (PEM).", local=True)
+    tls_enable: bool = config_key(False, "Talk TLS to name servers, and as a slave to the master.", local=True)
+    tls_client_auth_server: bool = config_key(
+        True, "The certificate of such a server has to be right, and to name it.", rocketmq=False, local=True
     )
-    tls_client_trust_cert_path: str | None = _tls_key(
-        None, "Who signs certificates of these servers (PEM); without it, whom this machine trusts."
+    tls_client_trust_cert_path: str | None = config_key(
+        None, "Who signs certificates of these servers (PEM); without it, whom this machine trusts.", local=True
     )
-    tls_client_cert_path: str | None = _tls_key(None, "The certificate that these servers are shown (PEM).")
-    tls_client_key_path: str | None = _tls_key(None, "The private key for it (PEM).")
-    tls_client_key_password: str | None = _tls_key(None, "The password of this key.", secret=True)
+    tls_client_cert_path: str | None = config_key(
+        None, "The certificate that these servers are shown (PEM).", local=True
+    )
+    tls_client_key_path: str | None = config_key(None, "The private key for it (PEM).", local=True)
+    tls_client_key_password: str | None = config_key(None, "The password of this key.", secret=True)
 
     def __post_init__(self) -> None:
         RocketmqConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's

@@ -99,8 +99,8 @@ class FileLayer:
     def write_atomically(self, path: str, data: ReadableBuffer, *, is_private: bool = False) -> None:
         """Replace a file: after a crash at any moment it has either the old or the new content, complete.
 
-        The new content is written to `<path>.tmp`, synced, and renamed; who may read it stays as it is. `is_private`: for
-        its owner's eyes alone.
+        The new content is written to `<path>.tmp`, synced, and renamed; the mode stays as it is. `is_private`: for its
+        owner's eyes alone.
         """
         temporary = path + ".tmp"
         if os.path.exists(temporary):

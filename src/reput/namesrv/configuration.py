@@ -41,8 +41,8 @@ class Configuration:
     async def update(self, text: str) -> None:
         """Change keys by a properties text; returns when the file `configStorePath` holds them, too.
 
-        Raises RemotingCommandError (NO_PERMISSION) for a key that no request may change, and ConfigError for a wrong key
-        or value; nothing is changed then.
+        Raises RemotingCommandError (NO_PERMISSION) for a key that no request may change, and ConfigError for a wrong
+        key or value; nothing is changed then.
         """
         if self._on_change is None:
             remark = "a broker's own name server has no keys of its own; start one with `reput namesrv` to change them"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import ReputError, StorePoisonedError
+from reput.errors import ReputError, StorePoisonedError, StoreStateError
 from reput.kernels.log_room import LogRoom
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.dispatch.by_caller import DispatchByCaller
@@ -57,6 +57,11 @@ class LoopWriter:
         Raises MessageIllegalError.
         """
         return self._writable().putting_rows.encode(row)
+
+    def take_copies_only(self) -> None:
+        """Let the log take what a `ReplicaWriter` copies; puts raise StoreStateError until the next start."""
+        log = self._writable().parts.log
+        log.take_copies_only(StoreStateError(f"{log.queue.folders[0]}: takes copies of its master's log, and no puts"))
 
     def append_written(self, write: Callable[[LogRoom], int]) -> int:
         """Let a kernel write records at the log's end (see `CommitLog.append_written`).

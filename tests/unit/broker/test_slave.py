@@ -19,6 +19,7 @@ from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.metrics.replication_metrics import replication_metrics
 from reput.broker.slave.slave import Slave
 from reput.config.properties import parse_properties
+from reput.formats.message_id import decode_message_id
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -33,7 +34,8 @@ from tests.support.async_tests import run
 from tests.support.broker import SMALL, batch_command, make_topic, pull_command, send_command
 from tests.support.certificates import Files, write_certificate
 from tests.support.fake_master import log_of
-from tests.support.master_and_slave import KEYS, Pair, hurry
+from tests.support.header_table import every_field
+from tests.support.master_and_slave import KEYS, Pair, hurry, until_copied
 from tests.support.metrics import MEASURED, page
 from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
 
@@ -114,6 +116,39 @@ def test_a_slave_has_the_log_topics_groups_and_offsets_of_its_master(pair: Pair,
     assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
     with MessageStore.open(pair.path("slave"), read_only=True) as store:
         assert [one.body for one in store.get_message("orders", 0, 0, 32).messages()] == [b"%d" % n for n in range(10)]
+
+
+@pytest.mark.parametrize("knows_codes", [True, False])
+def test_no_request_changes_the_log_of_a_slave(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, *, knows_codes: bool
+) -> None:
+    if not knows_codes:  # the list of codes is for the answers: the log itself refuses
+        monkeypatch.setattr("reput.broker.services.slave_refusal", lambda *_: None)
+    with both(pair) as (master, slave):
+        send_count(master, 1)
+        half = call(master.address, send_command("orders", properties={"TRAN_MSG": "true", "PGROUP": "pg"}, sysFlag=4))
+        commit(master, 0)
+        until_copied(master, slave)
+        _, at = decode_message_id(str((half.ext_fields or {})["msgId"]))
+        fields = every_field(
+            topic="orders", originTopic="orders", consumerGroup="g", group="g", producerGroup="pg", properties="",
+            msgId=str((half.ext_fields or {})["msgId"]), offset=str(at), commitLogOffset=str(at), commitOrRollback="8",
+            delayLevel="1", maxMsgNums="1", invisibleTime="1000", bornTime=str(int(time.time() * 1000)),
+        )  # fmt: skip
+        end = slave.in_loop(lambda state: state.store.max_commit_log_offset)
+        connection = BlockingConnection(slave.address)
+        for code in RequestCode:
+            for body in (b"", b"x", b"{}"):
+                connection.send(RemotingCommand(code, ext_fields=dict(fields), body=body))
+        [last] = connection.send(request(RequestCode.GET_BROKER_RUNTIME_INFO))  # not all others are answered
+        assert connection.answer(last, 30).code == 0
+        send_count(master, 1)
+        until(lambda: slave.in_loop(lambda state: state.store.max_commit_log_offset) > end)
+        until(lambda: max_offset(slave) == max_offset(master) > 0)
+        connection.close()
+        end = master.in_loop(lambda state: state.store.max_commit_log_offset)
+        until(lambda: slave.in_loop(lambda state: state.store.max_commit_log_offset) == end)
+    assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
 
 
 def test_a_slave_tells_prometheus_whether_it_has_a_master_and_what_it_lacks(pair: Pair) -> None:

@@ -168,3 +168,23 @@ def test_the_topic_of_an_inner_batch_is_asked_for_before_anything_is_appended(tm
         writer = store.replica_writer(make_topic)
         assert writer.append(array(log_of(tmp_path / "master", end)[1])) == end
         assert (ends, writer.unknown_topics) == ([0], {"orders"})
+
+
+def test_a_log_of_copies_takes_no_put_and_goes_on_with_copies(source: tuple[Path, bytes], tmp_path: Path) -> None:
+    data = source[1]
+    with MessageStore.open(tmp_path / "copy", mapped_file_size_commit_log=FILE_SIZE, dispatch="caller") as store:
+        store.loop_writer().take_copies_only()
+        writer = store.replica_writer()
+        for put in (
+            lambda: store.put_message(Message("orders", b"x")),
+            lambda: store.put_messages([Message("orders", b"x")]),
+            lambda: store.put_message(MessageExtBatch.of([Message("orders", b"x")])),
+            lambda: store.loop_writer().append_written(lambda room: 0),
+            lambda: store.loop_writer().make_room(1),
+        ):
+            with pytest.raises(StoreStateError, match="takes copies of its master's log, and no puts"):
+                put()
+            assert store.loop_writer().put_refusal is None  # nothing is wrong with the disk
+        assert store.max_commit_log_offset == 0
+        writer.append(array(data))
+        assert store.max_commit_log_offset == len(data)

@@ -1,4 +1,7 @@
-"""What a slave refuses: whatever would put a message, or change what is copied from the master."""
+"""What a slave refuses: whatever would put a message, or change what is copied from the master.
+
+The codes are for the answers: what they leave out, the log refuses (`LoopWriter.take_copies_only`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _PUTS = frozenset(
 )  # fmt: skip
 _PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 #: `EndTransactionProcessor`, `RecallMessageProcessor`.
-_ENDS = frozenset((RequestCode.END_TRANSACTION, RequestCode.RECALL_MESSAGE))
+_ENDS = frozenset((RequestCode.END_TRANSACTION, RequestCode.RECALL_MESSAGE, RequestCode.RESUME_CHECK_HALF_MESSAGE))
 #: `AdminBrokerProcessor.validateSlave`, and what else the next copy would undo.
 _CHANGES = frozenset(
     (

@@ -17,7 +17,7 @@ def _nobody() -> None:
 
 
 class AppendGate(ABC):
-    """What every append passes: `_wait`, then `_lock`, then `_refusal` is looked at.
+    """What every append passes: `_wait`, then `_lock`, then `_put_refusal` is looked at, by copies `_refusal`.
 
     The log inherits it instead of having it: an append looks at these three in a few microseconds altogether.
 
@@ -32,6 +32,8 @@ class AppendGate(ABC):
         self._lock = Lock()
         self._failure: ReputError | None = None
         self._refusal: ReputError | None = None
+        self._put_refusal: ReputError | None = None
+        self._copies_only: ReputError | None = None
         self._no_room: StoreFullError | None = None
         self._lacking = 0
         #: Called with the error that ends all puts.
@@ -54,12 +56,12 @@ class AppendGate(ABC):
         self._failure = error
         if self.on_failure is not None:
             self.on_failure(error)
-        self._refusal = error  # last: a refused caller may end the process; the next start must be warned
+        self._refuse_all(error)  # last: a refused caller may end the process; the next start must be warned
         self.on_due()
 
     @property
     def refusal(self) -> ReputError | None:
-        """Why appends are refused now; None while all are taken.
+        """Why appends are refused now, copies too; None while all are taken.
 
         Every append gets `failure`, and the error of a disk that retention found too full. If the log got no space for
         an append, those that fit into what it has are taken. That ends with the space: each append that needs it tries
@@ -110,9 +112,19 @@ class AppendGate(ABC):
     def refuse_while_full(self, error: StoreFullError | None) -> None:
         """Let no append begin because of the disk; None: let them begin again."""
         with self._lock, self._telling():
-            self._refusal = error
+            self._refuse_all(error)
             if self.failure is not None:  # asked last: a failure may come at any moment, and no append passes it
-                self._refusal = self.failure
+                self._refuse_all(self.failure)
+
+    def take_copies_only(self, error: ReputError) -> None:
+        """Let no append begin from now on but those of copies: the log of a slave is its master's, byte for byte."""
+        with self._lock:
+            self._copies_only = error
+            self._refuse_all(self._refusal)
+
+    def _refuse_all(self, error: ReputError | None) -> None:
+        self._refusal = error
+        self._put_refusal = error or self._copies_only
 
     def _refuse_without_room(self, size: int, error: StoreFullError) -> None:
         """Under the append lock: the log got no space for so many bytes, a blank record after them included."""

@@ -154,8 +154,8 @@ class AppendRoom(AppendGate):
         while True:
             self._wait()
             with self._lock, NeverWaiting():
-                if self._refusal is not None:
-                    raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                if self._put_refusal is not None:
+                    raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
                 try:
                     self._room(size)
                     return

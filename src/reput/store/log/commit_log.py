@@ -126,8 +126,8 @@ class CommitLog(AppendRoom):
         ) = record  # fmt: skip
         self._wait()
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if self._put_refusal is not None:
+                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
             now = int((time.time() if clock_s is None else clock_s) * 1000)
             if now < self.last_store_timestamp:
@@ -184,8 +184,8 @@ class CommitLog(AppendRoom):
         if self._lock.locked():
             self._wait()
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if self._put_refusal is not None:
+                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file, mapping = self._last, self._last_map
             if file is None:
                 return None
@@ -230,8 +230,8 @@ class CommitLog(AppendRoom):
         if self._lock.locked():
             self._wait()
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if self._put_refusal is not None:
+                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             file = self._last or self._room(0)
             mapping = self._last_map
             if mapping is None:
@@ -273,8 +273,8 @@ class CommitLog(AppendRoom):
         """
         self._wait()
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if self._put_refusal is not None:
+                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
             return self._append_some(rows, row, now)
 
@@ -292,8 +292,8 @@ class CommitLog(AppendRoom):
         self.check_size(size)
         self._wait()
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if self._put_refusal is not None:
+                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             number = self.queue_offsets.number(key)
             first = self.queue_offsets.values[number]
             placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
@@ -312,8 +312,8 @@ class CommitLog(AppendRoom):
         key = record.key
         self._wait()
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+            if self._put_refusal is not None:
+                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
             if key[0] not in batch_topics:
                 raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
             reserved = PROPERTY_CRC_SIZE if self._property_crc else 0

@@ -12,22 +12,14 @@ import pytest
 from reput.formats.access import ResourceType
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
-from reput.remoting.header import decode_header, header_fields
-from reput.remoting.send_headers import V2_NAMES
+from reput.remoting.header import decode_header
 from reput.service.access.needs import needs_of
 from tests.support.broker import serving_broker
-from tests.support.header_table import header_classes
+from tests.support.header_table import every_field
 
 #: Fields that name topics and groups of which nothing is asked, as by RocketMQ: templates, and who produces.
 _NO_RIGHTS = {"default_topic", "producer_group"}
 _UNKNOWN = 32_000
-
-
-def every_name_at_once() -> dict[str, str]:
-    """Fields of all headers and their short names; a text is another one in each, and each number is one."""
-    names = {one.wire_name: one.kind for kind in header_classes() for one in header_fields(kind)}
-    names |= {short: names.get(name, str) for short, name in V2_NAMES.items()}
-    return {name: f"%of-{name}" if kind is str else "true" if kind is bool else "0" for name, kind in names.items()}
 
 
 def named(header: Any) -> set[str]:
@@ -51,7 +43,7 @@ async def test_needs_are_the_topics_and_groups_of_the_header_that_the_processor_
         taken.append(decode_header(*arguments, **more))
         return taken[-1]
 
-    given, seen = every_name_at_once(), set()
+    given, seen = every_field(), set()
     if is_short_first:
         given = dict(reversed(given.items()))
     async with serving_broker(tmp_path, authenticationMetadataProvider="local") as served:
