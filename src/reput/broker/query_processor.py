@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reput.broker.message_by_offset import message_by_offset
 from reput.broker.state import BrokerState
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -79,11 +80,12 @@ class QueryProcessor:
     async def view_message(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The message at a commit log offset."""
         header = decode_header(ViewMessageRequestHeader, command.ext_fields)
-        body = await self._state.reads.run_for(connection, self._view, header.offset)
-        if not body:
+        message = await self._state.reads.run_for(connection, message_by_offset, self._state.store, header.offset)
+        if message is None:
             remark = f"can not find message by the offset, {header.offset}"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
-        return command.response(body=body)
+        self._state.require(connection, command, topic=message.topic)
+        return command.response(body=message.raw)
 
     def _view(self, offset: int) -> bytes:
         message = self._state.store.look_message_by_offset(offset)

@@ -27,6 +27,9 @@ _SEES_MESSAGES = (
     RequestCode.QUERY_CONSUMER_OFFSET,  # of a new group: by the queue's first message
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.CONSUMER_SEND_MSG_BACK,  # this and what follows: a unit proves the record at their offset
+    RequestCode.END_TRANSACTION,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE,
     RequestCode.GET_TOPIC_STATS_INFO,
     RequestCode.GET_CONSUME_STATS,
     RequestCode.GET_BROKER_CONSUME_STATS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.message_by_offset import message_by_offset
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import ReputError
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
@@ -53,10 +54,11 @@ class SendBackProcessor:
         if not topic.perm & PermName.WRITE:
             remark = f"the topic[{topic.topic_name}] sending message is forbidden"
             return command.response(ResponseCode.NO_PERMISSION, remark)
-        found = await state.reads.run_for(connection, state.store.look_message_by_offset, header.offset)
+        found = await state.reads.run_for(connection, message_by_offset, state.store, header.offset)
         if found is None:
             remark = f"look message by offset failed, {header.offset}"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
+        state.require(connection, command, originTopic=found.topic)
         message = MessageExtBrokerInner.of_record(found.raw)
         message.properties.setdefault(_RETRY_TOPIC, message.topic)
         message.properties[WAIT] = "false"

@@ -71,7 +71,7 @@ class BrokerServices:
 
     def __init__(self, state: BrokerState, access: Access, config_path: str | None, client: RemotingClient) -> None:
         self._state = state
-        self._gate = access.gate
+        self._gate = state.gate = access.gate
         self._work = PeriodicWork()
         self.clients = ClientProcessor(state)
         pulls = PullMessageProcessor(state)

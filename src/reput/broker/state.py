@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from reput.broker.appends import Appends
@@ -21,6 +21,7 @@ from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
 from reput.config.message_store import FlushDiskType
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
+from reput.remoting.command import RemotingCommand
 from reput.replication.follower import FollowState
 from reput.replication.ha_service import HAService
 from reput.service.broker_stats_manager import BrokerStatsManager
@@ -65,6 +66,13 @@ class Following(Protocol):
         """Why it copies nothing, as one text; None while it does."""
 
 
+class Gate(Protocol):
+    """Who may do what (`reput.broker.access`)."""
+
+    def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
+        """Raise RemotingCommandError unless who asked may do this with what was found, by the header's fields."""
+
+
 class BrokerState:
     """State and services of one broker; all is used in the loop's thread, but what `DiskWork` runs.
 
@@ -96,6 +104,7 @@ class BrokerState:
         timers: Which messages wait for which time; None with timerWheelEnable=false.
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
+        gate: Checks requests; None where nobody asks who may do what.
         slave: Follows the master; None of a master.
         creation: Topics that clients make.
         stats: What is counted of requests.
@@ -167,8 +176,17 @@ class BrokerState:
             writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync, replicas=self.replicas
         )
         self.registration = Registration(config, store, address, name_servers, name_server_client)
+        self.gate: Gate | None = None
         self.slave: Following | None = None
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
+
+    def require(self, connection: Connection, command: RemotingCommand, **found: str) -> None:
+        """Let a request go on with what it has found by an offset, as if its header had named it: `topic="orders"`.
+
+        Raises RemotingCommandError where who asked may not.
+        """
+        if self.gate is not None:
+            self.gate.require(connection, command, found)
 
     def change_config(self, config: BrokerConfig) -> None:
         """Take other values of the keys that are looked at where they are used."""

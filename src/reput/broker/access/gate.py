@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError, RemotingCommandError
@@ -54,9 +55,19 @@ class Gate:
                 reason = self._authorize(connection, command, fields, user)
         if reason is None:
             return None
-        name = fields.get(ACCESS_KEY, "")[:64]
-        logger.warning(Event("request refused", client=connection.remote, code=command.code, user=name, reason=reason))
+        _tell(connection, command, reason)
         return command.response(ResponseCode.NO_PERMISSION, reason)
+
+    def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
+        """Raise RemotingCommandError unless the user of a request may do it with what was found, by its fields."""
+        if not self._authorizes or command.code in self._unauthorized:
+            return
+        fields = {**(command.ext_fields or {}), **found}
+        user = self._access.users.get(fields.get(ACCESS_KEY, ""))
+        reason = "the user is gone" if user is None else self._authorize(connection, command, fields, user)
+        if reason is not None:
+            _tell(connection, command, reason)
+            raise RemotingCommandError(ResponseCode.NO_PERMISSION, reason)
 
     def _authenticate(self, command: RemotingCommand, fields: dict[str, str]) -> tuple[User | None, str | None]:
         """(the user, None), or (None, why not)."""
@@ -93,6 +104,11 @@ class Gate:
                 why = "no matched policies." if decision is None else "the decision is deny."
                 return f"User:{user.username} has no permission to access {need.key} from {source_ip}, {why}"
         return None
+
+
+def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None:
+    name = (command.ext_fields or {}).get(ACCESS_KEY, "")[:64]
+    logger.warning(Event("request refused", client=connection.remote, code=command.code, user=name, reason=reason))
 
 
 def request_codes(key: str, text: str | None) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from reput.errors import RemotingCommandError, ReputError
 from reput.events import Event
@@ -69,16 +70,23 @@ class PlainGate:
 
     def refusal(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request that may not be done; None for one that may."""
-        fields = command.ext_fields or {}
-        reason = self._why_not(connection.remote_host[0], command, fields)
+        reason = self._why_not(connection.remote_host[0], command)
         if reason is None:
             return None
-        key = fields.get(ACCESS_KEY, "")[:64]
-        logger.warning(Event("request refused", client=connection.remote, code=command.code, user=key, reason=reason))
+        _tell(connection, command, reason)
         return command.response(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
 
-    def _why_not(self, address: str, command: RemotingCommand, fields: dict[str, str]) -> str | None:
+    def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
+        """Raise RemotingCommandError unless the account of a request may do it with what was found, by its fields."""
+        reason = self._why_not(connection.remote_host[0], command, found)
+        if reason is not None:
+            _tell(connection, command, reason)
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
+
+    def _why_not(self, address: str, command: RemotingCommand, found: Mapping[str, str] | None = None) -> str | None:
+        """Why a request may not be done; with what was `found` for one whose signature has been looked at."""
         acl, is_about_access = self._accounts.acl, command.code in _ABOUT_ACCESS
+        fields = command.ext_fields or {}
         if acl.is_white(address) and not is_about_access:
             return None
         key = fields.get(ACCESS_KEY, "")
@@ -90,13 +98,13 @@ class PlainGate:
         if account.is_white(address) and not is_about_access:
             return None
         body = bytes(command.body)
-        is_right = is_signed(fields, body, account.secret_key)
+        is_right = found is not None or is_signed(fields, body, account.secret_key)
         if not is_right and command.code == RequestCode.QUERY_MESSAGE:  # 4.9.7's own tools sign without this field
             is_right = is_signed(fields, body, account.secret_key, without=UNIQUE_KEY_QUERY)
         if not is_right:
             return f"Check signature failed for accessKey={key}"
         try:
-            needs = needs_of(command.code, fields, body, self._cluster)
+            needs = needs_of(command.code, {**fields, **(found or {})}, body, self._cluster)
         except RemotingCommandError:
             return "the body of the request cannot be read"
         if is_about_access:
@@ -104,6 +112,11 @@ class PlainGate:
         if not account.admin and (needs is None or any(_CHANGES.issuperset(one.actions) for one in needs)):
             return f"Need admin permission for request code={command.code}, but accessKey={key} is not"
         return next((why for one in needs or () if (why := _check(account, one)) is not None), None)
+
+
+def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None:
+    key = (command.ext_fields or {}).get(ACCESS_KEY, "")[:64]
+    logger.warning(Event("request refused", client=connection.remote, code=command.code, user=key, reason=reason))
 
 
 def _check(account: Account, need: Need) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reput.broker.broker_to_client import BrokerToClient
+from reput.broker.message_by_offset import message_by_offset
 from reput.broker.state import BrokerState
 from reput.errors import MessageIllegalError, RemotingError, RemotingTimeoutError
 from reput.formats.message_id import decode_message_id
@@ -145,9 +146,10 @@ class ClientCallProcessor:
             _, offset = decode_message_id(header.msg_id or "")
         except MessageIllegalError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
-        message = await state.reads.run_for(connection, state.store.look_message_by_offset, offset)
+        message = await state.reads.run_for(connection, message_by_offset, state.store, offset)
         if message is None:
             return command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        state.require(connection, command, topic=message.topic)
         return await self._call_consumer(command, header.consumer_group, header.client_id, fields, message.raw)
 
     async def _call_consumer(

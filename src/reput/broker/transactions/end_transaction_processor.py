@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.message_by_offset import message_by_offset
 from reput.broker.state import BrokerState
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError
@@ -57,6 +58,7 @@ class EndTransactionProcessor:
         half = await self._state.reads.run(self._look, header.commit_log_offset)
         if half is None:
             return command.response(ResponseCode.SYSTEM_ERROR, _NOT_FOUND)
+        self._state.require(connection, command, topic=half.properties[REAL_TOPIC])
         message = MessageExtBrokerInner.of_record(half.raw)
         age_ms = self._state.now_ms() - half.born_timestamp
         if not header.from_transaction_check and is_too_late(
@@ -111,7 +113,7 @@ class EndTransactionProcessor:
 
     def _look(self, commit_log_offset: int) -> MessageExt | None:
         """The half message at an offset of the log."""
-        message = self._state.store.look_message_by_offset(commit_log_offset)
+        message = message_by_offset(self._state.store, commit_log_offset)
         if message is None or message.topic != TRANS_HALF_TOPIC:
             return None
         return message if {REAL_TOPIC, REAL_QID} <= message.properties.keys() else None
@@ -121,7 +123,7 @@ class EndTransactionProcessor:
         header = decode_header(ResumeCheckHalfMessageRequestHeader, command.ext_fields)
         try:
             _, offset = decode_message_id(header.msg_id or "")
-            found = await self._state.reads.run_for(connection, self._state.store.look_message_by_offset, offset)
+            found = await self._state.reads.run_for(connection, message_by_offset, self._state.store, offset)
             if found is None or found.topic not in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC):
                 raise MessageIllegalError(f"{header.msg_id} is no half message, and none that was given up")
             message = MessageExtBrokerInner.of_record(found.raw)
