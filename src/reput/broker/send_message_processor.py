@@ -16,6 +16,7 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.properties import DELAY, INNER_NUM, REAL_TOPIC, TIMER_OUT_MS
+from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
 from reput.log.store_host import encode_store_host
@@ -204,6 +205,7 @@ class SendMessageProcessor:
         if refusal is not None:
             return refusal
         properties.pop(_POP_CK, None)
+        properties.pop(PROPERTY_CRC32, None)  # of another record, if of any
         properties |= self.ext
         if not header.batch:
             properties.setdefault(_UNIQ_KEY, "")
@@ -287,6 +289,9 @@ class SendMessageProcessor:
         if header.batch and header.topic.startswith(RETRY_TOPIC_PREFIX):
             remark = f"batch request does not support retry group {header.topic}"
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if header.batch and number(properties.get(DELAY, "0")) > 0:  # its messages would wait, and reach nobody
+            limit = self._state.store.config.max_message_size
+            return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, _illegal(limit))
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get(_KEYS, "").strip():
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         if self._state.config.reject_transaction_message and self._is_half(header, properties):

@@ -7,6 +7,7 @@ earlier bytes with its top bit cleared, the least significant digit first (docs/
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
@@ -16,6 +17,14 @@ PROPERTY_CRC32 = "__CRC32#"
 #: `CommitLog.CRC32_RESERVED_LEN`.
 PROPERTY_CRC_SIZE = len(PROPERTY_CRC32) + 1 + 10 + 1
 _HEAD = f"{PROPERTY_CRC32}\x01".encode()
+_CRC_AT_END = re.compile(rb"(?:\A|(?<=\x02))__CRC32#\x01[0-9]{10}\x02\Z")
+
+
+def without_property_crc(properties: bytes) -> bytes:
+    """Properties as they were sent, without what a scan would take for the CRC of the record that they come into."""
+    while _CRC_AT_END.search(properties):
+        properties = properties[:-PROPERTY_CRC_SIZE]
+    return properties
 
 
 def encode_property_crc(record: Buffer) -> bytes:

@@ -21,6 +21,7 @@ from reput.kernels.memory import (
     store_i64_native,
     store_u8,
 )
+from reput.kernels.property_crc import carries_property_crc
 from reput.kernels.record_encode import put_record
 from reput.kernels.send_answers import put_hex
 from reput.kernels.send_block import (
@@ -119,7 +120,7 @@ def measure_batch(block, topic, body, body_size, properties, size):  # type: ign
         if own < 0 or _MIN_ITEM + item_body + own != item:
             return 0, np.int64(0)
         text = own + (0 if added == 0 or is_ended(p + _MIN_ITEM + item_body, own) else 1) + added
-        if text > _MAX_PROPERTIES:
+        if text > _MAX_PROPERTIES or carries_property_crc(p, item, own):
             return 0, np.int64(0)
         record = _MIN_RECORD + item_body + get(topic, T_NAME_SIZE) + text
         store_i32_native(sizes + 4 * count, record)

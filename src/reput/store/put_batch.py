@@ -16,7 +16,7 @@ from reput.formats.java import INT64_MAX, body_crc
 from reput.formats.message import Message
 from reput.formats.message_batch import INNER_BATCH, BatchItem, MessageExtBatch, decode_batch
 from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_SEPARATOR, encode_properties
-from reput.formats.property_crc import PROPERTY_CRC_SIZE
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, without_property_crc
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag, pack_record
 from reput.log.queue_types import QueueTypes
 from reput.store.log.commit_log import CommitLog
@@ -153,7 +153,7 @@ def encode_items(
     born = int(time.time() * 1000) if record.born_timestamp is None else record.born_timestamp
     packed = []
     for i, item in enumerate(items):
-        properties = item.properties
+        properties = without_property_crc(item.properties)
         if properties and (of_batch or reserved) and not properties.endswith(PROPERTY_SEPARATOR):
             properties += PROPERTY_SEPARATOR
         properties += of_batch + bytes(reserved)

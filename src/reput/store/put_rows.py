@@ -16,7 +16,7 @@ from reput.formats.message import check_topic
 from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
-from reput.formats.property_crc import PROPERTY_CRC_SIZE
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, without_property_crc
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, SysFlag, pack_record
 from reput.log.queue_types import QueueTypes
 from reput.log.store_host import encode_store_host
@@ -209,11 +209,11 @@ class PutRows:
         items = decode_batch(bytes(row.body))
         if items is None:
             raise MessageIllegalError(f"the body of {len(row.body)} bytes is no batch")
+        if row.sys_flag & SysFlag.TRANSACTION_MASK:
+            raise MessageIllegalError(f"sys_flag {row.sys_flag:#x}: a batch cannot be of a transaction")
         if row.sys_flag & INNER_BATCH:
-            if row.sys_flag & (SysFlag.TRANSACTION_MASK | SysFlag.COMPRESSED):
-                raise MessageIllegalError(
-                    f"sys_flag {row.sys_flag:#x}: an inner batch cannot be of a transaction, nor compressed"
-                )
+            if row.sys_flag & SysFlag.COMPRESSED:
+                raise MessageIllegalError(f"sys_flag {row.sys_flag:#x}: an inner batch cannot be compressed")
             record = inner_batch(self._pending(row, row.properties, reserved=0), len(items), self._reserved)
             one = self._log.append_inner_batch(record, len(items), self._types.batch)
             return PutRowResult(
@@ -239,6 +239,7 @@ class PutRows:
             raise MessageIllegalError(
                 f"the body takes {len(row.body)} bytes; maxMessageSize allows {self._max_message_size}"
             )
+        properties = without_property_crc(properties)
         if reserved and properties and not properties.endswith(PROPERTY_SEPARATOR):
             properties += PROPERTY_SEPARATOR
         properties += bytes(reserved)
