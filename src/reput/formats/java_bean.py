@@ -21,12 +21,14 @@ _OTHERS = "others"
 _KINDS = {int: "a whole number of 64 bits", bool: "true or false", str: "a string"}
 
 
-def decode_bean(kind: type[_T], value: Any) -> _T:
+def decode_bean(kind: type[_T], value: Any, *, keeps_others: bool = True) -> _T:
     """Instance of a dataclass from a value of `decode_fastjson`; a missing or null member has its default.
+
+    `keeps_others`: whether `others` gets the unknown members; a request's are dropped, as by fastjson.
 
     Raises CorruptMetadataError (path '') where a member has another type, or has no default and is missing.
     """
-    bean: _T = _decode(kind, value, "")
+    bean: _T = _decode(kind, value, "", keeps_others)
     return bean
 
 
@@ -65,26 +67,26 @@ def _refuse(where: str, expected: str, found: object) -> NoReturn:
     )
 
 
-def _decode(kind: Any, value: Any, where: str) -> Any:
+def _decode(kind: Any, value: Any, where: str, keeps_others: bool) -> Any:
     """A value of the file as a type of this module; `where` names the value in errors."""
     if kind is Any:
         return value
     if is_dataclass(kind):
-        return _decode_members(kind, value, where)
+        return _decode_members(kind, value, where, keeps_others)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
         (kind,) = (one for one in arguments if one is not NoneType)
-        return _decode(kind, value, where)
+        return _decode(kind, value, where, keeps_others)
     if origin in (tuple, list):
         if not isinstance(value, list | tuple):
             _refuse(where, "a list", value)
-        return origin(_decode(arguments[0], one, f"{where}[{i}]") for i, one in enumerate(value))
+        return origin(_decode(arguments[0], one, f"{where}[{i}]", keeps_others) for i, one in enumerate(value))
     if origin is Mapping:
         if not isinstance(value, dict):
             _refuse(where, "an object", value)
         names, values = arguments
         return {
-            _decode_key(names, key, where): _decode(values, one, f"{where}.{key}")
+            _decode_key(names, key, where): _decode(values, one, f"{where}.{key}", keeps_others)
             for key, one in value.items()
             if one is not None or values is Any
         }
@@ -106,7 +108,7 @@ def _decode_key(kind: type, key: str | int, where: str) -> str | int:
         _refuse(where, "whole numbers as keys", key)
 
 
-def _decode_members(kind: Any, value: Any, where: str) -> Any:
+def _decode_members(kind: Any, value: Any, where: str, keeps_others: bool) -> Any:
     if not isinstance(value, dict):
         _refuse(where, "an object", value)
     members = _members(kind)
@@ -114,8 +116,8 @@ def _decode_members(kind: Any, value: Any, where: str) -> Any:
     for name, (here, type_of, needed) in members.items():
         inner = f"{where}.{name}".lstrip(".")
         if value.get(name) is not None:
-            found[here] = _decode(type_of, value[name], inner)
+            found[here] = _decode(type_of, value[name], inner, keeps_others)
         elif needed:
             _refuse(inner, "this member", None)
-    others = {name: one for name, one in value.items() if name not in members}
+    others = {name: one for name, one in value.items() if keeps_others and name not in members}
     return kind(**found, others=others)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from reput.errors import CorruptMetadataError
+from reput.errors import ConfigError, CorruptMetadataError
 from reput.files import DISK
 from reput.files.layer import FileLayer
 from reput.formats.kv_config import KVConfigTable, decode_kv_config, encode_kv_config
@@ -51,7 +51,11 @@ class KVConfigManager:
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Keep a value; returns when it is durable. Raises StoreError, with nothing changed, where it cannot be."""
+        """Keep a value; returns when it is durable.
+
+        Raises StoreError where it cannot be, and ConfigError where the next start could not read it; nothing is
+        changed then.
+        """
         async with self._writing:
             await self._write({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
 
@@ -63,7 +67,14 @@ class KVConfigManager:
                 await self._write({**self._table, namespace: rest})
 
     async def _write(self, table: KVConfigTable) -> None:
-        await asyncio.to_thread(self._replace_file, encode_kv_config(table))
+        data = encode_kv_config(table)
+        try:
+            is_readable = decode_kv_config(data) == table
+        except CorruptMetadataError:
+            is_readable = False
+        if not is_readable:
+            raise ConfigError(f"a key or a value could not be read again from {self._path}; nothing was changed")
+        await asyncio.to_thread(self._replace_file, data)
         self._table = table
 
     def _replace_file(self, data: bytes) -> None:

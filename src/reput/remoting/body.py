@@ -43,14 +43,17 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_body(kind: type[_T], body: bytes) -> _T:
-    """An instance of a dataclass from a body; errors as of `decode_json`, also for members of other types."""
+    """An instance of a dataclass from a body, without members that it does not have (`others`).
+
+    Errors as of `decode_json`, also for members of other types.
+    """
     return decode_value(kind, decode_json(body))
 
 
 def decode_value(kind: type[_T], value: Any) -> _T:
     """An instance of a dataclass from the plain value of a body; errors as of `decode_body`."""
     try:
-        return decode_bean(kind, value)
+        return decode_bean(kind, value, keeps_others=False)
     except CorruptMetadataError as error:
         raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{kind.__name__}: {error.reason}") from None
     except RecursionError:

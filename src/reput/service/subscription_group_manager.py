@@ -12,6 +12,7 @@ from reput.formats.metadata import SubscriptionGroupConfig, SubscriptionGroups
 from reput.service.attributes import GROUP_ATTRIBUTES, alter_attributes
 from reput.service.config_manager import ConfigManager
 from reput.service.topic_validator import SYSTEM_GROUPS, is_legal_group, is_system_group
+from reput.store.config_files import is_readable
 
 #: The bit that forbids reading (`PermName.INDEX_PERM_READ`).
 INDEX_PERM_READ = 2
@@ -72,13 +73,16 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         The attributes of `configs` are changes, `+name` and `-name` (`alter_attributes`).
 
         Raises:
-            ConfigError: A name that no consumer could use, or an attribute that RocketMQ does not know.
+            ConfigError: A name that no consumer could use, an attribute that RocketMQ does not know, or a policy that
+                the file of groups cannot hold.
         """
         changed: dict[str, SubscriptionGroupConfig] = {}
         for config in configs:
             group = config.group_name
             if not is_legal_group(group):
                 raise ConfigError(f"group {group!r}: expected 1 to 255 letters a-z A-Z, digits, %, |, _ and -")
+            if not is_readable(config):
+                raise ConfigError(f"group {group}: its groupRetryPolicy could not be read again from its file")
             before = changed.get(group) or self._table.get(group)
             current = None if before is None else before.attributes
             changed[group] = replace(config, attributes=alter_attributes(GROUP_ATTRIBUTES, current, config.attributes))

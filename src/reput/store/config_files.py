@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import Lock
 
-from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError
+from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError, StoreError
 from reput.files import FileLayer
 from reput.formats.message import check_topic as check_topic_name
 from reput.formats.message import check_topic_characters
@@ -25,8 +25,14 @@ def persist_metadata_file(path: str, value: object, files: FileLayer) -> None:
     """Replace a file, durably; its former content is in its `.bak` then.
 
     Both files are written aside, synced and renamed, so that at any moment one of the two is whole. A damaged file does
-    not replace its backup.
+    not replace its backup, and nothing is written that the next start could not read: StoreError.
     """
+    data = encode_metadata(value)
+    try:
+        decode_metadata(type(value), data)
+    except CorruptMetadataError as error:
+        reason = f"at byte {error.offset} {error.reason}"
+        raise StoreError(f"{path}: not replaced, as what is to be written could not be read again: {reason}") from None
     files.make_directories(os.path.dirname(path))
 
     def checked(data: bytes) -> bytes:
@@ -39,7 +45,15 @@ def persist_metadata_file(path: str, value: object, files: FileLayer) -> None:
         before = None
     if before is not None:
         files.write_atomically(path + BACKUP_SUFFIX, before)
-    files.write_atomically(path, encode_metadata(value))
+    files.write_atomically(path, data)
+
+
+def is_readable(value: object) -> bool:
+    """Whether a value, of any class of `reput.formats.metadata`, is the same when it is written and read again."""
+    try:
+        return decode_metadata(type(value), encode_metadata(value)) == value
+    except CorruptMetadataError:
+        return False
 
 
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:

@@ -9,6 +9,7 @@ from reput.broker.pop.handles import Wake, check_handle, check_point_key
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
+from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.formats.pop_messages import Ack, CheckPoint, CheckPointKey
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -78,9 +79,12 @@ class ChangeInvisibleTimeProcessor:
         state, (topic, group, queue_id), now_ms = self._state, key, self._state.now_ms()
         if header.offset < state.offsets.query_offset(group, topic, queue_id):
             return self._refuse(command, ResponseCode.SUCCESS, _REMARK)
+        visible_ms = now_ms + header.invisible_time
+        if not INT64_MIN <= visible_ms <= INT64_MAX:
+            remark = f"invisibleTime {header.invisible_time} is out of range"
+            return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
         await self._offsets.lock(key)
         try:
-            visible_ms = now_ms + header.invisible_time
             self._offsets.orders.update_next_visible_time(*key, header.offset, info.pop_time, visible_ms, now_ms)
         finally:
             self._offsets.unlock(key)
