@@ -22,8 +22,8 @@ from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
 _UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-#: Most messages of one answer, whatever a client asks for; and most bytes, so that it fits a frame.
-_MOST_MESSAGES, _MOST_BYTES = 1024, 8 << 20
+#: Most bytes of one answer, so that it fits a frame.
+_MOST_BYTES = 8 << 20
 
 
 class QueryProcessor:
@@ -51,7 +51,8 @@ class QueryProcessor:
         header = decode_header(QueryMessageRequestHeader, command.ext_fields)
         is_unique = (command.ext_fields or {}).get(_UNIQUE_KEY_QUERY) == "true"
         count = self._state.config.default_query_max_num if is_unique else header.max_num
-        body, ends = await self._state.reads.run_for(connection, self._query, header, min(count, _MOST_MESSAGES))
+        count = min(count, self._state.store.config.max_msgs_num_batch)
+        body, ends = await self._state.reads.run_for(connection, self._query, header, count)
         fields = encode_header(QueryMessageResponseHeader(*ends))
         if not body:
             remark = "can not find message, maybe time range not correct"

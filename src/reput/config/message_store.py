@@ -165,6 +165,7 @@ class MessageStoreConfig(RocketmqConfig):
 
     # the index
     message_index_enable: bool = config_key(True, "Keep index files, which answer queries by key.")
+    max_msgs_num_batch: int = config_key(64, "Messages in a broker's answer to a query by key.", minimum=1)
 
     dispatch_rules: DispatchRules = config_key(
         DispatchRules.V5_3_3,

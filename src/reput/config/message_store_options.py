@@ -42,6 +42,7 @@ class MessageStoreOptions(TypedDict, total=False):
     flush_consume_queue_least_pages: int
     flush_consume_queue_thorough_interval: int
     message_index_enable: bool
+    max_msgs_num_batch: int
     dispatch_rules: DispatchRules
     max_transfer_bytes_on_message_in_memory: int
     max_transfer_count_on_message_in_memory: int

@@ -61,8 +61,14 @@ def _block_of(topic: str) -> Block:
 
 @lru_cache(maxsize=1024)
 def _topic_block(topic: str) -> Block:
-    text = np.frombuffer(topic.encode() or b"\0", np.uint8)
-    return Block(TopicFields(int(topic_hash(topic.encode())), text.ctypes.data, len(topic.encode())), text)
+    data = _encoded(topic)
+    text = np.frombuffer(data or b"\0", np.uint8)
+    return Block(TopicFields(int(topic_hash(data)), text.ctypes.data, len(data)), text)
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8; no message has a topic or a key with a lone surrogate, of which this makes what is no UTF-8."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 class _WantedKeys:
@@ -75,7 +81,7 @@ class _WantedKeys:
     """
 
     def __init__(self, topic: str, keys: list[str]) -> None:
-        self.topic = topic.encode()
+        self.topic = _encoded(topic)
         self.keys = keys
         if not self._split(keys):
             self.keys = list(dict.fromkeys(keys))
@@ -84,7 +90,7 @@ class _WantedKeys:
 
     def _split(self, keys: list[str]) -> bool:
         """Split the keys' text for the kernels; False where two keys are equal, or one has the separator in it."""
-        text, count = _SEPARATOR.join(keys).encode(), len(keys)
+        text, count = _encoded(_SEPARATOR.join(keys)), len(keys)
         self.text = np.frombuffer(text or b"\0", np.uint8)
         self.offsets, self.hashes = np.empty(count + 1, np.int32), np.empty(count, np.int32)
         table = np.zeros(2 << count.bit_length(), np.int32)
@@ -152,7 +158,7 @@ class QueryMessage:
             return []
         if len(self._log.queue.mapped_files) > FEW_LOG_FILES:
             return self.by_keys(topic, [key], max_num, begin, end)[key]
-        text, scratch, log = key.encode(), self._scratch, self._log
+        text, scratch, log = _encoded(key), self._scratch, self._log
         size = len(text)
         if size > scratch.text_size or max_num > scratch.count:
             scratch.grow(max(size, scratch.text_size), max(max_num, scratch.count))

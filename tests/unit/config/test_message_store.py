@@ -56,6 +56,7 @@ ROCKETMQ_DEFAULTS = {
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
     "maxMessageSize": 4_194_304,
+    "maxMsgsNumBatch": 64,
     "maxTransferBytesOnMessageInDisk": 65_536,
     "maxTransferBytesOnMessageInMemory": 262_144,
     "maxTransferCountOnMessageInDisk": 8,
