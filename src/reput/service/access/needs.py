@@ -176,6 +176,7 @@ _GROUP_MEMBERS = ("consumerGroup", "groupName", "group", "c")
 #: Members of bodies that hold what names topics and groups.
 _INNER_MEMBERS = (
     "consumerDataSet", "subscriptionDataSet", "subscriptionData", "acks", "topicConfigList", "groupConfigList",
+    "mqSet",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from reput.broker.admin.topic_processor import GroupList, TopicList
 from reput.formats.access import ResourceType
+from reput.formats.metadata import MessageRequestModeBody, SubscriptionGroupConfig
+from reput.remoting.body import decode_body
+from reput.remoting.client_bodies import LockBatchBody, decode_heartbeat
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
+from reput.remoting.pop_bodies import QueryAssignmentRequestBody, decode_batch_acks
 from reput.service.access.needs import needs_of
 from tests.support.broker import serving_broker
 from tests.support.header_table import every_field
@@ -63,3 +69,49 @@ async def test_needs_are_the_topics_and_groups_of_the_header_that_the_processor_
                 assert found == {name for one in headers for name in named(one)}, code
     assert len(seen) > 40
     assert {RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION, RequestCode.POP_MESSAGE} <= seen
+
+
+def names_in(value: Any) -> set[str]:
+    """The topics and groups of what a body was decoded into."""
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return {name for one in value for name in names_in(one)}
+    names = (
+        getattr(value, "_fields", None) or [one.name for one in fields(value)] if hasattr(value, "__slots__") else []
+    )
+    found = {getattr(value, name) for name in names if name in _BODY_NAMES and isinstance(getattr(value, name), str)}
+    return found | {one for name in names if name in _INNER for one in names_in(getattr(value, name))}
+
+
+_BODY_NAMES = {"topic", "topic_name", "group", "group_name", "consumer_group"}
+_INNER = {"consumers", "subscriptions", "mq_set", "topic_config_list", "group_config_list"}
+_MEMBERS = {
+    "topic": "t1", "topicName": "t2", "t": "t3", "consumerGroup": "g1", "groupName": "g2", "group": "g3", "c": "g4",
+    "clientID": "c", "clientId": "c", "brokerName": "b", "queueId": 0, "q": 0, "so": 0, "pt": 0, "it": 0, "rq": 0,
+    "r": "0", "b": "AQ==",
+}  # fmt: skip
+_LISTS = ("consumerDataSet", "subscriptionDataSet", "acks", "topicConfigList", "groupConfigList", "mqSet")
+_DECODERS = {
+    RequestCode.HEART_BEAT: decode_heartbeat,
+    RequestCode.LOCK_BATCH_MQ: lambda body: decode_body(LockBatchBody, body),
+    RequestCode.UNLOCK_BATCH_MQ: lambda body: decode_body(LockBatchBody, body),
+    RequestCode.QUERY_ASSIGNMENT: lambda body: decode_body(QueryAssignmentRequestBody, body),
+    RequestCode.BATCH_ACK_MESSAGE: lambda body: decode_batch_acks(body)[1],
+    RequestCode.SET_MESSAGE_REQUEST_MODE: lambda body: decode_body(MessageRequestModeBody, body),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: lambda body: decode_body(SubscriptionGroupConfig, body),
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lambda body: decode_body(GroupList, body),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lambda body: decode_body(TopicList, body),
+}
+
+
+@pytest.mark.parametrize("code", _DECODERS)
+@pytest.mark.parametrize("quote", ['"', '"\\u0074'])
+def test_needs_have_all_topics_and_groups_of_a_body(code: RequestCode, quote: str) -> None:
+    inner = _MEMBERS | {name: [dict(_MEMBERS, topic="t4", c="g5")] for name in _LISTS}
+    text = json.dumps(_MEMBERS | {name: [inner] for name in _LISTS})
+    text = text.replace('"t', quote + ("t" if quote == '"' else ""))  # as JSON may write it, too
+    text = text[:-1] + ', "topic": "t5", "consumerGroup": "g6", "groupName": "g7"}'  # of two, the last one counts
+    found = names_in(_DECODERS[code](text.encode()))
+    needs = needs_of(code, {}, text.encode(), "c")
+    assert needs is not None
+    assert found
+    assert found <= {one.name for one in needs}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reput.config.properties import parse_properties
+from reput.errors import RemotingError
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.client import RemotingClient
@@ -132,6 +133,8 @@ async def test_a_broker_conf_stays_for_the_eyes_of_those_who_may_read_it(tmp_pat
 async def test_the_name_server_of_a_broker_takes_no_key_from_the_network(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         client, address = RemotingClient(), served.controller.namesrv
+        with pytest.raises(RemotingError):  # it listens where the broker does, at no other address
+            await client.connection(address.replace("127.0.0.1", "127.0.0.2"))
         before = (await client.call(address, RemotingCommand(RequestCode.GET_NAMESRV_CONFIG))).body
         command = RemotingCommand(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"orderMessageEnable=true")
         answer = await client.call(address, command)
