@@ -89,6 +89,13 @@ _MEMBERS = {
     "clientID": "c", "clientId": "c", "brokerName": "b", "queueId": 0, "q": 0, "so": 0, "pt": 0, "it": 0, "rq": 0,
     "r": "0", "b": "AQ==",
 }  # fmt: skip
+
+
+def members(where: str) -> dict[str, object]:
+    """Members whose names of topics and groups are nowhere else."""
+    return {name: f"{one}-{where}" if str(one)[1:].isdigit() else one for name, one in _MEMBERS.items()}
+
+
 _LISTS = ("consumerDataSet", "subscriptionDataSet", "acks", "topicConfigList", "groupConfigList", "mqSet")
 _DECODERS = {
     RequestCode.HEART_BEAT: decode_heartbeat,
@@ -106,8 +113,8 @@ _DECODERS = {
 @pytest.mark.parametrize("code", _DECODERS)
 @pytest.mark.parametrize("quote", ['"', '"\\u0074'])
 def test_needs_have_all_topics_and_groups_of_a_body(code: RequestCode, quote: str) -> None:
-    inner = _MEMBERS | {name: [dict(_MEMBERS, topic="t4", c="g5")] for name in _LISTS}
-    text = json.dumps(_MEMBERS | {name: [inner] for name in _LISTS})
+    lists = {one: [members(one) | {other: [members(f"{one}-{other}")] for other in _LISTS}] for one in _LISTS}
+    text = json.dumps(members("outer") | lists)
     text = text.replace('"t', quote + ("t" if quote == '"' else ""))  # as JSON may write it, too
     text = text[:-1] + ', "topic": "t5", "consumerGroup": "g6", "groupName": "g7"}'  # of two, the last one counts
     found = names_in(_DECODERS[code](text.encode()))
