@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Any
 
 from reput.broker.access.auth_processor import AuthProcessor
@@ -45,6 +46,7 @@ class Access:
 
     def __init__(self, path: str, config: BrokerConfig, files: FileLayer) -> None:
         _check_keys(config)
+        self._bind_address = config.bind_address
         self._first: list[tuple[User, Policies]] = [(user, {}) for user in _first_users(config)]
         self._users = AccessManager(path, files) if _keeps_users(config) else None
         self._accounts = PlainAclManager(str(config.rocketmq_home), files) if config.acl_enable else None
@@ -59,7 +61,14 @@ class Access:
             self._old = old.config()["plainAccessConfigs"]
 
     def create_first(self) -> None:
-        """Make the users of the configuration and of plain_acl.yml that are not there. Waits for the disk."""
+        """Make the users of the configuration and of plain_acl.yml that are not there. Waits for the disk.
+
+        Who is asked nothing is told, where others than this machine reach the broker.
+        """
+        if self.gate is None and not _is_loopback(self._bind_address):
+            advice = "authenticationEnabled=true and authorizationEnabled=true, or bindAddress=127.0.0.1"
+            what = "whoever reaches the broker may read, send, delete and change its keys"
+            logger.warning(Event(what, listens=self._bind_address, advice=advice))
         if self._users is None:
             return
         if self.gate is None:
@@ -106,6 +115,14 @@ def _name_and_secret(key: str, text: str, name: str, secret: str) -> tuple[str, 
     if not all(isinstance(one, str) and one for one in found):
         raise ConfigError(f'{key}: expected {{"{name}":"...","{secret}":"..."}}')
     return found
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens at an address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return host == "localhost"
 
 
 def _keeps_users(config: BrokerConfig) -> bool:

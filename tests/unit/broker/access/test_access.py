@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reput.broker.access.access import Access
+from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
+from reput.files import DISK
 from reput.remoting.codes import RequestCode as Code
 from tests.support.broker import controller_of, pull_command, send_command, serving_broker
 from tests.support.signed import AUTHENTICATION, AUTHORIZATION, ROOT_PASSWORD, as_root, ask_as, signed
@@ -100,3 +104,17 @@ async def test_a_wrong_file_stops_the_start_and_makes_no_user(tmp_path: Path) ->
     with pytest.raises(ConfigError, match="more than 6 characters"):
         await controller_of(tmp_path / "store", **given).start()
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_told"),
+    [
+        ({"bind_address": "127.0.0.1"}, False), ({"bind_address": "::1"}, False),
+        ({"bind_address": "localhost"}, False), ({}, True), ({"bind_address": "::"}, True), (AUTHENTICATION, False),
+    ],
+)  # fmt: skip
+def test_a_broker_that_asks_nobody_and_is_reached_by_others_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, keys: dict[str, Any], *, is_told: bool
+) -> None:
+    Access(str(tmp_path), BrokerConfig.from_mapping(keys), DISK).create_first()
+    assert ("whoever reaches the broker may read, send, delete and change its keys" in caplog.text) == is_told
