@@ -52,7 +52,7 @@ def is_readable(value: object) -> bool:
     """Whether a value, of any class of `reput.formats.metadata`, is the same when it is written and read again."""
     try:
         return decode_metadata(type(value), encode_metadata(value)) == value
-    except CorruptMetadataError:
+    except (CorruptMetadataError, RecursionError):
         return False
 
 

@@ -73,7 +73,16 @@ async def test_groups_modes_and_topics_that_were_made_are_there_after_a_restart(
         )
 
 
-@pytest.mark.parametrize("policy", [{"$ref": "y"}, {"x": {"$ref": "$"}}, {"x": 10**40}, {"x": float("inf")}])
+def _deep(levels: int) -> list[Any]:
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+@pytest.mark.parametrize(
+    "policy", [{"$ref": "y"}, {"x": {"$ref": "$"}}, {"x": 10**40}, {"x": float("inf")}, {"x": _deep(900)}]
+)
 def test_a_group_that_cannot_be_read_again_is_refused(tmp_path: Path, policy: dict[str, Any]) -> None:
     groups = SubscriptionGroupManager(str(tmp_path))
     with pytest.raises(ConfigError, match="could not be read again"):
