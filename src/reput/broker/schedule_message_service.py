@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from reput.broker.inner_message import read_properties, write_properties
 from reput.broker.state import BrokerState
-from reput.errors import ReputError
+from reput.errors import MessageIllegalError, ReputError
 from reput.events import Event
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import encode_metadata
@@ -20,7 +20,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.topic_validator import TRANS_HALF_TOPIC
 from reput.store.dispatch.arrivals import Arrivals
-from reput.store.put_rows import PutRow
+from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -138,13 +138,11 @@ class ScheduleMessageService:
             if head[10] + delay_ms > now_ms:
                 due_ms = head[10] + delay_ms
                 break
-            row = _due_row(record)
-            if row is not None:
-                try:
-                    end_offset = (await appends.append_row(row)).end_offset
-                except ReputError as error:  # those before it have been delivered, and are not to come again
-                    failure = error
-                    break
+            try:
+                end_offset = await self._deliver_one(record) or end_offset
+            except ReputError as error:  # those before it have been delivered, and are not to come again
+                failure = error
+                break
             following = head[5] + 1
         if end_offset is not None:
             await appends.safe(end_offset)
@@ -154,19 +152,26 @@ class ScheduleMessageService:
             raise failure
         return due_ms
 
+    async def _deliver_one(self, record: bytes) -> int | None:
+        """Put a message where it goes; the log offset after it, None where it was given up."""
+        stored = await self._state.dead_letters.put_or_give_up(self._put(record), record)
+        return stored and stored.end_offset
 
-def _due_row(record: bytes) -> PutRow | None:
+    async def _put(self, record: bytes) -> PutRowResult:
+        return await self._state.appends.append_row(_due_row(record))
+
+
+def _due_row(record: bytes) -> PutRow:
     """A message as it is put into its real topic, its properties as they are (`messageTimeUp`).
 
-    None for a message that can have none: RocketMQ gives up the rest of its level there.
+    Raises MessageIllegalError for a message that names none: RocketMQ gives up the rest of its level there.
     """
     head, bounds = unpack_record(record, 0)
     text = record[bounds[4] : bounds[5]]
     properties = read_properties(text.decode("utf-8", "replace"))
     topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
     if topic is None or topic == TRANS_HALF_TOPIC or not (queue_id.isascii() and queue_id.isdigit()):
-        logger.error(Event("a delayed message names no topic to go to", offset=head[6], topic=topic, queue=queue_id))
-        return None
+        raise MessageIllegalError(f"REAL_TOPIC {topic} and REAL_QID {queue_id} name no queue to go to")
     if properties.pop(PROPERTY_CRC32, None) is not None:  # of the record that waited
         text = write_properties(properties)
     body = record[bounds[0] : bounds[1]]

@@ -15,7 +15,7 @@ from reput.files import NeverWaiting
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
-from reput.formats.properties import DELAY, INNER_NUM, REAL_TOPIC, TIMER_OUT_MS
+from reput.formats.properties import DELAY, INNER_NUM, REAL_TOPIC, SIZE_ADDED_LATER, TIMER_OUT_MS
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
@@ -233,7 +233,9 @@ class SendMessageProcessor:
         waits = properties.get(_WAIT, "true").lower() != "false"
         if waits and self._state.replicas is not None and self._state.replicas.refuses():
             return self._refuse(command, ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
-        (result,) = self._state.writer.put_rows([message.row()])
+        # What comes back may be full: a limit that it passed once is to keep no consumer from giving it back.
+        room = 0 if header.topic.startswith(RETRY_TOPIC_PREFIX) else SIZE_ADDED_LATER
+        (result,) = self._state.writer.put_rows([message.row()], room)
         if isinstance(result, WouldWaitError):
             if self._state.room.failure is None:
                 raise result

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from reput.broker.appends import Appends
+from reput.broker.dead_letters import DeadLetters
 from reput.broker.disk_work import DiskWork
 from reput.broker.durable_answers import DurableAnswers
 from reput.broker.log_room import LogRoom
@@ -107,6 +108,7 @@ class BrokerState:
         gate: Checks requests; None where nobody asks who may do what.
         slave: Follows the master; None of a master.
         creation: Topics that clients make.
+        dead_letters: Takes what the broker can never put again.
         stats: What is counted of requests.
         transactions: How many have not ended.
         rpc_latency: How long requests take, where somebody asks for it.
@@ -179,6 +181,7 @@ class BrokerState:
         self.gate: Gate | None = None
         self.slave: Following | None = None
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
+        self.dead_letters = DeadLetters(self.appends, self.creation, self.stats)
 
     def require(self, connection: Connection, command: RemotingCommand, **found: str) -> None:
         """Let a request go on with what it has found by an offset, as if its header had named it: `topic="orders"`.

@@ -30,6 +30,7 @@ from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Buffer
 MAX_TOPIC_SIZE = 127
 MAX_RETRY_TOPIC_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
+DLQ_TOPIC_PREFIX = "%DLQ%"
 
 #: What names of topics and groups of a broker are made of.
 TOPIC_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%|_-")
@@ -131,7 +132,8 @@ def check_head(message: Message, *, max_message_size: int) -> None:
 def check_topic(topic: str) -> None:
     """Raises MessageIllegalError unless a store takes messages of the topic; reads have no such limits.
 
-    Sizes as in HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255. RocketMQ's store takes any characters;
+    Sizes as in HookUtils.checkBeforePutMessage: 127 bytes, %RETRY% topics 255; here %DLQ% topics, too: a group with
+    a retry topic has dead letters. RocketMQ's store takes any characters;
     here the topic must also be the name of a folder, and not lead out of the store.
     """
     if not topic:
@@ -140,7 +142,7 @@ def check_topic(topic: str) -> None:
         data = topic.encode()
     except UnicodeEncodeError:
         raise MessageIllegalError(f"topic {topic!r} is no Unicode text") from None
-    limit = MAX_RETRY_TOPIC_SIZE if topic.startswith(RETRY_TOPIC_PREFIX) else MAX_TOPIC_SIZE
+    limit = MAX_RETRY_TOPIC_SIZE if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)) else MAX_TOPIC_SIZE
     if len(data) > limit:
         raise MessageIllegalError(f"topic {topic!r} takes {len(data)} bytes; {limit} are allowed")
     if topic_folder_name(data) is None:

@@ -21,8 +21,6 @@ CK_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 #: A check point is due by so much before its acks.
 ACK_TIME_INTERVAL_MS = 1000
-#: Of a record in a retry topic: when its message was popped first, and the handle of its last pop.
-FIRST_POP_TIME, POP_CK = "1ST_POP_TIME", "POP_CK"
 #: The consumer group of the revive topic: its offset is that of the last check point done.
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 #: Messages of one check point: their number is an int8, their acks an int32 of bits.

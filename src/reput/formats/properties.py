@@ -29,6 +29,29 @@ TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+FIRST_POP_TIME = "1ST_POP_TIME"
+POP_CK = "POP_CK"
+TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+
+_NUMBER, _TOPIC = 20, 255
+#: What a message gets on its way after it was sent, and the bytes of the longest value. What a broker takes has room
+#: for all of it: else it could not deliver the message, as it could not put it again.
+_ADDED_LATER = {
+    # sent back, by the broker or by the consumer itself
+    RETRY_TOPIC: _TOPIC, ORIGIN_MESSAGE_ID: 56, "RECONSUME_TIME": _NUMBER, "MAX_RECONSUME_TIMES": _NUMBER, WAIT: 5,
+    DELAY: _NUMBER,
+    # where it waits for its delay, its time or the end of its transaction
+    REAL_TOPIC: _TOPIC, REAL_QID: _NUMBER, TIMER_OUT_MS: _NUMBER, TIMER_ENQUEUE_MS: _NUMBER, TIMER_DEQUEUE_MS: _NUMBER,
+    TIMER_ROLL_TIMES: _NUMBER, TRANSACTION_CHECK_TIMES: _NUMBER, TRAN_PREPARED_QUEUE_OFFSET: _NUMBER,
+    # popped
+    FIRST_POP_TIME: _NUMBER, POP_CK: 2 * _TOPIC,
+    # the CRC of a broker that is started with enabledAppendPropCRC
+    "__CRC32#": 10,
+}  # fmt: skip
+SIZE_ADDED_LATER = sum(len(name) + size + 2 for name, size in _ADDED_LATER.items())
 
 _RANKS = {UNIQ_KEY: 0, TAGS: 1, KEYS: 2, WAIT: 4}
 _RANK_OF_OTHERS = 3

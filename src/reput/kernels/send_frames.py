@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reput.formats.properties import SIZE_ADDED_LATER
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
 from reput.kernels._jit import kernel
 from reput.kernels.blocks import get, put
@@ -109,7 +110,7 @@ class Stop(IntEnum):
 _STOPS = tuple(Stop)  # by their numbers: `Stop(number)` takes 1 us
 _DONE, _ODD, _NO_ROOM, _NO_ANSWER_ROOM = (int(stop) for stop in Stop)
 _MAX_FRAME = 16_777_216
-_MAX_PROPERTIES = MAX_PROPERTIES_SIZE
+_MAX_PROPERTIES = MAX_PROPERTIES_SIZE - SIZE_ADDED_LATER
 _MIN_RECORD = MIN_RECORD_SIZE
 #: Bits of sys_flag that a producer may set: compressed, and how.
 _PLAIN_SYS_FLAG = 0x701

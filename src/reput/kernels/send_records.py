@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from reput.formats.properties import SIZE_ADDED_LATER
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
 from reput.kernels.blocks import get, put
 from reput.kernels.log_room import B_LOG, B_LOG_OFFSET, B_NEXT_OFFSETS, B_NOW
@@ -47,7 +48,7 @@ HOST_SIZE = 8
 UNIQUE_SIZE = 32
 _UNIQUE_PREFIX_SIZE = 20
 UNIQ_KEY_NATIVE = np.int64(int.from_bytes(b"UNIQ_KEY", "little"))
-_MAX_PROPERTIES = MAX_PROPERTIES_SIZE
+_MAX_PROPERTIES = MAX_PROPERTIES_SIZE - SIZE_ADDED_LATER
 _MIN_RECORD = MIN_RECORD_SIZE
 _MIN_ITEM, _ITEM_BODY = 22, 20
 

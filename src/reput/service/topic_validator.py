@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from reput.errors import ConfigError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.message import DLQ_TOPIC_PREFIX as DLQ_TOPIC_PREFIX
 from reput.formats.message import MAX_TOPIC_SIZE, RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS
 
-DLQ_TOPIC_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 MAX_GROUP_LENGTH = 255
@@ -37,6 +37,8 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
 #: Topics of every broker; those of one broker by its names come on top (`TopicConfigManager.system_topics`).
 SYSTEM_TOPICS = NOT_ALLOWED_SEND_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC, _ROCKSDB_OFFSET_TOPIC}
 
+#: The group in whose dead letters is what waited for its time, and no topic takes (`MixAll.SCHEDULE_CONSUMER_GROUP`).
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 #: Consumer groups that a broker has from its start.
 SYSTEM_GROUPS = (
     "TOOLS_CONSUMER",

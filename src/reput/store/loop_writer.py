@@ -37,17 +37,22 @@ class LoopWriter:
 
     # -- appending
 
-    def put_rows(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+    def put_rows(self, rows: Sequence[PutRow], room: int | None = None) -> list[PutRowResult | ReputError]:
         """Append rows as a broker receives them, in order, each with a place or a fault of its own; wait for nothing.
 
         The properties are stored as sent. `when_safe` says when a row is as safe as the flush mode promises.
+
+        Args:
+            rows: Messages and batches.
+            room: Of what a client sends: the bytes that its properties are to have left for others, which it gets
+                later; and maxMessageSize counts. None: the broker's own, which the format of a record limits alone.
 
         Returns:
             For each row where it went, or the error that `MessageStore.put_message` would have raised; in
             `NeverWaiting` also a WouldWaitError, after which `make_room` in another thread helps: neither this row
             was put nor any after it.
         """
-        return self._writable().putting_rows.put(rows)
+        return self._writable().putting_rows.put(rows, room)
 
     def encode_row(self, row: PutRow) -> bytes:
         """The record that a row with one message becomes, for a kernel that writes more of its kind.

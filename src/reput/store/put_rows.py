@@ -12,12 +12,12 @@ import numpy as np
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, ReputError, WouldWaitError
 from reput.formats.java import body_crc
-from reput.formats.message import check_topic
+from reput.formats.message import MAX_RETRY_TOPIC_SIZE, check_topic
 from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, without_property_crc
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, Buffer, SysFlag, pack_record
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, MIN_RECORD_SIZE, Buffer, SysFlag, pack_record
 from reput.log.queue_types import QueueTypes
 from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
@@ -111,12 +111,12 @@ class PutRows:
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
         self._with_batch_properties = config.dispatch_rules.items_take_batch_properties
 
-    def put(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+    def put(self, rows: Sequence[PutRow], room: int | None = None) -> list[PutRowResult | ReputError]:
         """See `LoopWriter.put_rows`."""
-        if self._has_many and len(rows) > 1 and not any(row.is_batch for row in rows):
+        if room is None and self._has_many and len(rows) > 1 and not any(row.is_batch for row in rows):
             results = self._put_messages(rows)
         else:
-            results = self._put_in_turn(rows)
+            results = self._put_in_turn(rows, room)
         self._log.tell_if_low()
         self._flush.nudge()
         self._on_append()
@@ -133,16 +133,18 @@ class PutRows:
         self._log.check_size(len(data))
         return data
 
-    def _put_in_turn(self, rows: Sequence[PutRow]) -> list[PutRowResult | ReputError]:
+    def _put_in_turn(self, rows: Sequence[PutRow], room: int | None) -> list[PutRowResult | ReputError]:
         results: list[PutRowResult | ReputError] = []
         for row in rows:
             waiting = results[-1] if results and isinstance(results[-1], WouldWaitError) else None
-            results.append(waiting or self._put(row))
+            results.append(waiting or self._put(row, room))
         return results
 
-    def _put(self, row: PutRow) -> PutRowResult | ReputError:
+    def _put(self, row: PutRow, room: int | None) -> PutRowResult | ReputError:
         begin = time.time()
         try:
+            if room is not None:
+                self._check_sent(row, room)
             result = self._put_batch(row) if row.is_batch else self._put_message(row, begin)
         except WouldWaitError as error:  # not a failure: it comes again
             return error
@@ -151,6 +153,23 @@ class PutRows:
             return error
         self._stats.put_took(time.time() - begin)
         return result
+
+    def _check_sent(self, row: PutRow, room: int) -> None:
+        """Raises MessageIllegalError for what a client may not send, as large as it is, or will be later."""
+        if len(row.body) > self._max_message_size:
+            raise MessageIllegalError(
+                f"the body takes {len(row.body)} bytes; maxMessageSize allows {self._max_message_size}"
+            )
+        texts = [len(row.properties)]
+        if row.is_batch and not row.sys_flag & INNER_BATCH:
+            of_batch = 1 + texts[0] if self._with_batch_properties else 0
+            texts = [len(item.properties) + of_batch for item in decode_batch(bytes(row.body)) or ()]
+        size = max(texts, default=0)
+        if size > MAX_PROPERTIES_SIZE - room:
+            raise MessageIllegalError(
+                f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed, less {room} that are added later"
+            )
+        self._log.check_size(MIN_RECORD_SIZE + MAX_RETRY_TOPIC_SIZE + len(row.body) + size + room)
 
     def _put_message(self, row: PutRow, clock_s: float) -> PutRowResult:
         append = self._putting.append(self._message(row), clock_s)
@@ -235,10 +254,6 @@ class PutRows:
         check_topic(row.topic)
         if not 0 <= row.queue_id <= MAX_QUEUE_ID:
             raise MessageIllegalError(f"queue_id {row.queue_id} is not between 0 and {MAX_QUEUE_ID}")
-        if len(row.body) > self._max_message_size:
-            raise MessageIllegalError(
-                f"the body takes {len(row.body)} bytes; maxMessageSize allows {self._max_message_size}"
-            )
         properties = without_property_crc(properties)
         if reserved and properties and not properties.endswith(PROPERTY_SEPARATOR):
             properties += PROPERTY_SEPARATOR

@@ -13,7 +13,7 @@ from reput.errors import ReputError
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
-from reput.formats.record_layout import SysFlag
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag
 from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 from tests.support.broker import SMALL, SYNCED
@@ -70,7 +70,6 @@ def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) 
         writer = store.loop_writer()
         rows = [
             row(b"a"),
-            row(bytes(101)),
             row(b"b", "t" * 40_000),
             row(b"c", queue_id=-1),
             row(b"d", properties=b"p" * 40_000),
@@ -79,14 +78,30 @@ def test_a_wrong_row_gets_its_fault_and_the_others_their_places(tmp_path: Path) 
         ]
         results = writer.put_rows(rows)
         faults = [str(one) if isinstance(one, MessageIllegalError) else None for one in results]
-        assert [fault is not None for fault in faults] == [False, True, True, True, True, True, False]
-        told = ["maxMessageSize allows 100", "topic", "queue_id -1", "40000 bytes", "no batch"]
-        for fault, words in zip(faults[1:6], told, strict=True):
+        assert [fault is not None for fault in faults] == [False, True, True, True, True, False]
+        told = ["topic", "queue_id -1", "40000 bytes", "no batch"]
+        for fault, words in zip(faults[1:5], told, strict=True):
             assert fault is not None
             assert words in fault
         while writer.dispatch():
             pass
         assert queue_bodies(store) == [b"a", b"e"]
+
+
+def test_what_a_client_sends_has_limits_and_room_for_what_comes_later(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", max_message_size=40_000, **SMALL) as store:
+        writer, full = store.loop_writer(), MAX_PROPERTIES_SIZE - 50
+        batch = encode_batch([Message("orders", b"1", properties={"x": "x" * (full - 2)})])
+        for one, words in (
+            (row(bytes(40_001)), "maxMessageSize allows 40000"),
+            (row(b"a", properties=bytes(full + 1)), f"{full + 1} bytes; 32767 are allowed, less 50"),
+            (row(batch, is_batch=True), f"{full + 2} bytes; 32767 are allowed, less 50"),
+        ):
+            (fault,) = writer.put_rows([one], 50)
+            assert words in str(fault)
+            assert isinstance(fault, MessageIllegalError)
+            places(writer.put_rows([one]))
+        places(writer.put_rows([row(b"a", properties=bytes(full))], 50))
 
 
 def test_a_batch_is_one_row_with_a_place_for_each_message(tmp_path: Path) -> None:

@@ -192,12 +192,13 @@ class PopRequest:
             CheckPointKey(topic, group, queue_id, start, self._pop_time, broker), header.invisible_time, messages
         )
         try:
-            self._end_offset = await self._revive.append_check_point(check_point, self._revive_qid)
+            stored = await self._revive.append_check_point(check_point, self._revive_qid)
         except ReputError:
             if not self.count:
                 raise
             self._rest += len(messages)
             return
+        self._end_offset = stored.end_offset
         self._follow(key, result.next_begin_offset)
         records = result.records
         if topic != header.topic and not state.config.pop_response_return_actual_retry_topic:

@@ -12,18 +12,20 @@ from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import ReputError
 from reput.events import Event
-from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
-from reput.formats.pop_messages import CK_TAG, FIRST_POP_TIME, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
-from reput.formats.properties import TAGS, TIMER_OUT_MS, decode_properties
+from reput.formats.pop_messages import CK_TAG, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
+from reput.formats.properties import FIRST_POP_TIME, TAGS, TIMER_OUT_MS, decode_properties
 from reput.formats.record_layout import walk_records
 from reput.log.store_host import encode_store_host
 from reput.remoting.pop_headers import PopKey
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK
 from reput.service.pop.revive_round import Judged, ReviveRound, written_again
 from reput.service.pop.topics import normal_topic_of, pop_retry_topic_of
+from reput.service.topic_validator import dlq_topic_of
 from reput.service.transactional_message import number
+from reput.store.put_rows import PutRowResult
 from reput.store.results import GetMessageStatus
 
 logger = logging.getLogger("reput.broker")
@@ -99,15 +101,17 @@ class PopReviveService:
         round_ = await self._read(queue_id)
         self._first_due_ms[queue_id] = round_.first_revive_time
         done, end_offset = None, 0
-        for judged in round_.judged():
-            if self._stopped.is_set():
-                break
-            end_offset = max(end_offset, await self._revive_one(queue_id, judged))
-            done = judged.revive_offset
-        if end_offset:
-            await self._state.appends.safe(end_offset)
-        if done is not None:
-            self._commit(queue_id, done)
+        try:
+            for judged in round_.judged():
+                if self._stopped.is_set():
+                    break
+                end_offset = max(end_offset, await self._revive_one(queue_id, judged))
+                done = judged.revive_offset
+        finally:  # what was done before a failure is not done again
+            if end_offset:
+                await self._state.appends.safe(end_offset)
+            if done is not None:
+                self._commit(queue_id, done)
         return round_.has_check_points
 
     def behind(self, queue_id: int) -> tuple[int, int]:
@@ -172,25 +176,26 @@ class PopReviveService:
     async def _revive_one(self, queue_id: int, judged: Judged) -> int:
         """Revive the messages of a check point that nobody acked; the log offset after what was put for them."""
         state, key = self._state, judged.check_point.key
-        end_offset = 0
+        put_or_give_up, end_offset = state.dead_letters.put_or_give_up, 0
         topic = state.topics.select_topic_config(normal_topic_of(key.topic, key.group))
         if topic is None or key.group not in state.groups.subscription_group_table:
             return end_offset
         for offset in judged.unacked:
             if key.broker_name != state.config.broker_name:
                 again = written_again(judged.check_point, offset, state.now_ms())
-                end_offset = await self._revive.append_check_point(again, queue_id)
+                stored = await put_or_give_up(self._revive.append_check_point(again, queue_id), None)
+                end_offset = stored.end_offset if stored else end_offset
                 continue
             message = await self._message(key, offset)
             if message is None:  # retention has deleted it
                 continue
-            topic = await self._retry_topic(key)
+            status = PUT_FAILED
             try:
-                end_offset = await self._put(message, topic.topic_name, key.pop_time)
-            except ReputError:
-                self._revive.stats.inc_retried(key, PUT_FAILED)
-                raise
-            self._revive.stats.inc_retried(key, PUT_OK)
+                stored = await put_or_give_up(self._put(message, key), message.raw, dlq_topic_of(key.group))
+                if stored:
+                    end_offset, status = stored.end_offset, PUT_OK
+            finally:
+                self._revive.stats.inc_retried(key, status)
         return end_offset
 
     async def _message(self, key: CheckPointKey, offset: int) -> MessageExt | None:
@@ -203,22 +208,26 @@ class PopReviveService:
         return message if message.queue_offset == offset else None
 
     async def _retry_topic(self, key: CheckPointKey) -> TopicConfig:
-        """Where the messages of a check point go; made where it is not there, with the group's offset."""
+        """Where the messages of a check point go; made where it is not there, with the group's offset.
+
+        Raises MessageIllegalError where there can be no such topic.
+        """
         state, v2 = self._state, self._state.config.enable_retry_topic_v2
         name = key.topic
         if not name.startswith(RETRY_TOPIC_PREFIX):
             name = pop_retry_topic_of(key.topic, key.group, v2=v2)
+        check_topic(name)
         topic = state.topics.select_topic_config(name) or await state.creation.create(TopicConfig(name, 1, 1))
         retry = PopKey(name, key.group, 0)
         if state.offsets.query_offset(retry.group, retry.topic, retry.queue_id) < 0:
             state.offsets.commit_offset(retry.group, retry.topic, retry.queue_id, 0, state.now_ms())
         return topic
 
-    async def _put(self, message: MessageExt, topic: str, pop_time: int) -> int:
-        """Put a message into a retry topic (`reviveRetry`); the log offset after it."""
-        again = MessageExtBrokerInner.of_record(message.raw)
-        again.topic, again.queue_id, again.born_host = topic, 0, self._host
+    async def _put(self, message: MessageExt, key: CheckPointKey) -> PutRowResult:
+        """Put a message into the retry topic of its check point (`reviveRetry`)."""
+        topic, again = await self._retry_topic(key), MessageExtBrokerInner.of_record(message.raw)
+        again.topic, again.queue_id, again.born_host = topic.topic_name, 0, self._host
         if again.reconsume_times == 0 or FIRST_POP_TIME not in again.properties:
-            again.properties[FIRST_POP_TIME] = str(pop_time)
+            again.properties[FIRST_POP_TIME] = str(key.pop_time)
         again.reconsume_times += 1
-        return (await self._state.appends.append_row(again.row())).end_offset
+        return await self._state.appends.append_row(again.row())

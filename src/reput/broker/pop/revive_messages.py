@@ -28,7 +28,7 @@ from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK, PopStats
 from reput.service.pop.topics import revive_topic_of
-from reput.store.put_rows import PutRow
+from reput.store.put_rows import PutRow, PutRowResult
 from reput.store.timer.timer_message_store import TIMER_TOPIC
 from reput.transport.requests import Answer
 
@@ -126,15 +126,15 @@ class ReviveMessages:
 
     # -- putting
 
-    async def append_check_point(self, check_point: CheckPoint, revive_qid: int) -> int:
-        """Put a check point, and return the log offset after it; errors as of `Appends.append`."""
+    async def append_check_point(self, check_point: CheckPoint, revive_qid: int) -> PutRowResult:
+        """Put a check point, and return where it went; errors as of `Appends.append`."""
         message, status = self.check_point(check_point, revive_qid), PUT_FAILED
         try:
-            end_offset = (await self._state.appends.append_row(message.row)).end_offset
+            stored = await self._state.appends.append_row(message.row)
             status = PUT_OK
         finally:
             self.stats.inc_put(message.key, message.kind, status)
-        return end_offset
+        return stored
 
     def answer(
         self, messages: Sequence[ReviveMessage], answer: RemotingCommand

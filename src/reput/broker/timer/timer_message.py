@@ -65,6 +65,12 @@ class TimerMessage:
         return self.head[6]
 
     @property
+    def record(self) -> bytes:
+        """Its record."""
+        end = self.bounds[5]
+        return self.records[end - self.head[0] : end]
+
+    @property
     def stored_ms(self) -> int:
         """When its record was stored."""
         return self.head[10]

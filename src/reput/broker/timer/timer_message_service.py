@@ -13,13 +13,14 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from reput.broker.dead_letters import is_never
 from reput.broker.disk_work import DiskWork
 from reput.broker.dispatched_time import DispatchedTime
 from reput.broker.state import BrokerState
 from reput.broker.timer.open_slot import OpenSlot, Waiting
 from reput.broker.timer.timer_flush_service import TimerFlushService
 from reput.broker.timer.timer_message import TimerMessage
-from reput.errors import CorruptRecordError, MessageIllegalError, ReputError
+from reput.errors import CorruptRecordError, ReputError
 from reput.events import Event
 from reput.formats.java import string_hash
 from reput.formats.timer_log import Magic, TimerUnit
@@ -29,6 +30,7 @@ from reput.service.timer_messages import slot_times
 from reput.service.timer_metrics_manager import TimerMetricsManager
 from reput.service.timer_stats import TimerStats
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.put_rows import PutRowResult
 from reput.store.results import GetMessageStatus
 from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntries, TimerMessageStore
 
@@ -428,18 +430,25 @@ class TimerMessageService:
             due.append((waiting, message))
         results = await self._state.appends.append_rows([message.row(one.unit, now_ms) for one, message in due])
         counts: Counter[str] = Counter()
+        never: list[tuple[Waiting, TimerMessage, ReputError]] = []
         failed: list[tuple[Waiting, ReputError]] = []
         for (waiting, message), result in zip(due, results, strict=True):
-            if isinstance(result, MessageIllegalError):
-                logger.error(Event("a message with a time cannot be put", topic=message.real_topic, error=result))
-            elif isinstance(result, ReputError):
-                failed.append((waiting, result))
-            else:
+            if isinstance(result, PutRowResult):
                 end_offset = result.end_offset
                 counts[message.real_topic] -= 1
+            elif is_never(result):
+                never.append((waiting, message, result))
+            else:
+                failed.append((waiting, result))
         slot.has_begun |= end_offset is not None
         self.stats.dequeued.subtract(counts)
         self.metrics.add(counts, now_ms)
+        for waiting, message, why in never:
+            try:
+                await self._state.dead_letters.give_up(message.record, None, why)
+                self.metrics.add({message.real_topic: -1}, now_ms)
+            except ReputError as error:
+                failed.append((waiting, error))
         if failed:  # the others have been delivered, and are not to come again
             slot.put_back([one for one, _ in failed])
             raise failed[0][1]

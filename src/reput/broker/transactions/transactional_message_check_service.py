@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from functools import partial
 
 from reput.broker.broker_to_client import BrokerToClient
@@ -13,7 +14,6 @@ from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.hosts import encode_host
 from reput.formats.message_ext import MessageExt
-from reput.formats.metadata import TopicConfig
 from reput.formats.properties import UNIQ_KEY
 from reput.formats.record_layout import encode_topic, pack_record
 from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader
@@ -147,12 +147,14 @@ class _Round:
         if verdict is Verdict.LATER:
             return False
         if verdict is Verdict.DISCARD:
-            await self._discard(message)
+            logger.error(Event("a transaction is given up", topic=message.properties.get(REAL_TOPIC)))
+            await self._put(half, self._state.dead_letters.put(message, TRANS_CHECK_MAX_TIME_TOPIC))
+            self._given_up(half)
         elif verdict is Verdict.CHECK:
             await self._check(half, message)
         elif verdict is Verdict.PUT_BACK:
             message.properties = with_first_offset(checked_once_more(message.properties), half.queue_offset)
-            await self._put_back(message)
+            await self._put_back(half, message)
         self._half += 1
         return True
 
@@ -195,30 +197,30 @@ class _Round:
 
     # -- verdicts
 
-    async def _discard(self, message: MessageExtBrokerInner) -> None:
-        """Give a transaction up (`resolveDiscardMsg`)."""
-        topic = TopicConfig(TRANS_CHECK_MAX_TIME_TOPIC, 1, 1)
-        if self._state.topics.select_topic_config(topic.topic_name) is None:
-            await self._state.creation.create(topic)
-        logger.error(Event("a transaction is given up", topic=message.properties.get(REAL_TOPIC)))
-        message.topic, message.queue_id, message.prepared_transaction_offset = topic.topic_name, 0, 0
-        await self._put(message)
-        self._state.transactions.add(message.properties.get(REAL_TOPIC, ""), -1, self._state.now_ms())
+    def _given_up(self, half: MessageExt) -> None:
+        """A transaction counts no more (`resolveDiscardMsg`)."""
+        self._state.transactions.add(half.properties.get(REAL_TOPIC, ""), -1, self._state.now_ms())
 
-    async def _put(self, message: MessageExtBrokerInner) -> PutRowResult:
-        result = await self._state.appends.append(message)
-        self._put_to = result.end_offset
+    async def _put(self, half: MessageExt, putting: Awaitable[PutRowResult]) -> PutRowResult | None:
+        """Put what a half message has become; None: it never can be, and the half message itself was given up."""
+        result = await self._state.dead_letters.put_or_give_up(putting, half.raw, TRANS_CHECK_MAX_TIME_TOPIC)
+        self._put_to = result.end_offset if result else self._put_to
         return result
 
-    async def _put_back(self, message: MessageExtBrokerInner) -> PutRowResult:
+    async def _put_back(self, half: MessageExt, message: MessageExtBrokerInner) -> PutRowResult | None:
         """Put a half message at the end of its queue: as RocketMQ's, the copy has no flag (`renewHalfMessageInner`)."""
         message.flag = message.reconsume_times = message.prepared_transaction_offset = 0
-        return await self._put(message)
+        stored = await self._put(half, self._state.appends.append(message))
+        if stored is None:
+            self._given_up(half)
+        return stored
 
     async def _check(self, half: MessageExt, message: MessageExtBrokerInner) -> None:
         """Put a half message back, to ask a producer of its group how its transaction ended (`resolveHalfMsg`)."""
         message.properties = properties = checked_once_more(message.properties)
-        stored = await self._put_back(message)
+        stored = await self._put_back(half, message)
+        if stored is None:
+            return
         (offset,) = stored.commit_log_offsets
         key = properties.get(UNIQ_KEY)
         header = CheckTransactionStateRequestHeader(

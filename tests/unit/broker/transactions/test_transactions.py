@@ -375,7 +375,19 @@ async def test_a_commit_that_fails_leaves_the_transaction_open(
             answer = await end(client, half)
             assert answer.code == code
             assert str(answer.remark).startswith(remark)
-            await check(served)  # no copy, so it is not judged
+        assert (await end(client, half)).code == 0
+        assert await count(client, "orders", 1) == 1
+
+
+async def test_a_half_message_that_cannot_be_put_back_now_is_judged_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await started(served)
+        half = where(await send_half(client))
+        with monkeypatch.context() as patch:
+            patch.setattr(LoopWriter, "put_rows", lambda self, rows: [StoreFullError("full")])
+            await check(served)
             assert judged(served) == (-1, -1)
         assert (await end(client, half)).code == 0
         assert await count(client, "orders", 1) == 1
