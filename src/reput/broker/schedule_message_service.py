@@ -37,7 +37,7 @@ _STOP_S = 1.0
 
 
 class ScheduleMessageService:
-    """Puts each delayed message into its real topic at its store time plus the delay of its level, in their order.
+    """Puts each delayed message into its real topic when it was put plus the delay of its level, in their order.
 
     A level sleeps until its first message is due: all others of the level are due later. What is delivered is safe
     before its offset counts, so that no kill loses a message; one that was delivered after the last write of
@@ -78,6 +78,7 @@ class ScheduleMessageService:
 
     def messages_arrived(self, arrivals: Arrivals) -> None:
         """Called by dispatch."""
+        self._state.note_put_time()
         for topic, queue_id in arrivals.queues:
             if topic == SCHEDULE_TOPIC and queue_id + 1 in self._arrived:
                 self._arrived[queue_id + 1].set()
@@ -99,8 +100,16 @@ class ScheduleMessageService:
                     if not self._stopped.is_set():
                         await arrived.wait()
                     continue
-                while not self._stopped.is_set() and (left_s := (due_ms - self._state.now_ms()) / 1000) > 0:
-                    await self._sleep(min(left_s, _MOST_SLEEP_S))
+                await self._sleep_until(due_ms, self._delays_ms[level - 1] / 1000)
+
+    async def _sleep_until(self, due_ms: int, most_s: float) -> None:
+        """Sleep until a time, which is to be asked for again after so many seconds: the clock may have been set."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + most_s
+        while not self._stopped.is_set() and (left_s := (due_ms - self._state.now_ms()) / 1000) > 0:
+            if (most_left_s := end_s - loop.time()) <= 0:
+                return
+            await self._sleep(min(left_s, most_left_s, _MOST_SLEEP_S))
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -131,13 +140,15 @@ class ScheduleMessageService:
     async def _deliver_some(self, level: int, records: Sequence[bytes]) -> int | None:
         """Deliver those of successive messages that are due; the time at which the first other one is."""
         appends, delay_ms = self._state.appends, self._delays_ms[level - 1]
-        now_ms, due_ms, end_offset, following = self._state.now_ms(), None, None, None
+        now_ms, end_offset, following = self._state.now_ms(), None, None
+        due_ms: int | None = None
         failure: ReputError | None = None
         for record in records:
             head, _ = unpack_record(record, 0)
-            if head[10] + delay_ms > now_ms:
-                due_ms = head[10] + delay_ms
+            due_ms = self._state.put_ms(head[6], head[10]) + delay_ms
+            if due_ms > now_ms:
                 break
+            due_ms = None
             try:
                 end_offset = await self._deliver_one(record) or end_offset
             except ReputError as error:  # those before it have been delivered, and are not to come again

@@ -13,6 +13,7 @@ from reput.broker.durable_answers import DurableAnswers
 from reput.broker.log_room import LogRoom
 from reput.broker.loop_dispatch import LoopDispatch
 from reput.broker.put_hooks import PutHooks
+from reput.broker.put_times import PutTimes
 from reput.broker.registration import Registration
 from reput.broker.replica_acks import ReplicaAcks
 from reput.broker.rpc_latency import RpcLatency
@@ -172,6 +173,7 @@ class BrokerState:
             replicas=self.replicas, latency=self.rpc_latency,
         )  # fmt: skip
         self._ahead_ms = 0
+        self._put_times = PutTimes(lambda: store.max_commit_log_offset)
         self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
         self.appends = Appends(
@@ -208,6 +210,14 @@ class BrokerState:
     def now_ms(self) -> int:
         """The time in ms since 1970 UTC, of messages and of all that waits for one."""
         return int(time.time() * 1000) + self._ahead_ms
+
+    def put_ms(self, commit_log_offset: int, stored_ms: int) -> int:
+        """When a message was put, for what counts from there: its store time may be ahead of a clock that was set."""
+        return self._put_times.put_ms(commit_log_offset, stored_ms, self.now_ms())
+
+    def note_put_time(self) -> None:
+        """Something has arrived: `put_ms` knows when."""
+        self._put_times.note(self.now_ms())
 
     @staticmethod
     def machine_ms() -> int:

@@ -263,3 +263,25 @@ async def test_a_message_that_a_timer_has_delivered_is_put_again(tmp_path: Path)
         await with_topic(client, "orders")
         await send_delayed(client, b"a", 0, TIMER_DELAY_MS="5", TIMER_OUT_MS="1700000000000")
         assert [one.body for one in await received(client, 1)] == [b"a"]
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+async def test_a_clock_that_was_ahead_holds_no_delay_up(tmp_path: Path, restarts: bool) -> None:
+    """The log's last store time is an hour ahead; the delay of a message counts from when it was put."""
+    async with serving_broker(tmp_path / "store") as ahead:
+        client = await ahead.client()
+        await with_topic(client, "orders")
+        ahead.controller._state.put_forward(3_600_000)
+        assert (await client.send_message("orders", b"stored an hour ahead")).code == 0
+        if not restarts:
+            await send_delayed(client, b"ahead", 1)
+            ahead.controller._state.put_forward(-3_600_000)
+            await send_delayed(client, b"delayed", 2)
+            assert {one.body for one in await received(client, 2, offset=1)} == {b"ahead", b"delayed"}
+    if restarts:
+        async with serving_broker(tmp_path / "store") as served:
+            client = await served.client()
+            began_s = asyncio.get_running_loop().time()
+            await asyncio.gather(*(send_delayed(client, b"%d" % one, 2) for one in range(100)))
+            assert len(await received(client, 100, offset=1)) == 100
+            assert asyncio.get_running_loop().time() - began_s >= DELAYS_MS[1] / 1000, "not at once"

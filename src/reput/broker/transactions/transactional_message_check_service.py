@@ -141,8 +141,9 @@ class _Round:
         half = self._halves[self._half]
         message = MessageExtBrokerInner.of_record(half.raw)
         verdict = judge(
-            message.properties, born_ms=half.born_timestamp, stored_ms=half.store_timestamp,
-            now_ms=self._state.now_ms(), began_ms=self._began_ms, limits=self._limits, ended=self._ops,
+            message.properties, born_ms=half.born_timestamp,
+            stored_ms=self._state.put_ms(half.commit_log_offset, half.store_timestamp), now_ms=self._state.now_ms(),
+            began_ms=self._began_ms, limits=self._limits, ended=self._ops,
         )  # fmt: skip
         if verdict is Verdict.LATER:
             return False
