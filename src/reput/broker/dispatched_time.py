@@ -21,4 +21,4 @@ class DispatchedTime:
         if end - behind >= self._noted_end:
             self._dispatched_ms = self._noted_ms if behind else time_ms
             self._noted_ms, self._noted_end = time_ms, end
-        return self._dispatched_ms
+        return min(self._dispatched_ms, time_ms)  # the clock may have been set back

@@ -59,6 +59,6 @@ async def ack_in_order(
             state.offsets.commit_offset(group, topic, queue_id, following, state.now_ms())
     finally:
         offsets.unlock(key)
-    if offsets.orders.free_at(*key, None, info.invisible_time) <= state.now_ms():
+    if offsets.orders.free_at(*key, None, info.invisible_time, state.now_ms()) <= state.now_ms():
         wake(topic, group, queue_id)
     return None

@@ -95,8 +95,9 @@ class NotificationProcessor:
                 key = PopKey(name, group, queue_id)
                 if not self._offsets.left(key):
                     continue
-                free_at = self._offsets.orders.free_at(*key, header.attempt_id, 0) if header.order else 0
-                if free_at <= self._state.now_ms():
+                now_ms = self._state.now_ms()
+                free_at = self._offsets.orders.free_at(*key, header.attempt_id, 0, now_ms) if header.order else 0
+                if free_at <= now_ms:
                     return True, 0
                 free_at_ms = min(free_at_ms or free_at, free_at)
         return False, free_at_ms

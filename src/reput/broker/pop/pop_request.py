@@ -209,7 +209,7 @@ class PopRequest:
     def _is_blocked(self, key: PopKey) -> bool:
         """Whether messages of a queue that were popped in order are neither acked nor visible again."""
         header, now_ms = self._header, self._state.now_ms()
-        free_at = self._offsets.orders.free_at(*key, header.attempt_id, header.invisible_time)
+        free_at = self._offsets.orders.free_at(*key, header.attempt_id, header.invisible_time, now_ms)
         if free_at <= now_ms:
             return False
         self.free_at_ms = min(self.free_at_ms or free_at, free_at)

@@ -79,6 +79,11 @@ class OpenSlot:
         return taken
 
     @property
+    def left(self) -> list[TimerUnit]:
+        """The units of messages that are not delivered."""
+        return [waiting.unit for waiting in self._waiting] + self.unread
+
+    @property
     def next_due_ms(self) -> int | None:
         """When the next message is due; None where none waits."""
         return self._waiting[0].due_ms if self._waiting else None

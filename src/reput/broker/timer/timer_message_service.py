@@ -102,7 +102,7 @@ class TimerMessageService:
         timers, slot = self._timers, self._slot
         put_ms = self._dispatched.note(self._state.now_ms())  # before the queue is looked at: dispatch may go on beside
         if self._state.store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset:
-            put_ms = self._slotted_ms
+            put_ms = min(put_ms, self._slotted_ms)
         if slot is None:
             due_ms = timers.next_time(timers.read_time_ms, put_ms)
         else:  # nobody has looked at the next slot
@@ -168,6 +168,8 @@ class TimerMessageService:
     async def _turn(self) -> int:
         """Do all that is to be done now; the time (ms) at which something will be."""
         now_ms = self._state.now_ms()
+        if self._timers.read_time_ms > now_ms + self._precision:
+            await self._turn_back(now_ms)
         put_ms = self._dispatched.note(now_ms)
         if now_ms - self._timers.read_time_ms <= SLOTS_TOTAL * self._precision:  # else their slots may be in use
             recalled_to = await self._wait_for_recalls()
@@ -344,6 +346,43 @@ class TimerMessageService:
         in_vain = Counter(slot.deleted[key] for key in slot.deleted.keys() - slot.found)
         self.metrics.add(in_vain, put_ms)  # each has counted as one message less
         return None
+
+    async def _turn_back(self, now_ms: int) -> None:
+        """Go on at a clock that was ahead, and was set back: the slots from now on are to come once more.
+
+        They have been delivered, and are emptied. What waits for later times by the clock that was ahead stays, but
+        where these are so far away that new slots would take their places: it is rolled, as what is sent for such a
+        time. So is what came meanwhile, and waits in the slot where the timers stand.
+        """
+        timers, precision, work = self._timers, self._precision, self._work
+        begin_ms, write_ms = timers.read_time_ms, now_ms // precision * precision
+        logger.warning(
+            Event("the clock was ahead, and messages with a time are delivered by it again", ms=begin_ms - now_ms)
+        )
+        waiting = await work.run(timers.units, begin_ms) if self._slot is None else self._slot.left
+        messages = await self._look(waiting)
+        moved = [(unit, one.out_ms) for unit, one in zip(waiting, messages, strict=True) if one is not None]
+        for time_ms in await work.run(timers.times_from, max(write_ms + self._window, begin_ms) + precision):
+            moved += [(unit, time_ms) for unit in await work.run(timers.units, time_ms)]
+        timers.read_time_ms, self._slot, self._next, self._slotted_ms = write_ms, None, None, 0
+        await self._flushes.ended()
+        await self._flushes.flush()  # first: by the older state a start would not see the slots that come now
+        await work.run(timers.clear_between, write_ms, begin_ms + precision)
+        await work.run(timers.clear_between, max(write_ms + self._window, begin_ms) + precision, 1 << 62)
+        if moved:
+            await work.run(timers.enqueue, self._moved(moved, write_ms), write_ms)
+        self._flushes.is_changed = True
+
+    def _moved(self, moved: Sequence[tuple[TimerUnit, int]], write_ms: int) -> TimerEntries:
+        """Where messages wait that are due at other times than those of their slots."""
+        out_ms = np.array([time_ms for _, time_ms in moved], np.int64)
+        times = np.maximum(slot_times(out_ms, np.full_like(out_ms, write_ms), self._window, self._precision), write_ms)
+        rolls = np.where(times < out_ms, Magic.ROLL, 0)
+        magics, offsets, sizes, hashes = np.array([unit[1:2] + unit[4:] for unit, _ in moved], np.int64).T
+        magics = magics & ~int(Magic.ROLL) | rolls
+        return TimerEntries(
+            times, magics.astype(np.int32), offsets, sizes.astype(np.int32), hashes.astype(np.int32)
+        )  # fmt: skip
 
     async def _open(self, time_ms: int) -> OpenSlot:
         """The slot of a time, with all its messages."""

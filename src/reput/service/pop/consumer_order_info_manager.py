@@ -74,13 +74,16 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfos]):
     def _find(self, topic: str, group: str, queue_id: int) -> _Popped | None:
         return self._table.get(f"{topic}@{group}", {}).get(queue_id)
 
-    def free_at(self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int) -> int:
+    def free_at(
+        self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int, now_ms: int
+    ) -> int:
         """When a queue can be popped, ms since 1970 UTC: before that it is blocked; 0 where nothing blocks it.
 
-        The request with the attemptId of the last pop is not blocked: its answer may have been lost.
+        The request with the attemptId of the last pop is not blocked: its answer may have been lost. Nor is any after a
+        pop whose time is still to come: the clock was ahead.
         """
         popped = self._find(topic, group, queue_id)
-        if popped is None or (attempt_id is not None and attempt_id == popped.attempt_id):
+        if popped is None or popped.pop_time > now_ms or (attempt_id is not None and attempt_id == popped.attempt_id):
             return 0
         return popped.free_at(invisible_time)
 

@@ -48,7 +48,7 @@ class ReviveRound:
 
     def __init__(self, broker_name: str) -> None:
         self._broker_name = broker_name
-        self._check_points: dict[CheckPointKey, tuple[int, CheckPoint]] = {}
+        self._check_points: dict[CheckPointKey, tuple[int, int, CheckPoint]] = {}
         self._acked: dict[CheckPointKey, set[int]] = {}
         #: How far the queue has come, as the times tell at which its messages were due; ms since 1970 UTC.
         self.end_time = 0
@@ -73,8 +73,10 @@ class ReviveRound:
         if tag == CK_TAG:
             check_point = decode_check_point(body)
             if check_point is not None:
-                self._check_points[check_point.key] = revive_offset, check_point
-                self.first_revive_time = self.first_revive_time or check_point.revive_time
+                is_ahead = check_point.key.pop_time > now_ms + QUIET_MS
+                due_ms = 1 if is_ahead else check_point.revive_time
+                self._check_points[check_point.key] = revive_offset, due_ms, check_point
+                self.first_revive_time = self.first_revive_time or due_ms
             return None if check_point is None else check_point.key
         ack = decode_ack(body, self._broker_name) if tag in (ACK_TAG, BATCH_ACK_TAG) else None
         if ack is not None and ack.key in self._check_points:
@@ -92,9 +94,14 @@ class ReviveRound:
         return self.end_time - self.first_revive_time > JUDGED_AFTER_MS
 
     def judged(self) -> Iterator[Judged]:
-        """The check points whose time is over, in the order of the queue, up to the first whose time is not."""
-        for key, (revive_offset, check_point) in sorted(self._check_points.items(), key=lambda item: item[1][0]):
-            if self.end_time - check_point.revive_time <= JUDGED_AFTER_MS:
+        """The check points whose time is over, in the order of the queue, up to the first whose time is not.
+
+        So is the time of one that is to be popped yet: both came by a clock that was ahead.
+        """
+        for key, (revive_offset, due_ms, check_point) in sorted(
+            self._check_points.items(), key=lambda item: item[1][0]
+        ):
+            if self.end_time - due_ms <= JUDGED_AFTER_MS:
                 return
             acked, bits = self._acked.get(key, ()), check_point.bit_map
             unacked = tuple(

@@ -27,6 +27,7 @@ def recover(
     begin: int,
     max_commit_log_offset: int,
     queued_from: int,
+    flushed_to: int,
 ) -> npt.NDArray[np.int64]:
     """Cut the log after its last unit, and lead each slot to its last unit (`TimerMessageStore.recover`).
 
@@ -37,6 +38,8 @@ def recover(
         begin: Position from which on units may be newer than the wheel.
         max_commit_log_offset: End of the commit log.
         queued_from: Commit log offset of the first message that is read from the queue again.
+        flushed_to: Position of the first unit that the wheel, as it was written last, does not know: a slot that is
+            empty though it has earlier ones was emptied.
 
     Returns:
         int64[...], sorted: commit log offsets of those of these messages that have units.
@@ -49,7 +52,7 @@ def recover(
     log.cut(end)
     for slot in lost:
         wheel.clear(slot.time * wheel.precision_ms)
-    _lead_to_last(wheel, found)
+    _lead_to_last(wheel, found, flushed_to, {slot.time * wheel.precision_ms for slot in lost})
     return with_units
 
 
@@ -72,7 +75,7 @@ def _scan(
     return found or _Found(empty, empty, empty), np.sort(np.concatenate([empty, *with_units])), end
 
 
-def _lead_to_last(wheel: TimerWheel, found: _Found) -> None:
+def _lead_to_last(wheel: TimerWheel, found: _Found, flushed_to: int, lost: set[int]) -> None:
     """Lead each slot to the last of its units that was found, if it does not lead there yet."""
     order = np.lexsort((found.positions, found.times))
     positions, times, nums = (column[order] for column in found)
@@ -80,6 +83,8 @@ def _lead_to_last(wheel: TimerWheel, found: _Found) -> None:
     for begin, end in pairwise(bounds):
         time, last = int(times[begin]), int(positions[end - 1])
         slot = wheel.slot(time)
+        if slot is None and last < flushed_to and time not in lost:
+            continue
         if slot is None:
             wheel.put(time, int(positions[begin]), last, int(nums[begin:end].sum()))
         elif slot.last_pos < last:

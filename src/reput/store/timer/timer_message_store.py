@@ -87,7 +87,7 @@ class TimerMessageStore:
         first = 0 if wheel.is_new else checkpoint.last_timer_log_flush_pos - store.config.mapped_file_size_timer_log
         self._with_units = recover(
             log, wheel, self.read_time_ms, max(first, 0), store.max_commit_log_offset,
-            _commit_log_offset(store, self.queue_offset),
+            _commit_log_offset(store, self.queue_offset), 0 if wheel.is_new else checkpoint.last_timer_log_flush_pos,
         )  # fmt: skip
         self._failed: tuple[list[str], list[tuple[int, bytes]]] = ([], [])
 
@@ -167,6 +167,14 @@ class TimerMessageStore:
                 raise CorruptStoreError(self._check_path, position, f"expected an earlier unit, found {unit.prev_pos}")
             yield unit
             position = unit.prev_pos
+
+    def times_from(self, begin_ms: int) -> list[int]:
+        """The times of slots, this one or later, for which messages wait; a look at the whole wheel."""
+        return self._wheel.times_from(begin_ms)
+
+    def clear_between(self, begin_ms: int, end_ms: int) -> None:
+        """Let nothing wait for the times in [begin, end)."""
+        self._wheel.clear_between(begin_ms, end_ms)
 
     def delete_before(self, min_commit_log_offset: int) -> None:
         """Delete files of the timer log whose messages have all left the commit log."""

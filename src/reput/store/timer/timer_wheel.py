@@ -85,6 +85,18 @@ class TimerWheel:
         self._slots[index] = (0, 0, 0, 0, 0)
         self._changed.add(index // _SLOTS_OF_PAGE)
 
+    def clear_between(self, begin_ms: int, end_ms: int) -> None:
+        """Empty the slots of the times in [begin, end), also those in the file that were over when it was read."""
+        begin, end = begin_ms // self.precision_ms, end_ms // self.precision_ms
+        self._slots[(self._times >= begin) & (self._times < end)] = 0
+        pages = range(begin // _SLOTS_OF_PAGE, min(end // _SLOTS_OF_PAGE + 1, (begin + SLOTS) // _SLOTS_OF_PAGE))
+        self._changed.update(page % (SLOTS // _SLOTS_OF_PAGE) for page in pages)
+
+    def times_from(self, begin_ms: int) -> list[int]:
+        """The times, this one or later, for which messages wait, in ms."""
+        found: list[int] = np.sort(self._times[self._times >= begin_ms // self.precision_ms]).tolist()
+        return [time * self.precision_ms for time in found]
+
     def next_time(self, begin_ms: int, end_ms: int) -> int | None:
         """The first time in [begin, end) for which a message waits, at most half a wheel on; None without one."""
         begin, end = begin_ms // self.precision_ms, -(-end_ms // self.precision_ms)

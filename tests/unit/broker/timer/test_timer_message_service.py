@@ -531,3 +531,39 @@ async def _send_pairs(client: Client, timers: TimerMessageStore, held: list[int]
         sent += len(far)
         for answer in client.begin_all(far):
             assert (await answer).code == 0
+
+
+@pytest.mark.parametrize("hours", [1, 24, 30 * 365 * 24], ids=["hour", "day", "years"])
+@pytest.mark.parametrize("restarts", [True, False], ids=["restarts", "goes on"])
+async def test_a_clock_that_was_ahead_holds_no_message_up(tmp_path: Path, hours: int, restarts: bool) -> None:
+    """What is sent later comes at its time, and once; what waited by that clock is lost by nobody."""
+    ahead_ms, keys = hours * 3_600_000, FAST
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client, state = await served.client(), served.controller._state
+        await with_topic(client, "orders")
+        state.put_forward(ahead_ms)
+        await send_timed(client, b"ahead", timer_delay_ms=300)
+        assert [one.body for one in await received(client, 1)] == [b"ahead"]
+        await send_timed(client, b"waits", timer_delay_ms=60_000)
+        while served.controller._services.timers.metrics.count("orders") != 1:
+            await asyncio.sleep(0.01)
+        if not restarts:
+            state.put_forward(-ahead_ms)
+            await come_in_time(client)
+    if restarts:
+        async with serving_broker(tmp_path / "store", **keys) as served:
+            await come_in_time(await served.client())
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client, state = await served.client(), served.controller._state
+        state.put_forward(ahead_ms + 120_000)
+        assert [one.body for one in await received(client, 5)] == [b"ahead", b"0", b"1", b"2", b"waits"]
+        assert served.controller._services.timers.metrics.count("orders") == 0
+
+
+async def come_in_time(client: Client) -> None:
+    """Messages that are sent now come at their times, and nothing else does."""
+    due = now_ms() + 400
+    for number in range(3):
+        await send_timed(client, b"%d" % number, timer_deliver_ms=due + 150 * number)
+    assert [one.body for one in (await received(client, 4))[1:]] == [b"0", b"1", b"2"]
+    assert due + 300 <= now_ms()

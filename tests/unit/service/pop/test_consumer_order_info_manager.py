@@ -27,8 +27,8 @@ def test_rocketmqs_file_is_read_and_written_byte_for_byte(tmp_path: Path) -> Non
     (tmp_path / "config/consumerOrderInfo.json").write_bytes(text)
     orders = ConsumerOrderInfoManager(str(tmp_path))
     assert encode_metadata(orders.content()) == text
-    assert orders.free_at("PopO", "GO", 0, None, 5) == 1795386758163 + 60_000
-    assert orders.free_at("PopO", "GO", 0, "attk2", 5) == 0
+    assert orders.free_at("PopO", "GO", 0, None, 5, 1795386758163) == 1795386758163 + 60_000
+    assert orders.free_at("PopO", "GO", 0, "attk2", 5, 1795386758163) == 0
     assert orders.commit_and_next("PopO", "GO", 0, 4, 1795386758163, 1) == 5
 
 
@@ -39,7 +39,7 @@ def test_an_ack_moves_the_offset_to_the_first_hole(tmp_path: Path) -> None:
     acks = [orders.commit_and_next(*QUEUE, offset, 1000, 1) for offset in (11, 7, 9, 8)]
     assert acks == [7, 8, OrderAck.ILLEGAL, 12]
     assert orders.commit_and_next(*QUEUE, 7, 999, 1) is OrderAck.LATE
-    assert orders.free_at(*QUEUE, None, 5) == 0
+    assert orders.free_at(*QUEUE, None, 5, 5000) == 0
     assert popped(orders, at=2000) == {}
     assert orders.commit_and_next(*QUEUE, 7, 2000, 1) is OrderAck.ILLEGAL
 
@@ -57,11 +57,11 @@ def test_a_queue_is_free_when_the_last_message_is_visible(tmp_path: Path) -> Non
     popped(orders, 1, 2)
     orders.update_next_visible_time(*QUEUE, 2, 1000, 5000, 1)
     orders.update_next_visible_time(*QUEUE, 1, 999, 9000, 1)
-    assert orders.free_at(*QUEUE, None, 5) == 5000
+    assert orders.free_at(*QUEUE, None, 5, 5000) == 5000
     orders.commit_and_next(*QUEUE, 2, 1000, 1)
-    assert orders.free_at(*QUEUE, None, 5) == 1100
+    assert orders.free_at(*QUEUE, None, 5, 5000) == 1100
     orders.clear_block(*QUEUE, 1)
-    assert orders.free_at(*QUEUE, None, 5) == 0
+    assert orders.free_at(*QUEUE, None, 5, 5000) == 0
 
 
 def test_what_nobody_pops_any_more_is_forgotten(tmp_path: Path) -> None:
@@ -95,3 +95,10 @@ def test_a_group_gets_each_message_until_it_is_acked_without_a_hole_before(
             else:
                 assert following is OrderAck.ILLEGAL
         offset = next((one for one in found if one not in acked), found[-1] + 1)
+
+
+def test_a_pop_of_a_clock_that_was_ahead_blocks_nothing(tmp_path: Path) -> None:
+    orders = ConsumerOrderInfoManager(str(tmp_path))
+    orders.update(*QUEUE, pop_time=9000, invisible_time=100, offsets=(1,), attempt_id=None, now_ms=9000)
+    assert orders.free_at(*QUEUE, None, 5, 9000) == 9100
+    assert orders.free_at(*QUEUE, None, 5, 8000) == 0

@@ -123,3 +123,12 @@ def test_each_message_is_acked_or_comes_again_once(points: list[tuple[int, list[
             revived[one.check_point.key] = set(one.unacked)
             done = one.revive_offset
     assert revived == expected
+
+
+def test_a_check_point_of_a_clock_that_was_ahead_holds_none_behind_it_up() -> None:
+    """It lies in the queue a day before its messages are popped."""
+    round_, ahead = ReviveRound("broker-a"), KEY._replace(pop_time=NOW + 86_400_000)
+    assert round_.add(0, "ck", encode_check_point(CheckPoint(ahead, 50_000, (10,))), NOW + 86_449_000, NOW)
+    assert round_.add(1, "ck", encode_check_point(POINT), NOW, NOW)
+    assert judged(round_) == [(0, (10,)), (1, (10, 11, 13))]
+    assert round_.is_at_end
