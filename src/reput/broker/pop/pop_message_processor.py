@@ -131,7 +131,7 @@ class PopMessageProcessor:
             if answer.rest_num > 0:
                 self._polling.wake(header.topic, header.consumer_group, header.queue_id)
             return command.response(ResponseCode.SUCCESS, _FOUND, encode_header(answer), b"".join(request.records))
-        polled = self._poll(pop, request.free_at_ms)
+        polled = self._poll(pop, request.again_at_ms)
         if polled is PollingResult.POLLING_SUC:
             return None
         code = ResponseCode.POLLING_FULL if polled is PollingResult.POLLING_FULL else ResponseCode.POLLING_TIMEOUT

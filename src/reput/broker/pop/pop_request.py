@@ -56,7 +56,8 @@ class PopRequest:
     Attributes:
         records: The messages, as the answer has them.
         count: How many they are.
-        free_at_ms: When a queue is free again that was popped in order and is not acked, 0 for none.
+        again_at_ms: When more may be found: at once where no message passed the filter as far as was looked, or when a
+            queue is free again that was popped in order and is not acked; 0 for no such time.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class PopRequest:
         self._end_offset = 0
         self._pop_time = state.now_ms()
         self._revive_qid = ORDER_REVIVE_QID if header.order else revive_qid
-        self.free_at_ms = 0
+        self.again_at_ms = 0
 
     async def run(self, topic: TopicConfig) -> PopMessageResponseHeader:
         """Take messages, and return the answer's header once their check points are safe.
@@ -166,6 +167,8 @@ class PopRequest:
             if offsets.is_uncommitted(key):  # of another pop, whose check point is not safe yet
                 self._end_offset = max(self._end_offset, self._state.store.max_commit_log_offset)
             self._follow(key, result.next_begin_offset)
+            if result.next_begin_offset < result.max_offset:  # at a bound of the read's own: nobody wakes who waits
+                self.again_at_ms = self._pop_time
         self._rest += max(result.max_offset - result.next_begin_offset, 0)
 
     async def _read(self, key: PopKey, offset: int) -> GetRawResult:
@@ -212,7 +215,7 @@ class PopRequest:
         free_at = self._offsets.orders.free_at(*key, header.attempt_id, header.invisible_time, now_ms)
         if free_at <= now_ms:
             return False
-        self.free_at_ms = min(self.free_at_ms or free_at, free_at)
+        self.again_at_ms = min(self.again_at_ms or free_at, free_at)
         return True
 
     def _hand_out_in_order(self, key: PopKey, start: int, result: GetRawResult) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from reput.formats.pop_messages import decode_check_point
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.store.put_rows import PutRow
 from tests.support.broker import LONG_MS, SYNCED, Served, fill, messages_of, serving_broker, with_topic
 from tests.support.pop import handles, pop, pop_command
 
@@ -174,3 +175,16 @@ async def test_pops_of_one_connection_get_each_message_once(tmp_path: Path) -> N
         answers = [await one for one in client.begin_all([pop_command("orders", maxMsgNums=3) for _ in range(9)])]
         found = [message.body for one in answers if one.code == 0 for message, _, _ in handles(one)]
         assert sorted(map(int, found)) == list(range(20))
+
+
+@pytest.mark.parametrize("order", [True, False])
+async def test_a_pop_that_stops_at_the_bound_of_a_look_goes_on(tmp_path: Path, order: bool) -> None:
+    """A look is at 800 messages; nobody would wake who waits behind them."""
+    async with serving_broker(tmp_path / "store") as served:
+        client, appends = await served.client(), served.controller._state.appends
+        await with_topic(client, "orders")
+        texts = [b"TAGS\x01many\x02"] * 3000 + [b"TAGS\x01few\x02"]
+        await appends.append_rows([PutRow("orders", 0, b"x", text, 0, 0, 1, bytes(8)) for text in texts])
+        await client.pull("orders", 3000, hold_ms=LONG_MS)
+        answer = await pop(client, "orders", poll_ms=LONG_MS, order=order, expType="TAG", exp="few")
+        assert [one.queue_offset for one in messages_of(answer)] == [3000]
