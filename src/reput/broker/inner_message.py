@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reput.formats.properties import UNIQ_KEY, decode_properties
+from reput.formats.properties import OF_BROKERS, UNIQ_KEY, decode_properties
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import Buffer, SysFlag, unpack_record
 from reput.service.topic_validator import TRANS_HALF_TOPIC
@@ -70,6 +70,11 @@ def read_properties(text: str) -> dict[str, str]:
         if name and value:
             properties[name] = value
     return properties
+
+
+def sent_properties(text: str | None) -> dict[str, str]:
+    """The properties that a client sends, without those that only brokers write."""
+    return {name: value for name, value in read_properties(text or "").items() if name not in OF_BROKERS}
 
 
 def write_properties(properties: Mapping[str, str]) -> bytes:

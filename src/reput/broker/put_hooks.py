@@ -13,7 +13,7 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import ResponseCode
-from reput.service.timer_messages import TIMER_REQUESTS, deliver_time, out_time
+from reput.service.timer_messages import TIMER_REQUESTS, delete_key, deliver_time, out_time
 from reput.service.topic_validator import TRANS_HALF_TOPIC
 from reput.store.timer.timer_message_store import TIMER_TOPIC
 
@@ -71,7 +71,8 @@ class PutHooks:
         except MessageIllegalError:
             raise self._illegal() from None
         assert deliver_ms is not None
-        if deliver_ms <= now_ms and TIMER_DEL_UNIQKEY in properties:
+        deletes = properties.get(TIMER_DEL_UNIQKEY)
+        if deletes is not None and (deliver_ms <= now_ms or not deletes.startswith(delete_key(message.topic, ""))):
             raise self._illegal()
         out_ms = self.slot_of(deliver_ms, now_ms)
         if out_ms is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from reput.broker.broker_to_client import BrokerToClient
-from reput.broker.inner_message import MessageExtBrokerInner, read_properties, write_properties
+from reput.broker.inner_message import MessageExtBrokerInner, sent_properties, write_properties
 from reput.broker.send_message_processor import SendMessageProcessor
 from reput.broker.state import BrokerState
 from reput.errors import RemotingError, ReputError
@@ -61,7 +61,7 @@ class ReplyMessageProcessor:
         queue_id = self._sends.queue_id(connection, command, header, topic)
         if isinstance(queue_id, RemotingCommand):
             return queue_id
-        properties = read_properties(header.properties or "") | self._sends.ext
+        properties = sent_properties(header.properties) | self._sends.ext
         failure = await self._push(connection, command, header, properties)
         stored = None
         if self._state.config.store_reply_message_enable:

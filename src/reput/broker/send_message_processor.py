@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import Any
 
-from reput.broker.inner_message import MessageExtBrokerInner, read_properties
+from reput.broker.inner_message import MessageExtBrokerInner, sent_properties
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError, WouldWaitError
@@ -16,7 +16,6 @@ from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.properties import DELAY, INNER_NUM, REAL_TOPIC, SIZE_ADDED_LATER, TIMER_OUT_MS
-from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import SysFlag
 from reput.log.queue_types import is_batch_cq
 from reput.log.store_host import encode_store_host
@@ -39,7 +38,7 @@ from reput.transport.requests import Answer, Handler
 
 SEND_CODES = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
 
-_UNIQ_KEY, _CLUSTER, _MSG_REGION, _TRACE_ON, _POP_CK = "UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON", "POP_CK"
+_UNIQ_KEY, _CLUSTER, _MSG_REGION, _TRACE_ON = "UNIQ_KEY", "CLUSTER", "MSG_REGION", "TRACE_ON"
 _WAIT, _KEYS = "WAIT", "KEYS"
 #: Topics longer than this take no batch.
 _MAX_BATCH_TOPIC = 127
@@ -200,12 +199,10 @@ class SendMessageProcessor:
         queue_id = self.queue_id(connection, command, header, topic)
         if isinstance(queue_id, RemotingCommand):
             return queue_id
-        properties = read_properties(header.properties or "")
+        properties = sent_properties(header.properties)
         refusal = self._refusal_of_properties(command, header, topic, properties)
         if refusal is not None:
             return refusal
-        properties.pop(_POP_CK, None)
-        properties.pop(PROPERTY_CRC32, None)  # of another record, if of any
         properties |= self.ext
         if not header.batch:
             properties.setdefault(_UNIQ_KEY, "")

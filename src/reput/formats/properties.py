@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reput.errors import MessageIllegalError
 from reput.formats.java import string_hash
+from reput.formats.property_crc import PROPERTY_CRC32
 
 NAME_VALUE_SEPARATOR = b"\x01"
 PROPERTY_SEPARATOR = b"\x02"
@@ -35,6 +36,13 @@ FIRST_POP_TIME = "1ST_POP_TIME"
 POP_CK = "POP_CK"
 TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+
+#: What a broker writes into a message, and reads again: of who sends it once more, as from another topic, it is no
+#: order, and is dropped.
+OF_BROKERS = frozenset(
+    (TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES, TRANSACTION_CHECK_TIMES,
+     TRAN_PREPARED_QUEUE_OFFSET, POP_CK, PROPERTY_CRC32)
+)  # fmt: skip
 
 _NUMBER, _TOPIC = 20, 255
 #: What a message gets on its way after it was sent, and the bytes of the longest value. What a broker takes has room

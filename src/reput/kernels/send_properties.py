@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from reput.formats.property_crc import PROPERTY_CRC32
+from reput.formats.properties import OF_BROKERS
 from reput.kernels.blocks import get
 from reput.kernels.memory import (
     equal_bytes,
@@ -28,8 +28,8 @@ from reput.kernels.send_block import (
 
 #: Names of properties that make a send odd: what the broker sets itself, or has to look into. Each after its size.
 _ODD_NAMES = (
-    b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"POP_CK", b"MSG_REGION",
-    b"TRACE_ON", b"CLUSTER", b"INNER_NUM", PROPERTY_CRC32.encode(),
+    b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_SEC", b"TIMER_DELAY_MS", b"TIMER_DELIVER_MS", b"MSG_REGION", b"TRACE_ON",
+    b"CLUSTER", b"INNER_NUM", *(name.encode() for name in sorted(OF_BROKERS)),
 )  # fmt: skip
 ODD_TABLE = np.frombuffer(b"".join(bytes([len(name)]) + name for name in _ODD_NAMES), np.uint8).copy()
 _ODD_COUNT = len(_ODD_NAMES)

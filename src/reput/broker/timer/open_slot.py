@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reput.broker.timer.timer_message import TimerMessage
+from reput.broker.timer.timer_message import DeleteKey, TimerMessage
 from reput.formats.timer_log import TimerUnit
 
 #: Messages of a slot that are kept in memory; each takes 2 KB and its record.
@@ -27,8 +28,8 @@ class OpenSlot:
 
     Attributes:
         time_ms: The slot's time: its messages are due after it, and at most one precision later.
-        deleted: Topic and key of messages that are not to be delivered, and the topic of each.
-        found: Those of them that were in the slot.
+        deleted: Which messages are not to be delivered, and how many others say so of each.
+        found: How many of them were in the slot, by topic.
         unread: Its units whose messages were not looked at yet.
         has_begun: Whether a message has been delivered: a start reads the whole slot again.
     """
@@ -36,8 +37,8 @@ class OpenSlot:
     def __init__(self, time_ms: int, units: list[TimerUnit]) -> None:
         self.time_ms = time_ms
         self.unread = units
-        self.deleted: dict[str, str] = {}
-        self.found: set[str] = set()
+        self.deleted: Counter[DeleteKey] = Counter()
+        self.found: Counter[str] = Counter()
         self.has_begun = False
         self._waiting: list[Waiting] = []
         self._taken: list[Waiting] = []

@@ -120,7 +120,7 @@ class RecallMessageProcessor:
         """How many messages wait, by topic."""
         if self._timers is None:
             return command.response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
-        return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._timers.metrics.content()))
+        return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._timers.metrics.shown()))
 
 
 def _illegal(remark: str) -> RemotingCommandError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from reput.broker.inner_message import write_properties
 from reput.formats.properties import (
@@ -25,6 +26,13 @@ from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 _TIMER_TOPIC = TIMER_TOPIC.encode()
 _ROLL = int(Magic.ROLL)
+
+
+class DeleteKey(NamedTuple):
+    """Who deletes a message, and which: who may not send to a topic deletes nothing there."""
+
+    topic: str
+    text: str
 
 
 @dataclass(slots=True)
@@ -76,15 +84,16 @@ class TimerMessage:
         return self.head[10]
 
     @property
-    def deletes(self) -> str | None:
-        """Topic and key of the message that this one deletes; None for a message that is to be delivered."""
-        return self.properties.get(TIMER_DEL_UNIQKEY)
+    def deletes(self) -> DeleteKey | None:
+        """The key of the message that this one deletes, if it is of its topic; None: it is to be delivered itself."""
+        deleted = self.properties.get(TIMER_DEL_UNIQKEY)
+        return None if deleted is None else DeleteKey(self.real_topic, deleted)
 
     @property
-    def key(self) -> str | None:
-        """Topic and key by which it may be deleted."""
-        unique_key = self.properties.get(UNIQ_KEY)
-        return None if unique_key is None else delete_key(self.real_topic, unique_key)
+    def key(self) -> DeleteKey | None:
+        """By which it may be deleted."""
+        unique_key, topic = self.properties.get(UNIQ_KEY), self.real_topic
+        return None if unique_key is None else DeleteKey(topic, delete_key(topic, unique_key))
 
     def due_ms(self, unit_time: int, magic: int, precision_ms: int) -> int:
         """When something is to be done with it: delivered at its exact time, or put back once its slot has begun."""

@@ -255,7 +255,8 @@ class TimerMessageService:
         lacking = int(np.count_nonzero(messages.out_ms < 0))
         if lacking:
             logger.error(Event("messages with a time name no time, or no topic to go to", messages=lacking))
-        rows, entries = self._entries(messages, write_ms)
+        counted, rows, entries = self._entries(messages, write_ms)
+        self._count(messages, counted, now_ms)
         if not len(rows):
             return
         await self._work.run(timers.enqueue, entries, write_ms)
@@ -265,19 +266,21 @@ class TimerMessageService:
             assert message is not None, "it has a time"
             unit = TimerUnit(-1, magic, write_ms, time_ms - write_ms, *place)
             self._add(slots[time_ms], message, unit, keep=False)
-        self._count(messages, rows, now_ms)
 
-    def _entries(self, messages: TimerRecords, write_ms: int) -> tuple[npt.NDArray[np.int64], TimerEntries]:
-        """The rows of the messages that are to wait, and where.
+    def _entries(
+        self, messages: TimerRecords, write_ms: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], TimerEntries]:
+        """The rows of the messages that wait, those of them that have no unit yet, and where these are to wait.
 
-        The others have a unit, or the master of a former slave has delivered, or rolled, them already.
+        The master of a former slave has delivered, or rolled, the others already.
         """
         timers, precision = self._timers, self._precision
         are_copied = messages.queue_offsets < timers.copied_to
         written = np.where(are_copied, messages.stored_ms // precision * precision, write_ms)
         times = slot_times(messages.out_ms, written, self._window, precision)
-        are_done = (are_copied & (times < timers.copied_read_time_ms)) | timers.have_units(messages.commit_log_offsets)
-        rows = np.flatnonzero((messages.out_ms >= 0) & ~are_done)
+        are_done = are_copied & (times < timers.copied_read_time_ms)
+        counted = np.flatnonzero((messages.out_ms >= 0) & ~are_done)
+        rows = counted[~timers.have_units(messages.commit_log_offsets[counted])]
         magics = np.where(times == messages.out_ms, Magic.DEFAULT, Magic.DEFAULT | Magic.ROLL)
         magics = np.where(messages.deletes, magics | Magic.DELETE, magics).astype(np.int32)
         hashes = np.array([string_hash(name) for name in messages.topic_names], np.int32)
@@ -285,10 +288,12 @@ class TimerMessageService:
             np.maximum(times[rows], timers.read_time_ms), magics[rows], messages.commit_log_offsets[rows],
             messages.sizes[rows], hashes[messages.topics[rows]],
         )  # fmt: skip
-        return rows, entries
+        return counted, rows, entries
 
     def _count(self, messages: TimerRecords, rows: npt.NDArray[np.int64], now_ms: int) -> None:
-        """Count messages that wait from now on."""
+        """Count messages that wait from now on, or have a unit which is younger than the counts: of before a kill."""
+        if not len(rows):
+            return
         delays_s: dict[tuple[str, int], int] = {}
         waiting: dict[str, int] = {}
         for number, topic in enumerate(messages.topic_names):
@@ -307,7 +312,7 @@ class TimerMessageService:
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
         """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""
         if message.deletes is not None and not unit.magic & Magic.ROLL:
-            slot.deleted[message.deletes] = message.real_topic
+            slot.deleted[message.deletes] += 1
         else:
             slot.add(message.due_ms(unit.time, unit.magic, self._precision), unit, message if keep else None)
 
@@ -343,8 +348,11 @@ class TimerMessageService:
             return slot.time_ms + precision
         timers.read_time_ms = slot.time_ms + precision
         self._slot, self._flushes.is_changed = None, True
-        in_vain = Counter(slot.deleted[key] for key in slot.deleted.keys() - slot.found)
-        self.metrics.add(in_vain, put_ms)  # each has counted as one message less
+        gone: Counter[str] = Counter()  # one that deletes has counted as one message less, and what it found is left
+        for key, count in slot.deleted.items():
+            gone[key.topic] += count
+        gone.subtract(slot.found)
+        self.metrics.add(gone, put_ms)
         return None
 
     async def _turn_back(self, now_ms: int) -> None:
@@ -464,24 +472,27 @@ class TimerMessageService:
             if message is None:
                 continue
             if message.key is not None and message.key in slot.deleted:
-                slot.found.add(message.key)
+                slot.found[message.real_topic] += 1
                 continue
             due.append((waiting, message))
         results = await self._state.appends.append_rows([message.row(one.unit, now_ms) for one, message in due])
         counts: Counter[str] = Counter()
+        deletes: Counter[str] = Counter()
         never: list[tuple[Waiting, TimerMessage, ReputError]] = []
         failed: list[tuple[Waiting, ReputError]] = []
         for (waiting, message), result in zip(due, results, strict=True):
             if isinstance(result, PutRowResult):
                 end_offset = result.end_offset
                 counts[message.real_topic] -= 1
+                deletes[message.real_topic] += 2 if message.deletes is not None else 0  # see `_count`
             elif is_never(result):
                 never.append((waiting, message, result))
             else:
                 failed.append((waiting, result))
         slot.has_begun |= end_offset is not None
         self.stats.dequeued.subtract(counts)
-        self.metrics.add(counts, now_ms)
+        deletes.update(counts)
+        self.metrics.add(deletes, now_ms)
         for waiting, message, why in never:
             try:
                 await self._state.dead_letters.give_up(message.record, None, why)

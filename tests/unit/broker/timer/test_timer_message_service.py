@@ -19,6 +19,7 @@ from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
+from reput.formats.properties import OF_BROKERS
 from reput.formats.timer_checkpoint import decode_timer_checkpoint
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -441,7 +442,8 @@ async def test_a_message_that_names_no_time_or_topic_stops_no_other(tmp_path: Pa
             {"TIMER_OUT_MS": "5", "REAL_TOPIC": "orders", "REAL_QID": "-1"},
             {"TIMER_OUT_MS": "5", "REAL_TOPIC": "or/ders" * 99, "REAL_QID": "0"},
         ):  # fmt: skip
-            assert (await client.send_message(TIMER_TOPIC, properties=properties)).code == 0
+            text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+            await served.controller._state.appends.append_row(PutRow(TIMER_TOPIC, 0, b"x", text, 0, 0, 1, bytes(8)))
         await send_timed(client, b"good", timer_delay_ms=20)
         assert [one.body for one in await received(client, 1)] == [b"good"]
 
@@ -455,8 +457,10 @@ async def test_messages_that_cannot_be_put_stop_no_other(tmp_path: Path) -> None
             properties = {"TIMER_OUT_MS": str(due // 100 * 100), "REAL_TOPIC": "orders", "REAL_QID": "0"}
             if number % 3 == 1:  # a topic that no record can name
                 properties["REAL_TOPIC"] = "o" * 300
-            sent = await client.send_message(TIMER_TOPIC, b"%d" % number, properties=properties)
-            assert sent.code == 0
+            text = "".join(f"{name}\x01{value}\x02" for name, value in properties.items()).encode()
+            await served.controller._state.appends.append_row(
+                PutRow(TIMER_TOPIC, 0, b"%d" % number, text, 0, 0, due, bytes(8))
+            )
         assert [int(one.body) for one in await received(client, 6)] == [0, 2, 3, 5, 6, 8]
         assert served.controller._services.timers.stats.dequeued == {"orders": 6}
 
@@ -567,3 +571,51 @@ async def come_in_time(client: Client) -> None:
         await send_timed(client, b"%d" % number, timer_deliver_ms=due + 150 * number)
     assert [one.body for one in (await received(client, 4))[1:]] == [b"0", b"1", b"2"]
     assert due + 300 <= now_ms()
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE])
+async def test_what_a_broker_wrote_into_a_message_is_no_order_of_who_sends_it_again(tmp_path: Path, code: int) -> None:
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        forwarded = {"KEYS": "k", **dict.fromkeys(OF_BROKERS, "1700000000000")}
+        for number in range(3):  # the first in the plain way, the others by the kernel if it takes them
+            assert (await client.send_message("orders", b"%d" % number, code=code, properties=forwarded)).code == 0
+        for one in await received(client, 3):
+            assert one.properties.keys() & OF_BROKERS == set()
+        due = now_ms() + 300
+        await client.send_message("orders", b"waits", code=code, properties=forwarded | {"TIMER_DELIVER_MS": str(due)})
+        assert [one.body for one in (await received(client, 4))[3:]] == [b"waits"]
+        assert now_ms() >= due
+
+
+async def test_a_message_deletes_none_of_another_topic(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, appends = await served.client(), served.controller._state.appends
+        for topic in ("orders", "other"):
+            await with_topic(client, topic)
+        due = str(now_ms() + 500)
+        await client.send_message("orders", b"stays", properties={"UNIQ_KEY": "u", "TIMER_DELIVER_MS": due})
+        deletes = {"TIMER_DEL_UNIQKEY": "orders+u", "TIMER_DELIVER_MS": due}
+        assert (await client.send_message("other", properties=deletes)).code == ResponseCode.MESSAGE_ILLEGAL
+        out = str(int(due) // 100 * 100)  # as a broker took it that did not look
+        pairs = deletes | {"TIMER_OUT_MS": out, "REAL_TOPIC": "other", "REAL_QID": "0"}
+        text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+        await appends.append_row(PutRow(TIMER_TOPIC, 0, b"x", text, 0, 0, 1, bytes(8)))
+        assert [one.body for one in await received(client, 1)] == [b"stays"]
+
+
+async def test_counts_are_those_of_what_waits_whatever_deletes_it_and_is_rolled(tmp_path: Path) -> None:
+    keys = FAST | {"timer_roll_window_slot": 6}
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client, metrics = await served.client(), served.controller._services.timers.metrics
+        await with_topic(client, "orders")
+        due = str(now_ms() + 1500)
+        for _ in range(2):  # in slots before their own, and deleted twice
+            for more in ({}, {"TIMER_DEL_UNIQKEY": "orders+u"}):
+                await client.send_message("orders", properties={"UNIQ_KEY": "u", "TIMER_DELIVER_MS": due} | more)
+        await client.send_message("orders", b"last", properties={"UNIQ_KEY": "v", "TIMER_DELIVER_MS": due})
+        assert [one.body for one in await received(client, 1)] == [b"last"]
+        while served.controller._state.timers.read_time_ms <= int(due):
+            await asyncio.sleep(0.01)
+        assert metrics.content().timing_count["orders"].count == 0
