@@ -55,8 +55,13 @@ def _port_of(key: str) -> Iterator[None]:
 def _with_role(config: BrokerConfig, store_config: MessageStoreConfig) -> MessageStoreConfig:
     """The store's keys for the broker's role: a slave delivers no timers.
 
-    Raises ConfigError for a slave that cannot be one.
+    Raises ConfigError for a slave that cannot be one, and for light queues, which no consumer could pull.
     """
+    if store_config.enable_lmq and store_config.enable_multi_dispatch:
+        raise ConfigError(
+            "enableLmq=true with enableMultiDispatch=true: this broker gives no consumer what is in a light queue "
+            "(%LMQ%...), so it takes nothing for one; leave enableLmq out"
+        )
     if config.broker_role is not BrokerRole.SLAVE:
         return store_config
     if not config.broker_id:

@@ -255,7 +255,7 @@ class SendFrameProcessor:
 
 def _is_plain(config: MessageStoreConfig) -> bool:
     """Whether records are as the kernel writes them."""
-    return not (config.enabled_append_prop_crc or (config.enable_lmq and config.enable_multi_dispatch))
+    return not config.enabled_append_prop_crc
 
 
 def _is_text(text: str) -> bool:

@@ -352,3 +352,12 @@ async def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of
         assert state.dispatch._next is None, "it would find the store closed"
     with MessageStore.open(tmp_path / "store") as store:
         assert store.max_offset("orders", 0) == 6  # one before each file
+
+
+async def test_light_queues_which_no_consumer_could_pull_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="enableLmq=true with enableMultiDispatch=true"):
+        async with serving_broker(tmp_path / "store", enable_lmq=True, enable_multi_dispatch=True):
+            pass
+    assert not (tmp_path / "store").exists()
+    async with serving_broker(tmp_path / "store", enable_lmq=True):
+        pass

@@ -165,9 +165,8 @@ def test_a_topic_that_changes_is_looked_at_again(tmp_path: Path) -> None:
     assert [answer.code for answer in peer.answers()] == [0, 0, 29, 0]
 
 
-@pytest.mark.parametrize("key", ["enabled_append_prop_crc", "enable_lmq"])
-def test_a_store_whose_records_the_kernel_does_not_write_is_served_the_plain_way(tmp_path: Path, key: str) -> None:
-    options = {key: True, "enable_multi_dispatch": True}
+def test_a_store_whose_records_the_kernel_does_not_write_is_served_the_plain_way(tmp_path: Path) -> None:
+    options = {"enabled_append_prop_crc": True}
 
     def work(controller: BrokerController, peer: Peer) -> None:
         for _ in peer.feed(b"".join(send_stream(1, 20))):
