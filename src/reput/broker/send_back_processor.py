@@ -75,7 +75,7 @@ class SendBackProcessor:
         if not message.properties.get(_ORIGIN_MESSAGE_ID, "").strip():
             message.properties[_ORIGIN_MESSAGE_ID] = found.message_id
         try:
-            await state.appends.put(message)
+            await state.dead_letters.put_or_give_up(state.appends.put(message), found.raw, dlq_topic_of(name))
         except ReputError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
         state.stats.inc_send_back(name, message.properties[_RETRY_TOPIC])

@@ -186,3 +186,14 @@ async def test_the_largest_message_that_is_taken_can_be_popped_and_sent_back_and
         await with_topic(client, "timed")
         await client.send_message("timed", b"timed", properties=sent_properties(timed) | {"TIMER_DELAY_MS": "300"})
         assert await bodies(client, "timed", 1) == [b"timed"]
+
+
+async def test_what_is_sent_back_and_fits_no_more_goes_to_the_dead_letters_of_its_group(tmp_path: Path) -> None:
+    """The consumer is answered SUCCESS: else it would send the message back again and again."""
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        stored = await served.controller._state.appends.append_row(row("orders", b"full", {"x": ""}))
+        back = {"offset": stored.commit_log_offsets[0], "group": "g", "delayLevel": 1}
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)).code == 0
+        assert await bodies(client, "%DLQ%g", 1) == [b"full"]
