@@ -205,7 +205,8 @@ def test_following_tables_tells_age_and_lag(
     assert all(0 <= line["age_seconds"] < 600 for line in answer.lines())
     with SqlCatalog("reput", uri=f"sqlite:///{tmp_path}/lake/catalog.db") as catalog:
         table = catalog.load_table("shop.messages_fresh")
-    assert len(list(table.scan().plan_files())) == 1
+    partitions = [str(one.file.partition) for one in table.scan().plan_files()]
+    assert len(partitions) == len(set(partitions))  # a file a date: midnight may have come between the two puts
     assert table.scan().to_arrow()["body"].to_pylist() == [{"id": 1, "late": None}, {"id": None, "late": 1}]
 
 

@@ -243,7 +243,7 @@ def test_a_log_that_closes_in_the_middle_keeps_its_error_and_the_put_tells_what_
 ) -> None:
     def close_log(operation: Operation) -> None:
         if operation.kind == "create" and operation.path.endswith(f"{4096:020d}"):
-            store._log._refusal = refusal  # as retention and dispatch do, without waiting for this very put
+            store._log._refuse_all(refusal)  # as retention and dispatch do, without waiting for this very put
 
     store = open_store(files=FaultyFiles(close_log), **NOTHING_AHEAD)
     text = str(refusal)
