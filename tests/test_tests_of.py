@@ -14,6 +14,7 @@ def names(file: str) -> list[str]:
     return [test.relative_to(ROOT / "tests").as_posix() for test in covering_tests(ROOT / "src/reput" / file)]
 
 
+@pytest.mark.slow
 def test_the_mirror_comes_first_then_who_imports_the_module_then_who_does_by_a_helper() -> None:
     found = names("transport/client.py")
     order = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from campaign.sampled_mutants import changes
 from campaign.sampled_mutants.main import equal_changes, name_of
 
@@ -46,6 +48,7 @@ def test_two_changes_that_look_the_same_are_told_apart() -> None:
     assert len({change.key for change in made}) == len(made) == 4
 
 
+@pytest.mark.slow
 def test_each_change_known_to_be_equal_is_still_one_of_the_source() -> None:
     names = {name_of(change) for layer in changes.LAYERS for change in changes.changes_of_layer(layer)}
     known = equal_changes()

@@ -39,7 +39,8 @@ async def received(client: Client, bodies: Collection[bytes], found: list[Messag
             found += messages_of(answer)
 
 
-@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", pytest.param("ASYNC_FLUSH", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_killed_broker_delivers_all_that_waited(tmp_path: Path, flush_disk_type: str) -> None:
     path, found = tmp_path / "store", list[MessageExt]()
 

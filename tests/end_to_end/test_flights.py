@@ -42,6 +42,7 @@ def test_all_steps_agree(tmp_path: Path, runner: str, capsys: pytest.CaptureFixt
     assert "<link" not in page
 
 
+@pytest.mark.slow
 def test_a_message_that_differs_is_named_and_fails_the_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

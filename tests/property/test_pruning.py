@@ -282,6 +282,7 @@ def grow_again(path: Path, cut: int, count: int) -> None:
         opened.put_messages([Message("topic-1", b"%d" % n * 70, keys=(f"new-{n}",)) for n in range(count)])
 
 
+@pytest.mark.slow
 def test_beside_a_writer(tmp_path: Path) -> None:
     """What was there before is there, and nothing that is not in the log; the plan's end cuts, and nothing else."""
     path = tmp_path / "live"

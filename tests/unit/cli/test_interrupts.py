@@ -24,6 +24,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_command_ends_with_one_line_at_every_moment(shop: Path) -> None:
     seconds = run_interrupted("stats", shop).seconds
     statuses = []
@@ -34,6 +35,7 @@ def test_a_command_ends_with_one_line_at_every_moment(shop: Path) -> None:
     assert 130 in statuses  # each of them may come too late, where the machine is busy
 
 
+@pytest.mark.slow
 def test_a_job_that_can_go_on_says_where_and_the_same_command_goes_on_there(shop: Path, tmp_path: Path) -> None:
     job = ("stats", shop, "--work-dir", tmp_path / "work", "--json")
     done = interrupted_at("reput.jobs.resuming", "keep", *job)

@@ -14,6 +14,7 @@ from tests.support.kernel_cache import cache_without, kernels_in
 from tests.support.terminal import shown_on_a_terminal
 
 
+@pytest.mark.slow
 def test_a_first_command_compiles_only_what_it_calls_and_says_so_in_one_line(tmp_path: Path, store: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "reput", "info", str(store)],

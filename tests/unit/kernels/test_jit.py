@@ -80,6 +80,7 @@ with MessageStore.open(sys.argv[1], read_only=True):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_logged", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_library_says_in_one_line_that_it_compiles_and_logs_the_rest(is_logged: bool, tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store") as store:

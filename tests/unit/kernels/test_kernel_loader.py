@@ -119,6 +119,7 @@ def test_without_children_one_process_compiles_all(before: str, children: int, t
     assert "1 of 2" in line
 
 
+@pytest.mark.slow
 def test_children_have_the_modules_of_their_parent_and_none_of_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_whole_cache_needs_no_process_and_no_line() -> None:
     assert compiled(loading(cache, with_processors(2)), cache) == ([], 0, [])
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_compiles(tmp_path: Path) -> None:
     cache = cache_without(tmp_path / "cache", *MISSING)
     both = [loading(cache, with_processors(1)) for _ in range(2)]
@@ -154,6 +156,7 @@ def test_a_process_waits_for_one_that_compiles_and_says_so(tmp_path: Path) -> No
     assert compiled(process, cache) == ([], 0, [])
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_while_it_compiled_holds_up_nobody(tmp_path: Path) -> None:
     cache = cache_without(tmp_path / "cache", *MISSING)
     with lock_held(lock_of(cache)) as holder:

@@ -13,6 +13,7 @@ from tests.support.lake import check_files, log_rows, rows_of, run
 STORE = Path(__file__).parents[3] / "golden/5.3.3/bcq/store"
 
 
+@pytest.mark.slow
 def test_an_inner_batch_is_in_one_file_wherever_a_task_writes_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

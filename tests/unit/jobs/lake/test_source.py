@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 from pyarrow import parquet
 
 from reput.jobs.lake.source import open_source
@@ -27,6 +28,7 @@ print(rows, peak() - before)
 """
 
 
+@pytest.mark.slow
 def test_a_row_group_larger_than_the_memory_may_be_is_read_piece_by_piece(tmp_path: Path) -> None:
     bodies = pa.array([os.urandom(2000) for _ in range(1000)])
     table = pa.concat_tables([pa.table({"topic": ["orders"] * 1000, "body": bodies})] * 200)
