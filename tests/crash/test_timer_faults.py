@@ -12,7 +12,8 @@ import pytest
 from reput import Message, MessageStore
 from reput.errors import StoreError
 from reput.files import FileLayer
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
+from reput.formats.timer_log import TIMER_TOPIC
+from reput.store.timer.timer_message_store import TimerMessageStore
 from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, crash_at, no_objection, wait_dispatched
 from tests.support.shares import Share, in_shares
 from tests.support.timers import BEGIN, PRECISION, enqueue_all, has_time, opened, put, small_wheel

@@ -11,9 +11,9 @@ from reput import Message, MessageExt, MessageStore
 from reput.files import FileLayer
 from reput.formats import timer_wheel as wheel_format
 from reput.formats.java import string_hash
-from reput.formats.timer_log import Magic
+from reput.formats.timer_log import TIMER_TOPIC, Magic
 from reput.store.timer import timer_message_store, timer_wheel
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntries, TimerMessageStore
+from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
 from tests.support.invariants import SMALL
 
 PRECISION = 1000

@@ -12,10 +12,10 @@ from reput.errors import MessageIllegalError, RemotingCommandError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import ResponseCode
 from reput.service.timer_messages import TIMER_REQUESTS, delete_key, deliver_time, out_time
 from reput.service.topic_validator import TRANS_HALF_TOPIC
-from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 

@@ -202,3 +202,8 @@ def _number(data: dict[str, Any], *names: str) -> int | None:
     """A whole number of 64 bits by its short or its long name."""
     value = next((data[name] for name in names if name in data), None)
     return value if type(value) is int and INT64_MIN <= value <= INT64_MAX else None
+
+
+def greatest_offset(group: str, end: int) -> int:
+    """The greatest offset of a group in a queue whose next message gets an offset: that one, or the last one's."""
+    return end - 1 if group == REVIVE_GROUP else end

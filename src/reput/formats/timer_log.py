@@ -24,6 +24,8 @@ FIELDS: tuple[Field, ...] = (
 POSITIONS = positions(FIELDS)
 _UNIT = struct.Struct(struct_format(FIELDS))
 
+#: Messages with a time wait in its queue 0.
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 UNIT_SIZE = 52
 DEFAULT_FILE_SIZE = 100 << 20
 #: What ends a file in which no further unit has room: int32 bytes that are left, int64 0, int32 magic.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reput.broker.timer.timer_message import TimerMessage
 from reput.formats.hosts import encode_host
 from reput.formats.record_layout import encode_topic, pack_record, unpack_record
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.kernels.timer_records import TimerRecords
-from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 #: Pieces of properties: what counts, what does not, and what almost does.
 _PIECES = st.sampled_from([

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reput.broker.state import BrokerState
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.body import encode_body
 from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
@@ -12,7 +13,6 @@ from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import ExchangeHAInfoResponseHeader
 from reput.service.broker_stats_manager import Totals
 from reput.store.runtime_info import RuntimeInfo
-from reput.store.timer.timer_message_store import TIMER_TOPIC
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 

@@ -9,7 +9,8 @@ from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.metrics.store_metrics import LOCAL
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
+from reput.formats.timer_log import TIMER_TOPIC
+from reput.store.timer.timer_message_store import TimerMessageStore
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

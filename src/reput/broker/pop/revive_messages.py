@@ -23,13 +23,13 @@ from reput.formats.pop_messages import (
     encode_check_point,
 )
 from reput.formats.properties import REAL_QID, REAL_TOPIC, TAGS, TIMER_OUT_MS, UNIQ_KEY
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.log.store_host import encode_store_host
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK, PopStats
 from reput.service.pop.topics import revive_topic_of
 from reput.store.put_rows import PutRow, PutRowResult
-from reput.store.timer.timer_message_store import TIMER_TOPIC
 from reput.transport.requests import Answer
 
 

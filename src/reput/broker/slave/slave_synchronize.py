@@ -19,9 +19,9 @@ from reput.formats.metadata import (
     decode_metadata,
 )
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
-from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 logger = logging.getLogger("reput.broker")
 

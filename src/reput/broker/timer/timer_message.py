@@ -19,10 +19,9 @@ from reput.formats.properties import (
 )
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import Bounds, Head, unpack_record
-from reput.formats.timer_log import Magic, TimerUnit
+from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
 from reput.service.timer_messages import added_when_due, delete_key, due_time
 from reput.store.put_rows import PutRow
-from reput.store.timer.timer_message_store import TIMER_TOPIC
 
 _TIMER_TOPIC = TIMER_TOPIC.encode()
 _ROLL = int(Magic.ROLL)

@@ -23,7 +23,7 @@ from reput.broker.timer.timer_message import TimerMessage
 from reput.errors import CorruptRecordError, ReputError
 from reput.events import Event
 from reput.formats.java import string_hash
-from reput.formats.timer_log import Magic, TimerUnit
+from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
 from reput.formats.timer_wheel import SLOTS_TOTAL
 from reput.kernels.timer_records import TimerRecords
 from reput.service.timer_messages import slot_times
@@ -32,7 +32,7 @@ from reput.service.timer_stats import TimerStats
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.put_rows import PutRowResult
 from reput.store.results import GetMessageStatus
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerEntries, TimerMessageStore
+from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
 
 logger = logging.getLogger("reput.broker")
 

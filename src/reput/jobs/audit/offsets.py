@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from reput.errors import CorruptMetadataError
 from reput.files import DISK
+from reput.formats.java import INT64_MAX
 from reput.formats.metadata import ConsumerOffsets, split_topic_group
+from reput.formats.pop_messages import greatest_offset
 from reput.jobs.audit.rest import QueueRest
 from reput.jobs.findings import Finding
 from reput.log.metadata import metadata_path, read_metadata
@@ -30,10 +32,10 @@ def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueR
     for key, of_group in offsets.offset_table.items():
         topic, group = split_topic_group(key)
         for queue_id, offset in of_group.items():
-            end = ends.get((topic, queue_id), offset)
-            if offset > end:
+            end = ends.get((topic, queue_id), INT64_MAX)
+            if (ahead := offset - greatest_offset(group, end)) > 0:
                 text = f"group {group} stands at {offset}, and the next message of the queue gets {end}"
                 yield Finding(
                     "consumer-offset-ahead", path, text, topic=topic, queue_id=queue_id, queue_offset=end,
-                    count=offset - end,
+                    count=ahead,
                 )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from reput.files import FileLayer
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.formats.java import INT64_MAX
 from reput.formats.metadata import (
     ConsumerOffsets,
     TopicConfig,
@@ -21,6 +22,7 @@ from reput.formats.metadata import (
     split_topic_group,
 )
 from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.pop_messages import greatest_offset
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.topics import with_recorded_topics
 from reput.jobs.findings import Finding
@@ -128,13 +130,13 @@ def _lower_offsets(files: FileLayer, step: Step, seen: Seen) -> list[str]:
         for finding in seen.findings
         if finding.code == "consumer-offset-ahead" and finding.queue_offset is not None
     }
-    table = {
-        key: {
-            queue_id: min(offset, ends.get((split_topic_group(key)[0], queue_id), offset))
+    table: dict[str, dict[int, int]] = {}
+    for key, of_group in offsets.offset_table.items():
+        topic, group = split_topic_group(key)
+        table[key] = {
+            queue_id: min(offset, greatest_offset(group, ends.get((topic, queue_id), INT64_MAX)))
             for queue_id, offset in of_group.items()
         }
-        for key, of_group in offsets.offset_table.items()
-    }
     files.write_atomically(step.path, encode_metadata(replace(offsets, offset_table=table)))
     return kept
 

@@ -38,6 +38,7 @@ from reput.store.recovery.listing import (
     is_fresh,
     list_directory,
 )
+from reput.store.recovery.log_state import lower_log_state
 from reput.store.recovery.marks import RecoveryMarks
 from reput.store.recovery.plan import RecoveryPlan, plan_recovery
 from reput.store.recovery.read_only import open_for_reading
@@ -172,6 +173,8 @@ def _recover(
         queues.raise_min_offsets(log.min_offset)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
+    if listing.was_killed or listing.shutdown is None or listing.shutdown.commit_log_end != plan.end.offset:
+        lower_log_state(path, files, config, queues, plan.end.offset, log.last_store_timestamp)
     times = NO_TIMES
     is_changed = report.dispatched_records or marks.is_written or listing.mark is not None
     if not listing.was_killed or not listing.has_checkpoint or is_changed:

@@ -13,7 +13,6 @@ from reput.errors import CorruptStoreError, StoreFormatError
 from reput.files import File, FileLayer
 from reput.formats.paths import TIMER_LOG, offset_to_file_name
 from reput.formats.timer_log import (
-    FIELDS,
     UNIT_SIZE,
     Magic,
     TimerUnit,
@@ -23,9 +22,8 @@ from reput.formats.timer_log import (
     units_of_file,
 )
 from reput.log.directory import numbered_files
+from reput.log.timer_units import UNITS
 
-#: Units as an array of records, by RocketMQ's names of their fields.
-UNITS = np.dtype([(field.name, f">{field.code}") for field in FIELDS])
 #: What a chain of units is read by: its units lie close together where messages wait for the same time.
 _BLOCK_SIZE = 1 << 16
 _UNITS_AT_ONCE = 20_000

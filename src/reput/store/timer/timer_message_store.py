@@ -17,15 +17,13 @@ from reput.formats.timer_checkpoint import (
     decode_timer_checkpoint,
     encode_timer_checkpoint,
 )
-from reput.formats.timer_log import NO_POSITION, UNIT_SIZE, TimerUnit
+from reput.formats.timer_log import NO_POSITION, TIMER_TOPIC, UNIT_SIZE, TimerUnit
 from reput.formats.timer_wheel import BLANK_SLOTS, SLOTS_TOTAL
+from reput.log.timer_units import UNITS
 from reput.store.message_store import MessageStore
 from reput.store.timer.recovery import recover
-from reput.store.timer.timer_log import UNITS, TimerLog, counts
+from reput.store.timer.timer_log import TimerLog, counts
 from reput.store.timer.timer_wheel import TimerWheel
-
-#: Messages with a time wait in its queue 0.
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 
 
 class TimerEntries(NamedTuple):

@@ -21,11 +21,12 @@ from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
 from reput.formats.properties import OF_BROKERS
 from reput.formats.timer_checkpoint import decode_timer_checkpoint
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.timer_messages import RecallHandle, encode_recall_handle
 from reput.store.put_rows import PutRow, PutRowResult
-from reput.store.timer.timer_message_store import TIMER_TOPIC, TimerMessageStore
+from reput.store.timer.timer_message_store import TimerMessageStore
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
 
 #: Slots of a tenth of a second.
