@@ -26,6 +26,19 @@ class MasterLog(NamedTuple):
     max_offset: int
 
 
+def master_log(address: str, runtime_info: bytes) -> MasterLog:
+    """Where a broker's log begins and ends, of its answer to GET_BROKER_RUNTIME_INFO.
+
+    Raises RemotingError where that does not tell it.
+    """
+    table = decode_json(runtime_info)
+    try:
+        values = table["table"]
+        return MasterLog(int(values["commitLogMinOffset"]), int(values["commitLogMaxOffset"]))
+    except (KeyError, TypeError, ValueError):
+        raise RemotingError(f"{address}: its runtime info does not tell where its log begins and ends") from None
+
+
 class Master:
     """A broker by its address; asks by a connection of its own, made again after an error. For one thread.
 
@@ -46,14 +59,7 @@ class Master:
 
     def log(self) -> MasterLog:
         """Where its log begins and ends."""
-        table = decode_json(self._ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
-        try:
-            values = table["table"]
-            return MasterLog(int(values["commitLogMinOffset"]), int(values["commitLogMaxOffset"]))
-        except (KeyError, TypeError, ValueError):
-            raise RemotingError(
-                f"{self.address}: its runtime info does not tell where its log begins and ends"
-            ) from None
+        return master_log(self.address, self._ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
 
     def config(self) -> dict[str, str]:
         """Its configuration, by RocketMQ's keys."""

@@ -18,6 +18,7 @@ from reput import Broker, ConfigError, Message, MessageStore
 from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.metrics.replication_metrics import replication_metrics
 from reput.broker.slave.slave import Slave
+from reput.broker.state import BrokerState
 from reput.config.properties import parse_properties
 from reput.formats.message_id import decode_message_id
 from reput.formats.metadata import ConsumerOffsets, SubscriptionGroups, decode_metadata
@@ -27,6 +28,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.pull_headers import PullMessageResponseHeader
 from reput.replication.follower import Follower
+from reput.store.replica_writer import ReplicaWriter
 from reput.transport.blocking_client import BlockingConnection
 from reput.transport.tls import ClientTls
 from tests.support.asking import ask, call, request, until
@@ -37,8 +39,10 @@ from tests.support.fake_master import log_of
 from tests.support.header_table import every_field
 from tests.support.master_and_slave import KEYS, Pair, hurry, until_copied
 from tests.support.metrics import MEASURED, page
+from tests.support.pop import pop_command
 from tests.support.signed import AUTHORIZATION, ROOT_PASSWORD, signed
 
+HOUR_MS = 3_600_000
 #: Begins the warning of a master that lacks topics.
 NOT_THERE = "messages cannot be read, as their topics are not there"
 
@@ -565,6 +569,54 @@ def test_messages_with_a_time_are_delivered_once_over_a_fail_over(pair: Pair) ->
         assert max_offset(promoted) == 1
         promoted.in_loop(lambda state: state.put_forward(3_600_000))
         until(lambda: max_offset(promoted) == 2)
+
+
+@pytest.mark.parametrize("kind", ["level", "timer", "pop", "group"])
+def test_what_a_master_has_done_counts_at_a_slave_that_has_its_log_up_to_there(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    is_held, append = threading.Event(), ReplicaWriter.append
+    monkeypatch.setattr(ReplicaWriter, "append", lambda self, data: 0 if is_held.is_set() else append(self, data))
+    waits = {"level": {"DELAY": "3"}, "timer": {"TIMER_DELAY_SEC": "60"}}.get(kind)
+    with both(pair) as (master, slave):
+        send_count(master, 1)
+        if waits is not None:
+            assert call(master.address, send_command("orders", properties=waits)).code == 0
+        until(lambda: log_end(slave) == log_end(master) and max_offset(slave) == 1)
+        is_held.set()  # from now on the slave's log stands still
+        if waits is not None:
+            master.in_loop(lambda state: state.put_forward(HOUR_MS))
+            until(lambda: max_offset(master) == 2)
+            until(lambda: kind == "level" or master.in_loop(last_read_ms) > time.time() * 1000 + HOUR_MS - 60_000)
+        elif kind == "pop":
+            assert call(master.address, pop_command("orders")).code == 0  # and nobody acknowledges
+            until(lambda: committed(master) == 1)
+        else:
+            send_count(master, 1)
+            commit(master, 1)
+        for name in ("first", "second"):  # between the two is a whole copy
+            ask(master.address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"%s"}' % name.encode())
+            until(lambda name=name: name in slave.in_loop(lambda state: state.groups.subscription_group_table))  # type: ignore[misc]
+        if kind == "group":
+            assert committed(slave) is None
+            is_held.clear()
+            until(lambda: committed(slave) == 1 and max_offset(slave) == 2)
+            return
+    with pair.start("slave") as promoted:
+        if kind == "pop":
+            assert call(promoted.address, pop_command("orders")).code == 0
+        else:
+            promoted.in_loop(lambda state: state.put_forward(HOUR_MS))
+            until(lambda: max_offset(promoted) == 2)
+
+
+def last_read_ms(state: BrokerState) -> int:
+    assert state.timers is not None
+    return state.timers.checkpoint.last_read_time_ms
+
+
+def log_end(broker: Broker) -> int:
+    return broker.in_loop(lambda state: state.store.max_commit_log_offset)
 
 
 def timer_check(pair: Pair) -> TimerCheckpoint:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from reput.broker.slave.timer_copy import TimerCopy
 from reput.broker.state import BrokerState
@@ -21,18 +23,44 @@ from reput.formats.metadata import (
 from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.replication.master import master_log
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
+from reput.store.dispatch.arrivals import Arrivals
 
 logger = logging.getLogger("reput.broker")
 
 _T = TypeVar("_T")
 
 
+#: So long a round waits for the slave's log; the next one goes on to wait.
+_WAIT_S = 1.0
+
+
+class _Copy(NamedTuple):
+    """What a master had done in its log, up to some offset at most.
+
+    Attributes:
+        master: Its address.
+        offsets: Of groups.
+        delays: Of delay levels.
+        timers: How far the timers were; None of a master without timers.
+        end_offset: Commit log offset, asked for after the others.
+    """
+
+    master: str
+    offsets: ConsumerOffsets
+    delays: DelayOffsets
+    timers: TimerCheckpoint | None
+    end_offset: int
+
+
 class SlaveSynchronize:
     """Copies what a master keeps beside its log, but its topics, which the follower of the log copies.
 
-    The copies are not of one moment, and an offset may be of messages that the slave does not have yet. So an offset is
-    copied up to the end of the slave's own queue: after a fail-over no new message lies before a group's offset.
+    A copy says what was done, as by a delivery, and the log has what came of it. So a copy is of an offset of the log,
+    and is taken over once the slave's log is there, with its queues: after a fail-over all is done again whose outcome
+    the slave does not have. A copy waits, also for a slave that is always behind, and the next one is asked for after
+    it. An offset is copied up to the end of the slave's own queue, since a group may have committed any.
 
     Args:
         state: The slave's.
@@ -44,18 +72,39 @@ class SlaveSynchronize:
         self._state, self._modes, self._api = state, modes, api
         self._timers = TimerCopy(state.store.path, state.files)
         self._said = ""
+        self._waiting: _Copy | None = None
+        self._arrived = asyncio.Event()
+        state.dispatch.listeners.append(self)
+
+    any_wait = False
+
+    def messages_arrived(self, arrivals: Arrivals) -> None:
+        """Called by dispatch."""
+        self._arrived.set()
 
     async def copy(self, master: str) -> bool:
-        """Copy all, and write the files that have changed; False where the master does not answer, which is logged."""
+        """Copy all, and write the files that have changed; False where the master does not answer, which is logged.
+
+        What stands on the log may wait for a later call.
+        """
+        answers = await self._ask_all(master)
+        copy = self._waiting
+        if copy is not None and await self._has(copy.end_offset):
+            self._waiting = None
+            await self._take_over(copy)
+        return answers
+
+    async def _ask_all(self, master: str) -> bool:
+        """Take over groups and modes, which do not stand on the log, and let what does wait; as `copy`."""
         state = self._state
+        if self._waiting is not None and self._waiting.master != master:
+            self._waiting = None
         try:
             groups = await self._ask(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroups)
-            offsets = await self._ask(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
-            delays = await self._ask(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets)
             modes = await self._asked(master, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
-            timers = await self._asked(master, RequestCode.GET_TIMER_CHECK_POINT)
-            checkpoint = None if timers is None else decode_timer_checkpoint(timers)
             requests = None if modes is None else decode_metadata(MessageRequestModes, modes)
+            if self._waiting is None:
+                self._waiting = await self._of_log(master)
         except (RemotingError, CorruptMetadataError) as error:
             if str(error) != self._said:
                 key = {"key": "innerClientAuthenticationCredentials"} if isinstance(error, AccessDeniedError) else {}
@@ -65,20 +114,45 @@ class SlaveSynchronize:
             return False
         self._said = ""
         state.groups.copy(groups)
-        state.offsets.copy(offsets, state.store.max_offset)
-        state.delay_offsets.copy(delays, lambda level: state.store.max_offset(SCHEDULE_TOPIC, level - 1))
         if requests is not None:
             self._modes.copy(requests)
-        for manager in (state.groups, state.offsets, state.delay_offsets, self._modes):
+        for manager in (state.groups, self._modes):
             await state.config_files.try_persist(manager)
-        if checkpoint is not None:
-            await self._keep(checkpoint)
         return True
 
+    async def _of_log(self, master: str) -> _Copy:
+        """What the master has done in its log."""
+        offsets = await self._ask(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
+        delays = await self._ask(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets)
+        timers = await self._asked(master, RequestCode.GET_TIMER_CHECK_POINT)
+        info = await self._api.call(master, RequestCode.GET_BROKER_RUNTIME_INFO)  # after the others: it is the latest
+        end_offset = master_log(master, bytes(info.body)).max_offset
+        return _Copy(master, offsets, delays, None if timers is None else decode_timer_checkpoint(timers), end_offset)
+
+    async def _has(self, end_offset: int) -> bool:
+        """Whether the slave has, and has dispatched, the log up to an offset; waits for it a moment."""
+        store = self._state.store
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WAIT_S):
+                while store.max_commit_log_offset - store.dispatch_behind_bytes < end_offset:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        return store.max_commit_log_offset - store.dispatch_behind_bytes >= end_offset
+
+    async def _take_over(self, copy: _Copy) -> None:
+        state = self._state
+        state.offsets.copy(copy.offsets, state.store.max_offset)
+        state.delay_offsets.copy(copy.delays, lambda level: state.store.max_offset(SCHEDULE_TOPIC, level - 1))
+        for manager in (state.offsets, state.delay_offsets):
+            await state.config_files.try_persist(manager)
+        if copy.timers is not None:
+            await self._keep(copy.timers)
+
     async def _keep(self, checkpoint: TimerCheckpoint) -> None:
+        state = self._state
         try:
-            end = self._state.store.max_offset(TIMER_TOPIC, 0)
-            await self._state.writes.run(self._timers.write, checkpoint, end)
+            await state.writes.run(state.writer.flush)  # as other state that follows the log
+            await state.writes.run(self._timers.write, checkpoint, state.store.max_offset(TIMER_TOPIC, 0))
         except ReputError as error:
             logger.error(Event("how far the master's timers are was not written", error=error))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reput.files import FileLayer
-from reput.formats.paths import TIMER_CHECK, TIMER_LOG, TIMER_WHEEL
-from reput.formats.timer_checkpoint import FILE_SIZE, TimerCheckpoint, encode_timer_checkpoint
+from reput.formats.timer_checkpoint import TimerCheckpoint
+from reput.store.recovery.log_state import without_units
 
 
 class TimerCopy:
@@ -34,14 +34,5 @@ class TimerCopy:
         end = min(master.master_timer_queue_offset, max_offset)
         if (master.last_read_time_ms, end) == self._written:
             return
-        for name in (TIMER_LOG, TIMER_WHEEL):
-            path = f"{self._root}/{name}"
-            if self._files.exists(path):
-                remove = self._files.remove_tree if self._files.is_directory(path) else self._files.unlink
-                remove(path)
-        kept = master._replace(last_timer_log_flush_pos=0, last_timer_queue_offset=0, master_timer_queue_offset=end)
-        self._files.make_directories(f"{self._root}/{TIMER_CHECK}".rpartition("/")[0])
-        self._files.write_atomically(
-            f"{self._root}/{TIMER_CHECK}", encode_timer_checkpoint(kept).ljust(FILE_SIZE, b"\0")
-        )
+        without_units(self._root, self._files, master, end)
         self._written = master.last_read_time_ms, end
