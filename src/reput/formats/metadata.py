@@ -104,11 +104,15 @@ class SubscriptionGroups:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOffsets:
-    """`consumerOffset.json` (`ConsumerOffsetManager`): next queue offset by `topic@group` and queue id."""
+    """`consumerOffset.json` (`ConsumerOffsetManager`): next queue offset by `topic@group` and queue id.
+
+    `copied_offset_table` is reput's own: where a slave has another offset than its master, the master's; -1 for none.
+    """
 
     offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     data_version: DataVersion = DataVersion()
     others: Mapping[str, Any] = field(default_factory=dict)
+    copied_offset_table: Mapping[str, Mapping[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

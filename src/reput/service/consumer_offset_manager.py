@@ -35,7 +35,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         super().__init__(ConsumerOffsets, root, files)
         self._step = consumer_offset_update_version_step
         self._offsets: _Offsets = {key: dict(queues) for key, queues in self._loaded.offset_table.items()}
-        #: What was last copied of a master.
+        #: What was last copied of a master; None of a master itself.
         self._copied: _Offsets | None = None
         self._resets: _Offsets = {}
         self._pulls: _Offsets = {}
@@ -44,7 +44,23 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         """The content of `consumerOffset.json`, as of now."""
         offsets = {key: queues.copy() for key, queues in self._offsets.items()}
         others = {name: value for name, value in self._loaded.others.items() if name != _GROUP_TOPIC_MAP}
-        return ConsumerOffsets(offsets, self.data_version, others)
+        return ConsumerOffsets(offsets, self.data_version, others, self._other_than_copied())
+
+    def _other_than_copied(self) -> _Offsets | None:
+        """The master's offset of each queue with another one here; None where there is none."""
+        found: _Offsets = {}
+        for key, queues in self._offsets.items() if self._copied is not None else ():
+            before = (self._copied or {}).get(key, {})
+            if other := {one: before.get(one, -1) for one, offset in queues.items() if before.get(one) != offset}:
+                found[key] = other
+        return found or None
+
+    def _before(self) -> _Offsets:
+        """What was copied last, perhaps in another life."""
+        if self._copied is not None:
+            return self._copied
+        kept = self._loaded.copied_offset_table or {}
+        return {key: {**queues, **kept.get(key, {})} for key, queues in self._offsets.items()}
 
     def persist(self, snapshot: Snapshot[ConsumerOffsets]) -> None:
         """See `ConfigManager.persist`; a broker also writes the topics of each group."""
@@ -83,13 +99,13 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         """Take over the offsets of a master, and have no others.
 
         A group that was served here, as its master was away, is farther than the master knows: an offset that was
-        committed here counts until the master's has reached it.
+        committed here counts until the master's has reached it, or goes back: that is a reset.
 
         Args:
             max_offset: The end of a queue, by topic and queue id: an offset is taken up to it.
         """
         ours = self._offsets
-        before = ours if self._copied is None else self._copied
+        before = self._before()
         table: _Offsets = {}
         copied: _Offsets = {}
         for key, theirs in content.offset_table.items():
@@ -101,7 +117,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
             }
             table[key] = {
                 queue_id: max(offset, known.get(queue_id, offset))
-                if known.get(queue_id) != old.get(queue_id)
+                if known.get(queue_id) != old.get(queue_id) and offset >= old.get(queue_id, offset)
                 else offset
                 for queue_id, offset in queues.items()
             }
@@ -109,10 +125,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
             for queue_id, offset in known.items():
                 if before.get(key, {}).get(queue_id) != offset and queue_id not in table.get(key, {}):
                     table.setdefault(key, {})[queue_id] = offset
+        is_new = copied != self._copied
         self._copied = copied
         if table != ours:
             self._offsets, self.data_version = table, content.data_version
-            self._changes += 1
+        self._changes += is_new or table != ours
 
     def commit_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Keep how far a group has pulled; it is lost with the process."""

@@ -64,6 +64,49 @@ def test_offsets_of_a_file_are_those_of_the_master(tmp_path: Path) -> None:
     assert ConsumerOffsetManager(str(tmp_path)).query_offset("a", "orders", 0) == 5
 
 
+def test_an_offset_that_was_committed_here_counts_over_a_restart(tmp_path: Path) -> None:
+    manager = ConsumerOffsetManager(str(tmp_path))
+    copied(manager, a=5, b=5)
+    manager.commit_offset("a", "orders", 0, 9, 0)
+    manager.commit_offset("here", "orders", 0, 4, 0)
+    for life in range(3):  # the second and third commit nothing
+        persist(manager)
+        manager = ConsumerOffsetManager(str(tmp_path))
+        assert copied(manager, a=5 + life, b=3) == {"a": 9, "b": 3, "here": 4}
+    assert copied(manager, a=9, b=3) == {"a": 9, "b": 3, "here": 4}
+    persist(manager)
+    manager = ConsumerOffsetManager(str(tmp_path))
+    assert copied(manager, a=8, b=3) == {"a": 8, "b": 3, "here": 4}
+    assert "copiedOffsetTable" in (tmp_path / "config/consumerOffset.json").read_text()  # of `here`
+
+
+def test_a_reset_at_the_master_ends_what_was_committed_here(tmp_path: Path) -> None:
+    manager = ConsumerOffsetManager(str(tmp_path))
+    copied(manager, a=10)
+    manager.commit_offset("a", "orders", 0, 25, 0)
+    assert copied(manager, a=10) == {"a": 25}
+    assert copied(manager, a=0) == {"a": 0}
+    assert copied(manager, a=5) == {"a": 5}
+
+
+def test_a_master_writes_nothing_of_copies(tmp_path: Path) -> None:
+    manager = ConsumerOffsetManager(str(tmp_path))
+    copied(manager, a=5)
+    manager.commit_offset("a", "orders", 0, 9, 0)
+    persist(manager)
+    promoted = ConsumerOffsetManager(str(tmp_path))
+    promoted.commit_offset("a", "orders", 0, 30, 0)
+    persist(promoted)
+    assert "copiedOffsetTable" not in (tmp_path / "config/consumerOffset.json").read_text()
+    assert copied(ConsumerOffsetManager(str(tmp_path)), a=20) == {"a": 20}  # it is a slave again
+
+
+def persist(manager: ConsumerOffsetManager) -> None:
+    snapshot = manager.snapshot()
+    if snapshot is not None:
+        manager.persist(snapshot)
+
+
 def test_an_offset_is_taken_up_to_the_end_of_the_queue(tmp_path: Path) -> None:
     manager = ConsumerOffsetManager(str(tmp_path))
     assert copied(manager, a=101) == {"a": 100}
