@@ -68,20 +68,22 @@ def due_time(properties: Mapping[str, str], stored_ms: int, out_ms: int, precisi
 
 
 def slot_times(
-    out_ms: npt.NDArray[np.int64], write_ms: npt.NDArray[np.int64], window_ms: int, precision_ms: int
+    out_ms: npt.NDArray[np.int64], stored_ms: npt.NDArray[np.int64], window_ms: int, precision_ms: int
 ) -> npt.NDArray[np.int64]:
-    """The time of the slot in which each message is to wait now: its own, or an earlier one, to be put back there.
+    """The time of the slot in which each message is to wait: its own, or an earlier one, to be put back there.
+
+    It does not depend on now, so that a slave that becomes master knows what its master has put back.
 
     Args:
         out_ms: int64[messages], times of their own slots.
-        write_ms: int64[messages], now, rounded down to the precision.
+        stored_ms: int64[messages], store times of the records, rounded down to the precision.
         window_ms: The longest wait in one slot.
         precision_ms: Length of a slot.
     """
-    beyond_ms, slots = out_ms - write_ms - window_ms, window_ms // precision_ms
+    beyond_ms, slots = out_ms - stored_ms - window_ms, window_ms // precision_ms
     is_near = beyond_ms < slots // 3 * precision_ms  # give enough time to the next one
     steps = np.where(is_near, slots // 2 * precision_ms, window_ms)
-    return np.where(beyond_ms < 0, out_ms, write_ms + steps)
+    return np.where(beyond_ms < 0, out_ms, stored_ms + steps)
 
 
 def delete_key(real_topic: str, unique_key: str) -> str:

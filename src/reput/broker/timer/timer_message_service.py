@@ -255,7 +255,7 @@ class TimerMessageService:
         lacking = int(np.count_nonzero(messages.out_ms < 0))
         if lacking:
             logger.error(Event("messages with a time name no time, or no topic to go to", messages=lacking))
-        counted, rows, entries = self._entries(messages, write_ms)
+        counted, rows, entries = self._entries(messages)
         self._count(messages, counted, now_ms)
         if not len(rows):
             return
@@ -267,20 +267,21 @@ class TimerMessageService:
             unit = TimerUnit(-1, magic, write_ms, time_ms - write_ms, *place)
             self._add(slots[time_ms], message, unit, keep=False)
 
-    def _entries(
-        self, messages: TimerRecords, write_ms: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], TimerEntries]:
+    def _entries(self, messages: TimerRecords) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], TimerEntries]:
         """The rows of the messages that wait, those of them that have no unit yet, and where these are to wait.
 
-        The master of a former slave has delivered, or rolled, the others already.
+        The master of a former slave has delivered, or rolled, the others already. That can be told as the slot of a
+        message follows from its record alone, and those are named that wait in a later one.
         """
         timers, precision = self._timers, self._precision
         are_copied = messages.queue_offsets < timers.copied_to
-        written = np.where(are_copied, messages.stored_ms // precision * precision, write_ms)
-        times = slot_times(messages.out_ms, written, self._window, precision)
+        times = slot_times(messages.out_ms, messages.stored_ms // precision * precision, self._window, precision)
         are_done = are_copied & (times < timers.copied_read_time_ms)
         counted = np.flatnonzero((messages.out_ms >= 0) & ~are_done)
         rows = counted[~timers.have_units(messages.commit_log_offsets[counted])]
+        late = rows[times[rows] < timers.read_time_ms]
+        if len(late):
+            timers.comes_late(int(messages.queue_offsets[late[0]]))
         magics = np.where(times == messages.out_ms, Magic.DEFAULT, Magic.DEFAULT | Magic.ROLL)
         magics = np.where(messages.deletes, magics | Magic.DELETE, magics).astype(np.int32)
         hashes = np.array([string_hash(name) for name in messages.topic_names], np.int32)

@@ -79,6 +79,8 @@ class TimerMessageStore:
         self.queue_offset = max(min(checkpoint.last_timer_queue_offset, most), least)
         self.copied_to = min(checkpoint.master_timer_queue_offset, most)
         self.copied_read_time_ms = checkpoint.last_read_time_ms
+        #: Queue offset of the first message that came after its slot was over, and the slot (ms) in which it waits.
+        self._late = self.copied_to, self.read_time_ms
         log = TimerLog(files, store.path, store.config.mapped_file_size_timer_log)
         wheel = TimerWheel(files, store.path, precision, self.read_time_ms)
         self._log, self._wheel = log, wheel
@@ -94,6 +96,14 @@ class TimerMessageStore:
     def have_units(self, commit_log_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether each message got its unit before the start, after the checkpoint was written last."""
         return np.isin(commit_log_offsets, self._with_units)
+
+    def comes_late(self, queue_offset: int) -> None:
+        """A message is to wait in the slot of the read time, as its own is over.
+
+        Until that slot is over the checkpoint tells slaves nothing of the message: they would take it for delivered.
+        """
+        offset, time_ms = self._late
+        self._late = min(queue_offset, offset) if time_ms == self.read_time_ms else queue_offset, self.read_time_ms
 
     def enqueue(self, entries: TimerEntries, write_time: int) -> None:
         """Let messages wait.
@@ -188,9 +198,10 @@ class TimerMessageStore:
         (failed, failed_pages), self._failed = self._failed, ([], [])
         paths, pages = self._log.take_unsynced(), self._wheel.changed_pages()
         pages = list((dict(failed_pages) | dict(pages)).items())
-        before = self.checkpoint
+        before, (late, late_ms) = self.checkpoint, self._late
+        for_slaves = late if late_ms == self.read_time_ms else max(self.queue_offset, self.copied_to)
         after = TimerCheckpoint(
-            self.read_time_ms, self._log.end, self.queue_offset, max(self.queue_offset, self.copied_to),
+            self.read_time_ms, self._log.end, self.queue_offset, for_slaves,
             before.state_version, now_ms, before.counter + 1,
         )  # fmt: skip
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from reput import Message, MessageStore
 from reput.broker.appends import Appends
 from reput.broker.loop_dispatch import LoopDispatch
+from reput.broker.state import BrokerState
 from reput.broker.timer import open_slot, timer_message_service
 from reput.broker.timer.open_slot import OpenSlot
 from reput.broker.timer.timer_message_service import TimerMessageService
@@ -21,13 +23,23 @@ from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
 from reput.formats.properties import OF_BROKERS
 from reput.formats.timer_checkpoint import decode_timer_checkpoint
-from reput.formats.timer_log import TIMER_TOPIC
+from reput.formats.timer_log import TIMER_TOPIC, Magic
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.timer_messages import RecallHandle, encode_recall_handle
 from reput.store.put_rows import PutRow, PutRowResult
-from reput.store.timer.timer_message_store import TimerMessageStore
-from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, send_command, serving_broker, with_topic
+from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
+from tests.support.broker import (
+    LONG_MS,
+    SMALL,
+    SYNCED,
+    Client,
+    Served,
+    messages_of,
+    send_command,
+    serving_broker,
+    with_topic,
+)
 
 #: Slots of a tenth of a second.
 FAST = {"timer_precision_ms": 100, "timer_flush_interval_ms": 50, "recall_message_enable": True}
@@ -56,6 +68,33 @@ def waiting(served: Served) -> list[MessageExt]:
     while some := served.controller._state.store.get_message(TIMER_TOPIC, 0, len(found)).messages():
         found += some
     return found
+
+
+@pytest.mark.parametrize("later_ms", [0, 8_000, 100_000])
+async def test_the_slot_of_a_message_follows_from_its_record_whenever_it_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later_ms: int
+) -> None:
+    """So a slave that becomes master, and gives it a slot then, knows whether its master has put it back."""
+    window_s, path = 20, tmp_path / "store"
+    out_ms = (now_ms() + 25_000) // 1000 * 1000
+    with MessageStore.open(path, **SMALL) as store:
+        properties = {"TIMER_OUT_MS": str(out_ms), "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        store.put_message(Message(TIMER_TOPIC, b"x", properties=properties))
+        store.wait_dispatched()
+        stored_ms = store.get_message(TIMER_TOPIC, 0, 0, 1).messages()[0].store_timestamp
+    slot_ms = stored_ms // 1000 * 1000 + window_s // 2 * 1000  # beyond the window, but not by a third of it
+    given: asyncio.Queue[TimerEntries] = asyncio.Queue()
+    loop, enqueue = asyncio.get_running_loop(), TimerMessageStore.enqueue
+
+    def seen(timers: TimerMessageStore, entries: TimerEntries, write_time: int) -> None:
+        loop.call_soon_threadsafe(given.put_nowait, entries)
+        enqueue(timers, entries, write_time)
+
+    monkeypatch.setattr(TimerMessageStore, "enqueue", seen)
+    monkeypatch.setattr(BrokerState, "now_ms", lambda state: now_ms() + later_ms)
+    async with serving_broker(path, timer_roll_window_slot=window_s):
+        entries = await given.get()
+    assert (entries.times.tolist(), entries.magics.tolist()) == ([slot_ms], [Magic.DEFAULT | Magic.ROLL])
 
 
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])

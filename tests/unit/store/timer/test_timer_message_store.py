@@ -223,6 +223,33 @@ def test_files_of_other_sizes_are_refused_and_nothing_changes(path: Path, name: 
     store.close()
 
 
+def test_slaves_are_told_of_late_messages_once_their_slot_is_over(path: Path) -> None:
+    files = FaultyFiles()
+    store, timers = filled_store(path, files)
+    store_end = timers.queue_offset
+
+    def told() -> int:
+        timers.begin_flush(BEGIN)()
+        return timers.checkpoint.master_timer_queue_offset
+
+    timers.read_time_ms = SOON
+    assert told() == store_end
+    for late, first in ((30, 30), (20, 20), (35, 20)):  # in the slot of the read time
+        timers.comes_late(late)
+        assert told() == first
+    timers.close()
+    timers = TimerMessageStore(store, files, BEGIN)
+    assert (timers.queue_offset, told()) == (store_end, 20)  # the slot is not over
+    timers.comes_late(38)
+    assert told() == 20
+    timers.read_time_ms += PRECISION
+    assert told() == store_end
+    timers.comes_late(39)
+    assert told() == 39
+    timers.close()
+    store.close()
+
+
 def test_what_a_broker_of_rocketmq_left_is_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "store"
     files = {
