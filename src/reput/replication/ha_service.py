@@ -30,6 +30,8 @@ _FRAME_BYTES = 256 << 10
 assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
 #: Each connection has a thread; further ones are closed.
 _MOST_CONNECTIONS = 256
+#: A slave asks as soon as it is connected: a connection that asks for nothing for so long is closed.
+_FIRST_REPORT_S = 5.0
 #: After a connection that could not be accepted: the process has too many files or threads.
 _RETRY_S = 1.0
 
@@ -137,7 +139,7 @@ class HAService:
     def _begin(self, accepted: socket.socket, address: str) -> None:
         with ExitStack() as undo:
             undo.callback(accepted.close)
-            if len(self._connections) >= _MOST_CONNECTIONS:
+            if len(self._connections) >= _MOST_CONNECTIONS and not self._make_room():
                 logger.warning(Event("a slave is sent away: too many connections", slave=address))
                 return
             connection = _Connection(self, self._store, accepted, address)
@@ -146,6 +148,15 @@ class HAService:
             undo.callback(self.ended, connection)
             connection.thread.start()
             undo.pop_all()
+
+    def _make_room(self) -> bool:
+        """End the oldest connection that has asked for nothing: a slave asks at once; False where there is none."""
+        idle = [one for one in self._connections if one.slave.requested_offset is None]
+        if idle:
+            oldest = min(idle, key=lambda one: one.begun)
+            self.ended(oldest)
+            oldest.shutdown()
+        return bool(idle)
 
     def ended(self, connection: _Connection) -> None:
         """Forget a connection."""
@@ -162,7 +173,8 @@ class _Connection:
         for one in (self._woken, self._waker):
             one.setblocking(False)
         self._sleeps = False
-        self._reports = b""
+        self.begun = time.monotonic()
+        self._reports, self._heard = b"", 0
         self._requested: int | None = None
         self._sent = self.acknowledged = 0
         self.thread = threading.Thread(target=self._run, name=f"reput-ha-{address}", daemon=True)
@@ -177,10 +189,14 @@ class _Connection:
             with suppress(OSError):  # it is full, so it wakes already; or the thread has ended
                 self._waker.send(b"\0")
 
-    def close(self) -> None:
-        """End the connection, and wait for its thread."""
+    def shutdown(self) -> None:
+        """End the connection; its thread ends soon."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the connection, and wait for its thread."""
+        self.shutdown()
         self.thread.join()
 
     def _run(self) -> None:
@@ -202,25 +218,32 @@ class _Connection:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         poll.register(self._woken, select.POLLIN)
-        heard = sent = time.monotonic()
+        heard = sent = self.begun
         while True:
             self._sleeps = True  # before the look: an append after it wakes
             has_more = self._requested is not None and self._sent < self._store.confirm_offset
             now = time.monotonic()
-            wait_s = 0.0 if has_more else min(sent + HEARTBEAT_S, heard + SILENCE_S) - now
+            if self._requested is None:
+                wait_s = self.begun + _FIRST_REPORT_S - now
+            else:
+                wait_s = 0.0 if has_more else min(sent + HEARTBEAT_S, heard + SILENCE_S) - now
             events = dict(poll.poll(max(wait_s, 0) * 1000))
             self._sleeps = False
             if self._woken.fileno() in events:
                 self._woken.recv(4096)
             now = time.monotonic()
             if self._socket.fileno() in events:
+                reports = self._heard
                 if refusal := self._hear():
                     return refusal
-                heard = now
-            elif now - heard > SILENCE_S:
-                return f"silent for {SILENCE_S:g} s"
+                if self._heard > reports:  # a byte now and then says nothing
+                    heard = now
             if self._requested is None:
+                if now - self.begun >= _FIRST_REPORT_S:
+                    return f"it has asked for nothing in {_FIRST_REPORT_S:g} s"
                 continue
+            if now - heard > SILENCE_S:
+                return f"silent for {SILENCE_S:g} s"
             first = self._store.min_commit_log_offset
             if self._send():
                 sent = time.monotonic()
@@ -239,6 +262,7 @@ class _Connection:
         whole = len(self._reports) // REPORT.size * REPORT.size
         if not whole:
             return ""
+        self._heard += 1
         (offset,) = REPORT.unpack_from(self._reports, whole - REPORT.size)
         self._reports = self._reports[whole:]
         if self._requested is None:

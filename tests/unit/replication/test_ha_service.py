@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -245,3 +246,30 @@ def test_connections_are_bounded(service: HAService, monkeypatch: pytest.MonkeyP
     again.report(1)
     assert receive(again, 1, 100)
     again.close()
+
+
+def test_connections_that_ask_for_nothing_keep_no_slave_out(
+    service: HAService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reput.replication.ha_service._MOST_CONNECTIONS", 2)
+    idle = [socket.create_connection(("127.0.0.1", service.port), 60) for _ in range(2)]
+    streams = [connect(service), connect(service)]
+    for stream, one in zip(streams, idle, strict=True):  # the oldest goes first
+        stream.report(1)
+        assert receive(stream, 1, 100)
+        assert one.recv(1) == b""
+        one.close()
+    with socket.create_connection(("127.0.0.1", service.port), 60) as refused:  # no place is a slave's no more
+        assert refused.recv(1) == b""
+    for stream in streams:
+        stream.close()
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 7, struct.pack(">q", -1)])
+def test_a_connection_that_does_not_ask_in_time_is_closed_whatever_else_it_sends(
+    service: HAService, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setattr("reput.replication.ha_service._FIRST_REPORT_S", 0.05)
+    with socket.create_connection(("127.0.0.1", service.port), 60) as idle:
+        idle.sendall(data)
+        assert idle.recv(1) == b""
