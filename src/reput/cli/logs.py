@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from queue import Full, Queue
+from typing import Any, TextIO
 
 from reput.events import Event, LineBound, encode_fields
 
 #: Limits of lines of one message in ten seconds: from the level WARNING on of one error and of all, and below it.
 _MOST_WARNINGS, _MOST_ERRORS, _MOST_OTHERS = 1, 10, 100
+#: Lines that wait while nobody reads stderr, and how long the end waits for whoever reads.
+_MOST_WAITING, _END_S = 10_000, 1.0
 
 
 @contextmanager
 def logs_on_stderr(level: str, *, as_json: bool) -> Iterator[None]:
     """Write logs of reput from a level on (`debug`, `info`, `warning`, `error`), and warnings of libraries."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineWriter(sys.stderr)
     handler.setFormatter(LineFormatter(as_json=as_json))
     bound = RateBound()
     handler.addFilter(bound)
@@ -36,6 +41,69 @@ def logs_on_stderr(level: str, *, as_json: bool) -> Iterator[None]:
             handler.handle(record)
         own.setLevel(former)
         root.removeHandler(handler)
+        handler.close()
+
+
+class LineWriter(logging.Handler):
+    """Writes the lines of records in the thread `reput-log`: who logs, a loop above all, waits for no reader.
+
+    Lines that come while too many wait are dropped, and the log says how many they were.
+
+    Args:
+        stream: Where lines go; by its descriptor, if it has one, so that no lock of it is held while a reader sleeps.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._lines: Queue[str | None] = Queue(_MOST_WAITING)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._run, name="reput-log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by the logger."""
+        try:
+            self._lines.put_nowait(self.format(record))
+        except Full:
+            self._dropped += 1
+
+    def close(self) -> None:
+        """Write what waits; not where nobody reads it."""
+        with suppress(Full):
+            self._lines.put(None, timeout=_END_S)
+            self._thread.join(_END_S)
+        super().close()
+
+    def _run(self) -> None:
+        try:
+            fd = self._stream.fileno()
+        except (OSError, AttributeError):
+            fd = -1
+        line: str | None = ""
+        while line is not None:
+            line = self._lines.get()
+            with suppress(OSError, ValueError):  # whoever read has gone
+                _write(self._stream, fd, self._told() + ("" if line is None else f"{line}\n"))
+
+    def _told(self) -> str:
+        """A line of those that were dropped before; an empty text where there are none."""
+        self.acquire()
+        dropped, self._dropped = self._dropped, 0
+        self.release()
+        if not dropped:
+            return ""
+        event = Event("lines dropped: nobody has read the log", lines=dropped)
+        return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, event, None, None)) + "\n"
+
+
+def _write(stream: TextIO, fd: int, text: str) -> None:
+    if fd < 0:
+        stream.write(text)
+        return
+    data = text.encode("utf-8", "backslashreplace")
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 class LineFormatter(logging.Formatter):

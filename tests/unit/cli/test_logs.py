@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from reput.cli.logs import LineFormatter, RateBound, logs_on_stderr
+from reput.cli.logs import LineFormatter, LineWriter, RateBound, logs_on_stderr
 from reput.events import Event
 
 logger = logging.getLogger("reput.test")
@@ -109,3 +111,38 @@ def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]
     first, last = map(json.loads, capsys.readouterr().err.splitlines())
     assert (first["number"], "repeated" in first) == (0, False)
     assert (last["number"], last["repeated"]) == (999, 998)
+
+
+def test_who_logs_waits_for_no_reader_and_what_is_dropped_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reput.cli.logs._MOST_WAITING", 5)
+    reader, writer = os.pipe()
+    with open(writer, "w") as stream, open(reader, "rb") as read:
+        handler = LineWriter(stream)
+        handler.setFormatter(LineFormatter(as_json=True))
+        lines = 2000  # a pipe takes 64 KiB: a thread that wrote them itself would stand still here
+        for number in range(lines):
+            handler.handle(record(logging.INFO, Event("m", number=number, text="x" * 200)))
+        assert handler._dropped
+        found: list[dict[str, Any]] = []
+        while not (found and found[-1].get("number") == lines):
+            if handler._lines.empty():  # it is read again: the next line says what was dropped
+                handler.handle(record(logging.INFO, Event("m", number=lines)))
+            found.append(json.loads(read.readline()))
+        handler.close()
+    dropped = sum(line.get("lines", 0) for line in found)
+    written = {line["number"] for line in found if "number" in line and line["number"] < lines}
+    assert len(written) + dropped == lines
+    assert not handler._thread.is_alive()
+
+
+def test_the_end_waits_for_a_reader_that_sleeps_for_a_second_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reput.cli.logs._END_S", 0.01)
+    reader, writer = os.pipe()
+    with open(writer, "w") as stream, open(reader, "rb") as read:
+        handler = LineWriter(stream)
+        handler.handle(record(logging.INFO, "x" * (1 << 20)))
+        handler.close()
+        assert handler._thread.is_alive()
+        while len(read.readline()) < 1 << 20:
+            pass
+        handler._thread.join()
