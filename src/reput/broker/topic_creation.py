@@ -96,6 +96,8 @@ def warn_of_unread_queues(topics: TopicConfigManager) -> None:
 class TopicCreation:
     """Makes topics beside the loop; requests for one topic at the same time wait for one creation, in their order.
 
+    Topics that are asked for while others are being made are made together: each write has all topics.
+
     Args:
         topics: The broker's.
         writes: Where files of the broker's are written.
@@ -106,7 +108,9 @@ class TopicCreation:
         self._topics = topics
         self._writes = writes
         self._register = register
-        self._creating: dict[str, asyncio.Task[None]] = {}
+        self._creating: dict[str, asyncio.Future[None]] = {}
+        self._waiting: list[TopicConfig] = []
+        self._task: asyncio.Task[None] | None = None
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
     def is_creating(self, topic: str) -> bool:
@@ -125,18 +129,21 @@ class TopicCreation:
             if count > 1:
                 self._turns[topic] = lock, count - 1
 
-    def start(self, config: TopicConfig) -> asyncio.Task[None]:
-        """Begin to make a topic, if nobody does so already; the task is done when name servers know the topic."""
+    def start(self, config: TopicConfig) -> asyncio.Future[None]:
+        """Begin to make a topic, if nobody does so already; the result is there when name servers know the topic."""
         name = config.topic_name
-        task = self._creating.get(name)
-        if task is None:
-            task = self._creating[name] = asyncio.get_running_loop().create_task(self._create(config))
-            task.add_done_callback(partial(self._done, name))
-        return task
+        found = self._creating.get(name)
+        if found is None:
+            found = self._creating[name] = asyncio.get_running_loop().create_future()
+            found.add_done_callback(partial(self._done, name))
+            self._waiting.append(config)
+            if self._task is None:
+                self._task = asyncio.get_running_loop().create_task(self._create_all())
+        return found
 
-    def _done(self, topic: str, task: asyncio.Task[None]) -> None:
+    def _done(self, topic: str, creation: asyncio.Future[None]) -> None:
         del self._creating[topic]
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if not creation.cancelled() and (error := creation.exception()) is not None:
             logger.error(Event("a topic was not made", topic=topic, error=error))
 
     @property
@@ -149,7 +156,38 @@ class TopicCreation:
         await asyncio.shield(self.start(config))
         return self._topics.select_topic_config(config.topic_name) or config
 
-    async def _create(self, config: TopicConfig) -> None:
-        if await self._writes.run(self._topics.create, [config]):
-            logger.info(Event("topic made by a client", topic=config.topic_name, queues=config.write_queue_nums))
-            await self._register()
+    async def _create_all(self) -> None:
+        try:
+            while self._waiting:
+                configs, self._waiting = self._waiting, []
+                await self._create_each(configs)
+        finally:
+            self._task = None
+
+    async def _create_each(self, configs: list[TopicConfig]) -> None:
+        """Make topics, in one write unless one is refused, which is then to be found."""
+        try:
+            made = await self._writes.run(self._topics.create, configs)
+        except ConfigError as error:
+            if len(configs) == 1:
+                self._tell(configs, error)
+                return
+            middle = len(configs) // 2
+            await self._create_each(configs[:middle])
+            await self._create_each(configs[middle:])
+        except Exception as error:
+            self._tell(configs, error)
+        else:
+            for config in made:
+                logger.info(Event("topic made by a client", topic=config.topic_name, queues=config.write_queue_nums))
+            if made:
+                await self._register()
+            self._tell(configs, None)
+
+    def _tell(self, configs: list[TopicConfig], error: Exception | None) -> None:
+        for config in configs:
+            creation = self._creating[config.topic_name]
+            if error is not None:
+                creation.set_exception(error)
+            else:
+                creation.set_result(None)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from reput import Broker, Message, MessageStore
-from reput.errors import StoreFullError
+from reput.errors import ConfigError, StoreFullError
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import ResponseCode
 from tests.support.asking import call
-from tests.support.broker import SMALL, pull_command
+from tests.support.broker import SMALL, pull_command, serving_broker
 from tests.support.master_and_slave import KEYS
 
 NARROW = "messages cannot be read, as their topics have fewer queues"
@@ -92,3 +94,33 @@ def test_queues_with_messages_that_a_topic_does_not_have_are_told(
         store.update_topic(TopicConfig("orders", 8, 8))
     Broker.start(path, **KEYS).close()
     assert f'{NARROW}; `reput admin create-topic --queues` adds some count=1 topics="orders (8 of 13)"' in caplog.text
+
+
+async def test_topics_that_are_asked_for_together_are_made_together_and_a_refused_one_alone_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[int] = []
+    update = MessageStore.update_topics
+
+    def counted(store: MessageStore, configs: Sequence[TopicConfig]) -> None:
+        writes.append(len(configs))
+        if any(config.topic_name == "odd" for config in configs):
+            raise ConfigError("it is odd")
+        update(store, configs)
+
+    monkeypatch.setattr(MessageStore, "update_topics", counted)
+    async with serving_broker(tmp_path / "store") as served:
+        creation = served.controller.state.creation
+        writes.clear()
+        names = [f"new-{number}" for number in range(300)]
+        made = await asyncio.gather(*(creation.create(TopicConfig(name)) for name in names))
+        assert [config.topic_name for config in made] == names
+        assert writes == [300]
+
+        writes.clear()
+        odd = TopicConfig("odd")
+        configs = [TopicConfig(f"more-{number}") for number in range(64)]
+        found = await asyncio.gather(*map(creation.create, [*configs[:20], odd, *configs[20:]]), return_exceptions=True)
+        assert [type(one) for one in found] == [TopicConfig] * 20 + [ConfigError] + [TopicConfig] * 44
+        assert len(writes) <= 2 * 7
+        assert not any(creation.is_creating(name) for name in [*names, "odd"])
