@@ -36,6 +36,9 @@ class Peer:
     def send(self, command: RemotingCommand) -> None:
         self.write(encode_command(command))
 
+    def takes_more(self) -> bool:
+        return self.is_open and not self.is_paused
+
     def feed(self, data: bytes) -> Iterator[None]:
         """Receive bytes, read by read."""
         while data:

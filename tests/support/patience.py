@@ -22,8 +22,9 @@ from reput.transport.client import RemotingClient
 PATIENCE_S = 50.0
 #: Calls whose last argument says how long to wait, unless told otherwise.
 _CALLS = (RemotingClient.call, BlockingClient.call, MQClientAPI.call)
-#: Times of modules that end a wait for what comes.
+#: Times of modules that end a wait for what comes, or a turn that a machine that stands still would cut short.
 _TIMES = (
+    ("reput.transport.connection", "_TURN_S"),
     ("reput.transport.client", "_CONNECT_S"),
     ("reput.transport.blocking_client", "_CONNECT_S"),
     ("reput.client.client_instance", "_LEAVE_S"),

@@ -43,7 +43,7 @@ class BrokerToClient:
 
         `message`: the half message as the record that it would be under its own topic.
         """
-        channel = self._state.producers.available_channel(group, lambda one: one.is_open and not one.is_paused)
+        channel = self._state.producers.available_channel(group, lambda one: one.is_open and not one.is_choked)
         if channel is None or not channel.is_open:
             return False
         code = RequestCode.CHECK_TRANSACTION_STATE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,6 +29,8 @@ _Key = TypeVar("_Key")
 #: Held pulls of one broker, of one connection, and their memory; a pull beyond that is answered at once.
 _MOST_HELD, _MOST_HELD_OF_CONNECTION, _MOST_HELD_BYTES = 100_000, 10_000, 256 << 20
 _CHECK_EVERY_S = 1.0
+#: A turn of the loop looks at held pulls, and answers them, for so long, and then for one more.
+_TURN_S = 0.005
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +77,11 @@ class PullRequestHoldService:
         self._held_of: dict[Connection, _HeldPulls] = {}
         self._held_until: dict[int, _HeldPulls] = {}
         self._count = self._bytes = 0
+        #: Those that are to be answered once their clients read again.
+        self._unread: _HeldPulls = {}
+        #: What is not done yet, from look to look at one pull.
+        self._looks: deque[Iterator[None]] = deque()
+        self._next: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -124,13 +132,36 @@ class PullRequestHoldService:
 
         Pulls of other queues cost nothing. As in RocketMQ only hashes are compared (`isMatchedByConsumeQueue`).
         """
-        if not self._held:
-            return
+        if self._held:
+            self._begin(self._look(arrivals))
+
+    def _begin(self, look: Iterator[None]) -> None:
+        """Look at pulls now, as far as a turn goes; the rest waits for the next ones, behind what waits already."""
+        self._looks.append(look)
+        if self._next is None:
+            self._turn()
+
+    def _turn(self) -> None:
+        self._next = None
+        end = time.perf_counter() + _TURN_S
+        while self._looks:
+            for _ in self._looks[0]:
+                if time.perf_counter() > end:
+                    self._next = self._loop.call_soon(self._turn)
+                    return
+            self._looks.popleft()
+
+    def _look(self, arrivals: Arrivals) -> Iterator[None]:
         for number, (key, max_offset) in enumerate(zip(arrivals.queues, arrivals.max_offsets, strict=True)):
             for pull in list(self._held.get(key, ())):
                 is_wanted = pull.codes is None or not pull.codes.isdisjoint(arrivals.tags_codes[number])
-                if is_wanted and max_offset > pull.looked_at and self._finds(pull, max_offset):
+                if is_wanted and max_offset > pull.looked_at and self._is_held(pull) and self._finds(pull, max_offset):
                     self._answer(pull)
+                yield
+
+    def _is_held(self, pull: _HeldPull) -> bool:
+        """Whether it was not answered, and its connection not closed, since a look began."""
+        return pull in self._held_of.get(pull.connection, ())
 
     def _finds(self, pull: _HeldPull, max_offset: int) -> bool:
         """Whether a filter wants one of the new messages, or is to be asked again as there are too many."""
@@ -147,22 +178,39 @@ class PullRequestHoldService:
         """Answer the held pulls whose time is over."""
         self._timer = self._loop.call_later(_CHECK_EVERY_S, self._check)
         now = self._loop.time()
-        for look in [look for look in self._held_until if look <= now / _CHECK_EVERY_S]:
-            for pull in list(self._held_until[look]):
-                if pull.until <= now:
-                    self._answer(pull)
+        over = [
+            pull
+            for look, pulls in self._held_until.items()
+            if look <= now / _CHECK_EVERY_S
+            for pull in pulls
+            if pull.until <= now
+        ]
+        self._begin(self._answer_each([*over, *self._unread]))
+
+    def _answer_each(self, pulls: list[_HeldPull]) -> Iterator[None]:
+        for pull in pulls:
+            if self._is_held(pull):
+                self._answer(pull)
+            yield
 
     def _forget(self, pull: _HeldPull) -> None:
         self._count -= 1
         self._bytes -= pull.size
+        self._unread.pop(pull, None)
         header = pull.header
         _remove(self._held, (header.topic, header.queue_id), pull)
         _remove(self._held_of, pull.connection, pull)
         _remove(self._held_until, int(pull.until / _CHECK_EVERY_S), pull)
 
     def _answer(self, pull: _HeldPull) -> None:
-        """Pull again, and answer; an error is the answer of this pull, and of no other."""
+        """Pull again, and answer, unless the client leaves too much unread: it is answered once it reads again.
+
+        An error is the answer of this pull, and of no other.
+        """
         connection, command, header = pull.connection, pull.command, pull.header
+        if connection.is_choked:
+            self._unread[pull] = None
+            return
         self._forget(pull)
         try:
             answer = self._pull_again(connection, command, header)
@@ -185,6 +233,9 @@ class PullRequestHoldService:
         """Answer all held pulls with what there is: the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._next is not None:
+            self._next.cancel()
+        self._looks.clear()
         for pull in [pull for pulls in self._held.values() for pull in pulls]:
             self._answer(pull)
 

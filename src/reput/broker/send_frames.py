@@ -107,7 +107,7 @@ class SendFrameProcessor:
         if self._latency is not None:
             self._since_s = time.perf_counter()
         try:
-            while len(frames) and not connection.is_paused and connection.is_open:
+            while len(frames) and connection.takes_more():
                 stop, size = (Stop.ODD, 0) if self._is_odd(connection) else self._take_plain(connection)
                 frames.taken(size)
                 if stop is Stop.NO_ANSWER_ROOM:

@@ -7,6 +7,7 @@ import logging
 import math
 import socket
 import ssl
+import time
 from itertools import count
 from typing import Any, Protocol, cast
 
@@ -22,6 +23,8 @@ logger = logging.getLogger("reput.transport")
 
 #: A peer that does not read: from the first number of unsent bytes on its requests wait, at the second it is closed.
 _PAUSE_AT, _RESUME_AT, _CLOSE_AT = 4 << 20, 1 << 20, 64 << 20
+#: The requests of one read have the loop for so long; the others are for its next turn.
+_TURN_S = 0.01
 #: Bytes of requests that wait for the others of a turn of the loop.
 _WRITE_AT = 1 << 20
 
@@ -55,7 +58,9 @@ class Connection(asyncio.BufferedProtocol):
         last_active: Loop time of the last read or write.
         frame_since: Loop time since which a frame has not come whole; infinite where none has begun.
         is_open: False once it is closed or about to be.
-        is_paused: True while the peer leaves too much unread, or the owner holds the connection: its requests wait.
+        is_paused: True while the peer leaves too much unread, the owner holds the connection, or others are to have the
+            loop: its requests wait.
+        is_choked: True while the peer leaves too much unread.
         may_want_tls: True for a plain connection to a server: if it ends before the first answer, that may be why.
     """
 
@@ -69,7 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         self.is_open = False
         self.is_paused = False
         self.may_want_tls = False
-        self._is_choked = self._is_held = self._is_answered = False
+        self.is_choked = self._is_held = self._is_late = self._is_answered = False
+        self._turn_end = math.inf
         self._failure: str | None = None
         self._owner = owner
         self._transport: asyncio.Transport | None = None
@@ -116,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read(self) -> None:
         size = len(self.frames)
+        self._turn_end = time.perf_counter() + _TURN_S
         try:
             self._owner.readable(self)
         except RemotingDecodeError as error:
@@ -141,13 +148,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Called by the loop: the peer does not read, so nothing more is read of it."""
-        self._is_choked = True
+        self.is_choked = True
         self._writable.clear()
         self._pause()
 
     def resume_writing(self) -> None:
         """Called by the loop: the peer reads again."""
-        self._is_choked = False
+        self.is_choked = False
         self._writable.set()
         self._resume()
 
@@ -161,6 +168,18 @@ class Connection(asyncio.BufferedProtocol):
         self._is_held = False
         self._resume()
 
+    def takes_more(self) -> bool:
+        """Whether a further request of this read may be taken now: not where it is paused, closed, or its turn over."""
+        if not self.is_paused and time.perf_counter() > self._turn_end:
+            self._is_late = True
+            self._pause()
+            self._loop.call_soon(self._next_turn)
+        return self.is_open and not self.is_paused
+
+    def _next_turn(self) -> None:
+        self._is_late = False
+        self._resume()
+
     def _pause(self) -> None:
         self.is_paused = True
         if self._transport is not None:
@@ -168,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         """Go on, if nothing else is in the way; requests that came before the pause are first."""
-        self.is_paused = self._is_choked or self._is_held
+        self.is_paused = self.is_choked or self._is_held or self._is_late
         if self.is_open and not self.is_paused:
             self._read()
         if self._transport is not None and self.is_open and not self.is_paused:

@@ -48,6 +48,7 @@ class Requests:
         others: Where those of all other codes do.
         observer: Is told of each request.
         refusal: Called before a request is handed to its handler; its answer, where it may not be done.
+        most_body: By request code, how many bytes its body has at the most; without it, all are handed on.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class Requests:
         others: RequestQueue | None = None,
         observer: Observer | None = None,
         refusal: Callable[[Connection, RemotingCommand], RemotingCommand | None] | None = None,
+        most_body: Callable[[int], int] | None = None,
     ) -> None:
         self._refusal = refusal
+        self._most_body = most_body
         self._handlers = handlers
         self._queues = queues or {}
         self._others = RequestQueue("requests", _MOST_TASKS) if others is None else others
@@ -68,7 +71,7 @@ class Requests:
     def take_all(self, connection: Connection) -> None:
         """Take all whole frames of a connection, and send what is to be answered at once in one write.
 
-        Large answers are sent in several writes. Frames wait as long as the peer leaves too much unread.
+        Large answers are sent in several writes. Frames wait as long as the connection takes no more.
 
         Raises:
             WouldWaitError: As `take`; the request is the next frame again.
@@ -89,7 +92,7 @@ class Requests:
                     connection.write(b"".join(answers))
                     answers.clear()
                     size = 0
-                if connection.is_paused or not connection.is_open:
+                if not connection.takes_more():
                     break
         finally:
             if answers:
@@ -113,6 +116,10 @@ class Requests:
         elif handler is None:
             remark = f" request type {command.code} not supported"
             answer = command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        elif self._most_body is not None and command.body and len(command.body) > self._most_body(command.code):
+            most = self._most_body(command.code)
+            remark = f"the body has {len(command.body)} bytes: request {command.code} takes {most} at most"
+            answer = command.response(ResponseCode.SYSTEM_ERROR, remark)
         else:
             try:
                 answer = None if self._refusal is None else self._refusal(connection, command)

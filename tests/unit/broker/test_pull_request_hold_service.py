@@ -35,7 +35,7 @@ from tests.support.held_disk import HeldDisk
 def loop_ahead(ms: int) -> SimpleNamespace:
     """The loop as the service of held pulls needs it, at a later time."""
     loop = asyncio.get_running_loop()
-    return SimpleNamespace(time=lambda: loop.time() + ms / 1000, call_later=loop.call_later)
+    return SimpleNamespace(time=lambda: loop.time() + ms / 1000, call_later=loop.call_later, call_soon=loop.call_soon)
 
 
 @pytest.mark.parametrize("first", [0, 1])

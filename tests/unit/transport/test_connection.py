@@ -390,3 +390,21 @@ async def test_a_request_that_cannot_be_sent_in_time_says_so() -> None:
         connection.abort()
         with pytest.raises(RemotingError, match="the connection is closed"):
             await gone
+
+
+async def test_the_requests_of_one_read_leave_the_loop_to_others_when_their_turn_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_TURN_S", 0.0)
+    order: list[str] = []
+
+    def take(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        order.append("request")
+        asyncio.get_running_loop().call_soon(order.append, "other")
+        return request.response()
+
+    async with serving({ECHO: take}) as here:
+        peer = await here.peer()
+        peer.send(*(RemotingCommand(ECHO, opaque) for opaque in range(20)))
+        assert [(await peer.receive()).opaque for _ in range(20)] == list(range(20))
+    assert order[:-1] == ["request", "other"] * 19 + ["request"]
