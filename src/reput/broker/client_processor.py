@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from typing import Any
 
 from reput.broker.first_message import asked_of_disk, begins_in_memory
+from reput.broker.large_bodies import decode_beside, in_pieces, is_large
 from reput.broker.message_filters import compile_beside, unsupported
 from reput.broker.state import BrokerState
-from reput.errors import MissingFieldError
+from reput.errors import MissingFieldError, RemotingCommandError
 from reput.filter.compiled_expressions import compile_expression, take_short
 from reput.filter.expression_error import ExpressionError
-from reput.remoting.body import decode_body, decode_json, encode_body
+from reput.remoting.body import decode_json, encode_body
 from reput.remoting.client_bodies import (
     ConsumerData,
     HeartbeatData,
-    LockBatchBody,
-    MessageQueue,
     decode_heartbeat,
     decode_subscription,
 )
@@ -33,7 +33,7 @@ from reput.remoting.consumer_headers import (
 )
 from reput.remoting.header import decode_header, encode_header
 from reput.service.consumer_manager import ConsumerGroupChange
-from reput.service.subscription_data import SQL92, build_subscription_data, is_tag_type
+from reput.service.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -41,9 +41,15 @@ from reput.transport.requests import Answer, Handler
 _NULL_OFFSET_FIELDS = {"queueId": "QueueId", "commitOffset": "Offset"}
 _HEARTBEAT_V2 = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 
+#: Groups of a connection: at its end the loop forgets them all at once.
+_MOST_GROUPS = 1000
+
+#: A heartbeat, and by consumer what it wants.
+_Heartbeat = tuple[HeartbeatData, list[list[SubscriptionData]]]
+
 
 class ClientProcessor:
-    """Takes heartbeats, member lists, offsets of groups, and locks of queues."""
+    """Takes heartbeats, member lists, and offsets of groups."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -57,39 +63,72 @@ class ClientProcessor:
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
             RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
-            RequestCode.LOCK_BATCH_MQ: self.lock_batch,
-            RequestCode.UNLOCK_BATCH_MQ: self.unlock_batch,
         }
 
     # -- who is there
 
     def heart_beat(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take a heartbeat: the client's groups are known afterwards; it is answered when their retry topics are."""
-        data = decode_heartbeat(command.body)
-        texts = self._expressions(data)
+        if is_large(command):
+            return self._large_heartbeat(connection, command)
+        heartbeat = _decode_heartbeat(command.body)
+        self._check_groups(connection, heartbeat[0])
+        texts = self._expressions(heartbeat)
         if not take_short(texts):
-            return self._compile_first(connection, command, data, texts)
-        return self._take_heartbeat(connection, command, data)
+            return self._compile_first(connection, command, heartbeat, texts)
+        return self._take_heartbeat(connection, command, heartbeat)
 
-    def _expressions(self, data: HeartbeatData) -> list[str]:
+    async def _large_heartbeat(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Take a heartbeat of many groups, some in a turn of the loop."""
+        heartbeat = await decode_beside(self._state, connection, _decode_heartbeat, command)
+        await compile_beside(self._state, connection, self._expressions(heartbeat))
+        data, subscriptions = heartbeat
+        self._check_groups(connection, data)
+        groups = [(one, None) for one in zip(data.consumers, subscriptions, strict=True)]
+        async for piece in in_pieces([*groups, *((None, one) for one in data.producer_groups)]):
+            if not connection.is_open:  # nobody is to forget them again
+                return None
+            consumers = [consumer for consumer, _ in piece if consumer is not None]
+            part = replace(
+                data,
+                consumers=tuple(consumer for consumer, _ in consumers),
+                producer_groups=tuple(group for _, group in piece if group is not None),
+            )
+            begun = self._take_heartbeat(connection, command, (part, [wanted for _, wanted in consumers]))
+            answer = await begun if isinstance(begun, Coroutine) else begun
+        return answer
+
+    def _check_groups(self, connection: Connection, data: HeartbeatData) -> None:
+        """Refuse a heartbeat with which a connection might have too many groups."""
+        known = self._state.producers.count_of(connection) + self._state.consumers.count_of(connection)
+        new = len(data.producer_groups) + len(data.consumers)
+        if known + new > _MOST_GROUPS:
+            remark = f"{new} groups, and {known} of heartbeats before: a connection has {_MOST_GROUPS} at most"
+            raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
+
+    def _expressions(self, heartbeat: _Heartbeat) -> list[str]:
         """The SQL92 expressions of a heartbeat that are to be compiled."""
         if not self._state.config.enable_property_filter:
             return []
-        subscriptions = [one for consumer in data.consumers for one in consumer.subscriptions]
+        subscriptions = [one for consumer in heartbeat[0].consumers for one in consumer.subscriptions]
         return [one.sub_string for one in subscriptions if one.expression_type == SQL92 and one.sub_string]
 
     async def _compile_first(
-        self, connection: Connection, command: RemotingCommand, data: HeartbeatData, texts: list[str]
+        self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat, texts: list[str]
     ) -> Answer:
         """Take a heartbeat whose expressions are not compiled at once, beside the loop; else it would stand still."""
         await compile_beside(self._state, connection, texts)
-        answer = self._take_heartbeat(connection, command, data)
+        answer = self._take_heartbeat(connection, command, heartbeat)
         return await answer if isinstance(answer, Coroutine) else answer
 
     def _take_heartbeat(
-        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+        self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat
     ) -> Answer | Coroutine[Any, Any, Answer]:
-        begun = [self._register(connection, command, data, consumer) for consumer in data.consumers]
+        data, subscriptions = heartbeat
+        begun = [
+            self._register(connection, command, data, consumer, wanted)
+            for consumer, wanted in zip(data.consumers, subscriptions, strict=True)
+        ]
         for group in data.producer_groups:
             self._state.producers.register_producer(
                 group, connection, client_id=data.client_id, language=command.language.name, version=command.version,
@@ -99,13 +138,18 @@ class ClientProcessor:
         creations = {task for task in begun if task is not None}
         return self._when_done(creations, answer) if creations else answer
 
-    async def _when_done(self, creations: set[asyncio.Task[None]], answer: Answer) -> Answer:
+    async def _when_done(self, creations: set[asyncio.Future[None]], answer: Answer) -> Answer:
         await asyncio.wait(creations)
         return answer
 
     def _register(
-        self, connection: Connection, command: RemotingCommand, data: HeartbeatData, consumer: ConsumerData
-    ) -> asyncio.Task[None] | None:
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        data: HeartbeatData,
+        consumer: ConsumerData,
+        subscriptions: list[SubscriptionData],
+    ) -> asyncio.Future[None] | None:
         """Know a group; returns what makes its retry topic, if that is not there."""
         state, now_ms, name = self._state, self._state.machine_ms(), consumer.group_name
         group = state.groups.find_subscription_group_config(name, now_ms)
@@ -123,10 +167,6 @@ class ClientProcessor:
         creation = None
         if retry_topic is not None and state.slave is None and not state.creation.is_full:  # a slave copies it
             creation = state.creation.start(retry_topic)
-        subscriptions = [
-            build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)
-            for one in consumer.subscriptions
-        ]
         change = state.consumers.register_consumer(
             name, connection, client_id=data.client_id, language=command.language.name, version=command.version,
             consume_type=consumer.consume_type,
@@ -261,24 +301,17 @@ class ClientProcessor:
         state.offsets.commit_offset(group, topic, header.queue_id, header.commit_offset, state.now_ms())
         return command.response(ext_fields={})
 
-    # -- who consumes in order
 
-    def lock_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Lock queues for a client; the answer names those that it holds now."""
-        body = decode_body(LockBatchBody, command.body)
-        asked = {_key(queue): queue for queue in body.mq_set}
-        held = self._state.locks.try_lock_batch(body.consumer_group, asked, body.client_id, self._state.machine_ms())
-        return command.response(body=encode_body({"lockOKMQSet": [asked[key] for key in held]}))
-
-    def unlock_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Free queues that a client holds."""
-        body = decode_body(LockBatchBody, command.body)
-        self._state.locks.unlock_batch(body.consumer_group, map(_key, body.mq_set), body.client_id)
-        return command.response()
-
-
-def _key(queue: MessageQueue) -> tuple[str, str, int]:
-    return queue.topic, queue.broker_name, queue.queue_id
+def _decode_heartbeat(body: bytes) -> _Heartbeat:
+    """A heartbeat, and for each of its consumers what it wants: a thousand tags take as long as all else."""
+    data = decode_heartbeat(body)
+    return data, [
+        [
+            build_subscription_data(one.topic, one.sub_string, one.expression_type, sub_version=one.sub_version)
+            for one in consumer.subscriptions
+        ]
+        for consumer in data.consumers
+    ]
 
 
 def _first_offset(command: RemotingCommand, *, in_memory: bool) -> RemotingCommand:

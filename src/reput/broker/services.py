@@ -17,6 +17,7 @@ from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop import Pop
 from reput.broker.pull_message_processor import PullMessageProcessor
 from reput.broker.query_processor import QueryProcessor
+from reput.broker.rebalance_lock_processor import RebalanceLockProcessor
 from reput.broker.reply_message_processor import ReplyMessageProcessor
 from reput.broker.request_table import Processor, request_table
 from reput.broker.schedule_message_service import ScheduleMessageService
@@ -74,6 +75,7 @@ class BrokerServices:
         self._gate = state.gate = access.gate
         self._work = PeriodicWork()
         self.clients = ClientProcessor(state)
+        self._locks = RebalanceLockProcessor(state)
         pulls = PullMessageProcessor(state)
         self.held_pulls = pulls.held
         self._schedule = ScheduleMessageService(state)
@@ -92,7 +94,8 @@ class BrokerServices:
             self._slave = state.slave = Slave(state, synchronize, credentials)
             state.registration.tell_master(self._slave.master_is)
         processors: tuple[Processor, ...] = (
-            sends, pulls, QueryProcessor(state), self.clients, ReplyMessageProcessor(state, sends, to_client),
+            sends, pulls, QueryProcessor(state), self.clients, self._locks,
+            ReplyMessageProcessor(state, sends, to_client),
             *admin_processors(state, to_client, state.files, config_path),
             SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self.ended),
             RecallMessageProcessor(state, self.timers), *access.processors(state), *self.pop.processors,
@@ -136,6 +139,7 @@ class BrokerServices:
         every(_PERSIST_TRANSACTIONS_S, partial(try_persist, state.transactions))
         every(_PERSIST_FILTERS_S, self._persist_filters)
         every(_SCAN_CLIENTS_S, self.clients.scan_not_active_channels)
+        every(_SCAN_CLIENTS_S, self._locks.clean)
         every(SAMPLE_S, lambda: state.stats.sample(time.monotonic(), date.today()))
 
     def _start_of_master(self) -> None:

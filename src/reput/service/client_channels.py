@@ -81,6 +81,10 @@ class ClientChannels(Generic[ChannelT]):
         fields = {"id": info.client_id, "language": info.language, "version": info.version}
         logger.info(Event(f"{self._kind} {what}", group=group, client=info.channel, **fields))
 
+    def count_of(self, channel: ChannelT) -> int:
+        """How many groups a channel is in."""
+        return len(self._groups.get(channel, ()))
+
     def groups_of(self, channel: ChannelT) -> list[str]:
         """The groups that a channel is in."""
         return list(self._groups.get(channel, ()))

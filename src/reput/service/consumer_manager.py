@@ -134,6 +134,10 @@ class ConsumerManager(Generic[ChannelT]):
         """Take a consumer out of its group; None where it was not there."""
         return self._remove(group, {channel}, notifies=notify_consumer_ids_changed_enable)
 
+    def count_of(self, channel: ChannelT) -> int:
+        """How many groups a connection is in."""
+        return self._channels.count_of(channel)
+
     def channel_closed(self, channel: ChannelT) -> list[ConsumerGroupChange[ChannelT]]:
         """Take a closed connection out of all its groups (`doChannelCloseEvent`)."""
         return self._remove_everywhere([channel])

@@ -56,9 +56,13 @@ class ProducerManager(Generic[ChannelT]):
         info = self._channels.remove(group, channel)
         if info is None:
             return False
-        if not self._channels.groups_of(channel) and self._clients.get(info.client_id) == channel:
+        if not self._channels.count_of(channel) and self._clients.get(info.client_id) == channel:
             del self._clients[info.client_id]
         return True
+
+    def count_of(self, channel: ChannelT) -> int:
+        """How many groups a connection is in."""
+        return self._channels.count_of(channel)
 
     def channel_closed(self, channel: ChannelT) -> list[str]:
         """Take a closed connection out of all its groups (`doChannelCloseEvent`), and give these back."""

@@ -76,3 +76,26 @@ def test_any_life_of_locks_is_that_of_a_plain_model(steps):
             lasts = {entry[1]: entry for entry in history if entry[0] == one}.values()
             held = [entry for entry in lasts if entry[2] is not None and now_ms - entry[3] <= 60_000]
             assert manager.is_lock_all_expired(one, now_ms) is (not held)
+
+
+def test_what_nobody_renews_is_forgotten(manager):
+    manager.try_lock_batch("g", ["q0", "q1"], "a", 0)
+    manager.try_lock_batch("h", ["q0"], "a", 0)
+    manager.try_lock_batch("none", [], "a", 0)
+    manager.try_lock_batch("g", ["q1"], "a", 60_000)
+    manager.clean(60_000)
+    assert len(manager) == 3
+    manager.clean(60_001)
+    assert (len(manager), list(manager._locks)) == (1, ["g"])
+    assert manager.try_lock_batch("g", ["q0", "q1"], "b", 60_001) == ["q0"]
+    manager.unlock_batch("g", ["q0", "q1"], "b")
+    manager.unlock_batch("g", ["q1"], "a")
+    assert (len(manager), manager._locks) == (0, {})
+
+
+def test_locks_are_bounded_and_those_that_are_held_can_be_renewed(manager, monkeypatch):
+    monkeypatch.setattr("reput.service.rebalance_lock_manager._MOST_LOCKS", 2)
+    assert manager.try_lock_batch("g", ["q0", "q1", "q2"], "a", 0) == ["q0", "q1"]
+    assert manager.try_lock_batch("h", ["q0"], "b", 0) == []
+    assert manager.try_lock_batch("g", ["q0", "q1"], "a", 1) == ["q0", "q1"]
+    assert list(manager._locks) == ["g"]

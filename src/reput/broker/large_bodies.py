@@ -1,0 +1,37 @@
+"""Large bodies of requests: parsed beside the loop, and taken piece by piece, so that other requests come between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
+
+from reput.broker.state import BrokerState
+from reput.remoting.body_bounds import LARGE_BODY
+from reput.remoting.command import RemotingCommand
+from reput.transport.connection import Connection
+
+_T = TypeVar("_T")
+
+#: What a turn of the loop takes of a large body: each of them takes some 50 us.
+_PIECE = 100
+
+
+def is_large(command: RemotingCommand) -> bool:
+    """Whether the body of a request is to be parsed beside the loop."""
+    return len(command.body) > LARGE_BODY
+
+
+async def decode_beside(
+    state: BrokerState, connection: Connection, decode: Callable[[bytes], _T], command: RemotingCommand
+) -> _T:
+    """Decode the body of a request in a thread; errors as of `decode`, and of `DiskWork.run_for`."""
+    return await state.reads.run_for(connection, decode, command.body)
+
+
+async def in_pieces(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
+    """The items in pieces, one in a turn of the loop; one piece without items."""
+    for begin in range(0, max(len(items), 1), _PIECE):
+        if begin:
+            await asyncio.sleep(0)
+        yield items[begin : begin + _PIECE]
