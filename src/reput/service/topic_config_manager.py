@@ -42,6 +42,8 @@ _UNIT, _UNIT_SUB = 1, 2
 _SCHEDULE_TOPIC_QUEUES = 18
 #: Queues of a topic that are read because they have messages: an odd queue id makes no million of them.
 MOST_QUEUES = 65_535
+#: Queues that an operator gives a topic: what goes over all of them takes 10 us for each. RocketMQ's widest has 1024.
+MOST_MADE_QUEUES = 8192
 
 
 def broker_topics(
@@ -226,6 +228,8 @@ class TopicConfigManager:
         with self._writing:
             changed: dict[str, TopicConfig] = {}
             for config in configs:
+                if max(config.read_queue_nums, config.write_queue_nums) > MOST_MADE_QUEUES:
+                    raise ConfigError(f"topic {config.topic_name}: expected {MOST_MADE_QUEUES} queues at most")
                 before = changed.get(config.topic_name) or self.select_topic_config(config.topic_name)
                 current = None if before is None else before.attributes
                 after = replace(config, attributes=alter_attributes(TOPIC_ATTRIBUTES, current, config.attributes))

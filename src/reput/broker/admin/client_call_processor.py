@@ -78,7 +78,8 @@ class ClientCallProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for one, offset in offsets.items():
             state.offsets.assign_reset_offset(topic, group, one, offset, state.now_ms())
-        return command.response(body=encode_queue_tables({"offsetTable": self._by_queue(topic, offsets)}))
+        table = {"offsetTable": self._by_queue(topic, offsets)}
+        return command.response(body=await state.reads.run_for(connection, encode_queue_tables, table))
 
     async def _reset_at_clients(
         self, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader
@@ -99,7 +100,8 @@ class ClientCallProcessor:
         table = self._by_queue(topic, offsets)
         is_c = command.language is LanguageCode.CPP
         self._clients.reset_offset(topic, group, header.timestamp, table, is_c=is_c)
-        return command.response(body=encode_queue_tables({"offsetTable": table}))
+        body = await state.reads.run_for(connection, encode_queue_tables, {"offsetTable": table})
+        return command.response(body=body)
 
     async def _offsets(
         self, connection: Connection, topic: str, queues: Iterable[int], timestamp: int

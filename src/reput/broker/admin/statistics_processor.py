@@ -71,9 +71,12 @@ class StatisticsProcessor:
         topic = self._state.topics.select_topic_config(name)
         if topic is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        table = await self._state.reads.run_for(connection, self._topic_stats, topic)
         tps = self._state.stats.tps_topic_put_nums(name)
-        return command.response(body=encode_queue_tables({"offsetTable": table, "topicPutTps": tps}))
+
+        def look() -> bytes:
+            return encode_queue_tables({"offsetTable": self._topic_stats(topic), "topicPutTps": tps})
+
+        return command.response(body=await self._state.reads.run_for(connection, look))
 
     def _topic_stats(self, topic: TopicConfig) -> Mapping[QueueKey, Any]:
         store, name = self._state.store, topic.topic_name
@@ -92,9 +95,12 @@ class StatisticsProcessor:
         header = decode_header(GetConsumeStatsRequestHeader, command.ext_fields)
         group, topics = header.consumer_group, self._topics_of(header)
         queues = [one for name in topics for one in self._queues(group, name)]
-        table = await self._state.reads.run_for(connection, self._consume_stats, queues)
-        tps = sum(self._state.stats.tps_group_get_nums(group, name) for name in topics)
-        return command.response(body=encode_queue_tables({"consumeTps": float(tps), "offsetTable": table}))
+        tps = float(sum(self._state.stats.tps_group_get_nums(group, name) for name in topics))
+
+        def look() -> bytes:
+            return encode_queue_tables({"consumeTps": tps, "offsetTable": self._consume_stats(queues)})
+
+        return command.response(body=await self._state.reads.run_for(connection, look))
 
     async def broker_consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
         """How far all groups are in all their topics, or in order topics."""
@@ -146,10 +152,11 @@ class StatisticsProcessor:
         queues = range(topic.write_queue_nums)
         consumed = [state.offsets.query_offset(header.group, name, queue_id) for queue_id in queues]
 
-        def look() -> list[dict[str, Any]]:
-            return [self._time_span(name, *one) for one in zip(queues, consumed, strict=True)]
+        def look() -> bytes:
+            spans = [self._time_span(name, *one) for one in zip(queues, consumed, strict=True)]
+            return encode_body({"consumeTimeSpanSet": spans})
 
-        return command.response(body=encode_body({"consumeTimeSpanSet": await state.reads.run_for(connection, look)}))
+        return command.response(body=await state.reads.run_for(connection, look))
 
     def _time_span(self, topic: str, queue_id: int, consumed: int) -> dict[str, Any]:
         """The times of one queue (`QueueTimeSpan`); -1 where there is no message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from struct import Struct
 
@@ -38,6 +39,8 @@ _MOVED = (
 _PASSED = (GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING)
 #: An answer gets no more queues once it has so many bytes: a frame takes 16 MiB.
 _MOST_BYTES = 4 << 20
+#: A topic may have many more: then other requests come between.
+_QUEUES_A_TURN = 100
 _SIZE, _OFFSET = Struct(">i"), Struct(">q")
 
 
@@ -99,8 +102,7 @@ class PopRequest:
         if retry_first and not header.order:
             await self._pop_retry_topics(chance)
         if header.queue_id < 0:
-            for number in range(topic.read_queue_nums):
-                await self._pop_queue(topic.topic_name, (chance + number) % topic.read_queue_nums)
+            await self._pop_queues(topic, chance)
         else:
             await self._pop_queue(topic.topic_name, header.queue_id)
         if not retry_first and not header.order and not self._is_full:
@@ -129,10 +131,16 @@ class PopRequest:
         for kind in kinds:
             name = pop_retry_topic_of(header.topic, header.consumer_group, v2=kind)
             topic = self._state.topics.select_topic_config(name)
-            for number in range(topic.read_queue_nums if topic is not None else 0):
-                await self._pop_queue(name, (chance + number) % topic.read_queue_nums)  # type: ignore[union-attr]
+            if topic is not None:
+                await self._pop_queues(topic, chance)
             if self.count > before:
                 return
+
+    async def _pop_queues(self, topic: TopicConfig, chance: int) -> None:
+        for number in range(topic.read_queue_nums):
+            await self._pop_queue(topic.topic_name, (chance + number) % topic.read_queue_nums)
+            if number % _QUEUES_A_TURN == _QUEUES_A_TURN - 1:
+                await asyncio.sleep(0)
 
     async def _pop_queue(self, topic: str, queue_id: int) -> None:
         key = PopKey(topic, self._header.consumer_group, queue_id)
