@@ -8,6 +8,7 @@ from typing import Protocol
 from reput.broker.reply_message_processor import REPLY_CODES
 from reput.broker.send_message_processor import SEND_CODES
 from reput.config.broker import BrokerConfig
+from reput.remoting.body_bounds import most_body
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.connection import Connection
@@ -79,4 +80,4 @@ def request_table(
         **dict.fromkeys(_QUERIES, queries),
         RequestCode.END_TRANSACTION: transactions,
     }
-    return Requests(handlers, queues, others, observer, refusal)
+    return Requests(handlers, queues, others, observer, refusal, most_body)

@@ -17,6 +17,7 @@ from reput.namesrv.configuration import Configuration
 from reput.namesrv.kv_config_manager import KVConfigManager
 from reput.namesrv.request_processor import Clock, RequestProcessor
 from reput.namesrv.route_info_manager import MinBrokerIdChange, RouteInfoManager
+from reput.remoting.body_bounds import most_body
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
@@ -61,7 +62,7 @@ class NameServer:
         processor = RequestProcessor(
             self._routes, self._kv_configs, self._configuration, Clock(now_ms, now_ms()), self._notify
         )
-        self._requests = Requests(processor.handlers())
+        self._requests = Requests(processor.handlers(), most_body=most_body)
         self._server = RemotingServer(
             self, max_idle_s=config.server_channel_max_idle_time_seconds, tls=ServerTls.of(config)
         )

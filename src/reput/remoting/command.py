@@ -14,6 +14,9 @@ from reput.remoting.other_protocol import other_protocol
 
 #: Bytes of the largest frame, its length word counted (`com.rocketmq.remoting.frameMaxLength`).
 MAX_FRAME_SIZE = 16_777_216
+#: Bytes of the largest header. A send's has 115,000 in JSON where 32,767 bytes of properties have names and values of a
+#: letter. RocketMQ takes a header of a whole frame, which would hold up a loop for seconds.
+MAX_HEADER_SIZE = 128 << 10
 #: The length word and the header word.
 FRAME_HEAD = struct.Struct(">iI")
 LENGTH_SIZE = 4
@@ -81,10 +84,11 @@ class RemotingCommand:
 def encode_command(command: RemotingCommand) -> bytes:
     """The frame of a command.
 
-    Raises RemotingDecodeError where no peer could decode it: it is larger than `MAX_FRAME_SIZE`, or a number or the
-    name of a field does not fit into a binary header.
+    Raises RemotingDecodeError where no peer could decode it: it is larger than `MAX_FRAME_SIZE`, or its header than
+    `MAX_HEADER_SIZE`, or a number or the name of a field does not fit into a binary header.
     """
     header = _encode_json(command) if command.serialize_type is SerializeType.JSON else _encode_binary(command)
+    _check_header_size(len(header))
     size = FRAME_HEAD.size + len(header) + len(command.body)
     if size > MAX_FRAME_SIZE:
         raise RemotingDecodeError(f"a frame of {size} bytes; peers take up to {MAX_FRAME_SIZE}")
@@ -106,11 +110,17 @@ def frame_size(head: bytes | bytearray | memoryview) -> int:
             error.answer = other.answer
             raise error
         raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")
+    _check_header_size(word & _HEADER_SIZE_MASK)
     if word & _HEADER_SIZE_MASK > length - LENGTH_SIZE:
         raise RemotingDecodeError(f"a header of {word & _HEADER_SIZE_MASK} bytes in a frame of {length}")
     if word >> _TYPE_SHIFT > SerializeType.ROCKETMQ:
         raise RemotingDecodeError(f"serialize type {word >> _TYPE_SHIFT}: expected 0 (JSON) or 1 (ROCKETMQ)")
     return int(length) + LENGTH_SIZE
+
+
+def _check_header_size(size: int) -> None:
+    if size > MAX_HEADER_SIZE:
+        raise RemotingDecodeError(f"a header of {size} bytes: expected {MAX_HEADER_SIZE} at most")
 
 
 def decode_command(frame: bytes | memoryview) -> RemotingCommand:

@@ -18,6 +18,8 @@ from reput.remoting.extra_info import NORMAL, RETRY, RETRY_V2, ExtraInfo
 
 #: Bytes of a set of bits: an answer has 32 messages at most, over as many offsets as a filter passes.
 _MOST_BITS = 8 * 1024
+#: Messages of one pop: a check point counts them in a byte.
+_MOST_ACKS = 255
 
 
 class BatchAck(NamedTuple):
@@ -82,8 +84,11 @@ def _batch_ack(data: Any) -> BatchAck:
         raise _refuse("bitSet", data.get("b")) from None
     if len(bits) > _MOST_BITS:
         raise _refuse("bitSet", f"{len(bits)} bytes")
-    mask = int.from_bytes(bits, "little")
-    offsets = tuple(start + number for number in range(8 * len(bits)) if mask >> number & 1)
+    if (count := int.from_bytes(bits, "little").bit_count()) > _MOST_ACKS:
+        raise _refuse("bitSet", f"{count} messages")
+    offsets = tuple(
+        start + 8 * number + bit for number, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1
+    )
     return BatchAck(
         text("t", "topic"), retry, text("c", "consumerGroup"), number("q", "queueId"), start, number("pt", "popTime"),
         number("it", "invisibleTime"), number("rq", "reviveQueueId"), offsets,

@@ -10,6 +10,8 @@ from reput.formats.java import string_hash
 SUB_ALL = "*"
 TAG = "TAG"
 SQL92 = "SQL92"
+#: Characters of an expression, as many as the properties of a message have: the tags take each pull 10 ms then.
+_MOST_TEXT = 32_767
 #: What Java's String.trim takes off.
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
@@ -54,8 +56,10 @@ def build_subscription_data(
         sub_version: The subscription's version; RocketMQ takes the time in ms.
 
     Raises:
-        SubscriptionError: Nothing but separators, or no expression of another type than TAG.
+        SubscriptionError: Nothing but separators, or no expression of another type than TAG; or it is too long.
     """
+    if sub_string is not None and len(sub_string) > _MOST_TEXT:
+        raise SubscriptionError(f"an expression of {len(sub_string)} characters: at most {_MOST_TEXT}")
     if not is_tag_type(expression_type):
         if not sub_string:
             raise SubscriptionError(f"Expression can't be null! {expression_type}")

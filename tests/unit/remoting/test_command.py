@@ -12,6 +12,7 @@ from reput.errors import RemotingDecodeError
 from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from reput.remoting.command import (
     MAX_FRAME_SIZE,
+    MAX_HEADER_SIZE,
     ONE_WAY_FLAG,
     RESPONSE_FLAG,
     RemotingCommand,
@@ -391,3 +392,19 @@ def test_what_has_no_binary_header_is_not_written(command: RemotingCommand) -> N
     command.serialize_type = SerializeType.ROCKETMQ
     with pytest.raises(RemotingDecodeError, match="command 1 has no binary header"):
         encode_command(command)
+
+
+@BOTH
+def test_a_header_is_bounded_and_a_send_with_the_most_properties_fits(kind: SerializeType) -> None:
+    properties = "a\x01b\x02" * 8191 + "a\x01b"
+    assert len(properties) == (1 << 15) - 1
+    fields = {"i": properties, "b": "t" * 127, "a": "g" * 255}
+    send = RemotingCommand(310, ext_fields=fields, serialize_type=kind)
+    assert decode_command(encode_command(send)).ext_fields == fields
+    with pytest.raises(RemotingDecodeError, match=r"a header of \d+ bytes: expected 131072 at most"):
+        encode_command(RemotingCommand(310, ext_fields={"i": "x" * MAX_HEADER_SIZE}, serialize_type=kind))
+
+
+def test_a_header_that_is_too_large_is_refused_before_it_has_come() -> None:
+    with pytest.raises(RemotingDecodeError, match="a header of 131073 bytes: expected 131072 at most"):
+        frame_size(struct.pack(">iI", 1 << 20, MAX_HEADER_SIZE + 1))

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reput.broker.large_bodies import decode_beside
 from reput.broker.state import SEE_FAQ, BrokerState
-from reput.errors import ConfigError
+from reput.errors import ConfigError, RemotingCommandError
 from reput.events import Event
 from reput.formats.java_bean import encode_bean
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig, TopicFilterType
@@ -31,6 +32,9 @@ from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
+
+#: Topics or groups of one request: an operator sends further ones in the next.
+_MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class TopicProcessor:
 
     async def update_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make topics or change them, all or none."""
-        configs = decode_body(TopicList, command.body).topic_config_list
+        configs = (await decode_beside(self._state, connection, _decode_topics, command)).topic_config_list
         for config in configs:
             remark = self._state.topics.validate_update(config.topic_name)
             if remark is not None:
@@ -166,7 +170,8 @@ class TopicProcessor:
 
     async def update_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make groups or change them, all or none."""
-        return await self._update_groups(connection, command, decode_body(GroupList, command.body).group_config_list)
+        configs = (await decode_beside(self._state, connection, _decode_groups, command)).group_config_list
+        return await self._update_groups(connection, command, configs)
 
     async def _update_groups(
         self, connection: Connection, command: RemotingCommand, configs: Sequence[SubscriptionGroupConfig]
@@ -216,3 +221,20 @@ class TopicProcessor:
     def all_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
         """All groups, with the version of their changes."""
         return command.response(body=encode_body(self._state.groups.content()))
+
+
+def _decode_topics(body: bytes) -> TopicList:
+    found = decode_body(TopicList, body)
+    _check_count(len(found.topic_config_list))
+    return found
+
+
+def _decode_groups(body: bytes) -> GroupList:
+    found = decode_body(GroupList, body)
+    _check_count(len(found.group_config_list))
+    return found
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST:
+        raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{count} of one request: {_MOST} at most")

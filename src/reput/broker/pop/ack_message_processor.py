@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from reput.broker.large_bodies import decode_beside, in_pieces, is_large
 from reput.broker.pop.handles import Wake, ack_in_order, check_handle, check_point_key
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessage, ReviveMessages
@@ -67,9 +68,25 @@ class AckMessageProcessor:
 
     def batch_ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take the acks of messages of several pops; those of unknown topics, queues and offsets are passed."""
+        if is_large(command):
+            return self._large_batch(connection, command)
         broker_name, acks = decode_batch_acks(command.body)
         if not acks:
             return command.response(ResponseCode.NO_MESSAGE, "no acks")
+        return self._take(command, broker_name, acks)
+
+    async def _large_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
+        broker_name, acks = await decode_beside(self._state, connection, decode_batch_acks, command)
+        if not acks:
+            return command.response(ResponseCode.NO_MESSAGE, "no acks")
+        async for piece in in_pieces(acks):
+            begun = self._take(command, broker_name, piece)
+            answer = await begun if isinstance(begun, Coroutine) else begun
+        return answer
+
+    def _take(
+        self, command: RemotingCommand, broker_name: str, acks: Sequence[BatchAck]
+    ) -> Answer | Coroutine[Any, Any, Answer]:
         messages, in_order = [], []
         for one in acks:
             info = one.info(broker_name)
