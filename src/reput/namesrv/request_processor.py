@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from reput.errors import RemotingCommandError
 from reput.formats.metadata import DataVersion
 from reput.namesrv.configuration import Configuration
 from reput.namesrv.kv_config_manager import NAMESPACE_ORDER_TOPIC_CONFIG, KVConfigManager
 from reput.namesrv.route_info_manager import UNIT_FLAG, UNIT_SUB_FLAG, MinBrokerIdChange, RouteInfoManager
 from reput.namesrv.zone_route import ZONE_NAME, filter_by_zone
 from reput.remoting.body import decode_body, encode_body
+from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.codes import VERSION_FILTER_SERVERS, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
@@ -87,7 +90,7 @@ class RequestProcessor:
         self._configuration = configuration
         self._clock = clock
         self._notify = notify
-        #: A broker sends the same body every 30 s; to decode one of a thousand topics holds the loop for 30 ms.
+        #: A broker sends the same body every 30 s; to decode one of a thousand topics takes 30 ms.
         self._last_bodies: WeakKeyDictionary[Connection, tuple[RemotingCommand, RegisterBrokerBody]] = (
             WeakKeyDictionary()
         )
@@ -143,32 +146,46 @@ class RequestProcessor:
 
     # -- brokers
 
-    def _register_broker(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def _register_broker(
+        self, connection: Connection, command: RemotingCommand
+    ) -> Answer | Coroutine[Any, Any, Answer]:
         header = decode_header(RegisterBrokerRequestHeader, command.ext_fields)
-        if header.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != header.body_crc32:
-            return command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        last, body = self._last_bodies.get(connection, (None, None))
+        if last is not None and body is not None and (last.body, last.version) == (command.body, command.version):
+            return self._register(connection, command, header, body)
+        if len(command.body) > LARGE_BODY:
+            return self._register_large(connection, command, header)
+        return self._register(connection, command, header, _decode_register_body(command, header))
+
+    async def _register_large(
+        self, connection: Connection, command: RemotingCommand, header: RegisterBrokerRequestHeader
+    ) -> Answer:
+        body = await asyncio.to_thread(_decode_register_body, command, header)
+        if not connection.is_open:  # the broker is known to be gone already
+            return None
+        return self._register(connection, command, header, body)
+
+    def _register(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: RegisterBrokerRequestHeader,
+        body: RegisterBrokerBody,
+    ) -> Answer:
+        self._last_bodies[connection] = command, body
         result = self._routes.register_broker(
             header,
-            self._register_body(connection, command, compressed=bool(header.compressed)),
+            body,
             zone_name=(command.ext_fields or {}).get(ZONE_NAME),
             channel=connection,
             now_ms=self._clock.now_ms(),
         )
         if result.change is not None:
             self._notify(result.change)
-        body = b""
+        told = b""
         if self._configuration.config.return_order_topic_config_to_broker:
-            body = self._kv_table(NAMESPACE_ORDER_TOPIC_CONFIG) or b""
-        return _answer(command, RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr), body)
-
-    def _register_body(
-        self, connection: Connection, command: RemotingCommand, *, compressed: bool
-    ) -> RegisterBrokerBody:
-        last, body = self._last_bodies.get(connection, (None, None))
-        if last is None or body is None or (last.body, last.version) != (command.body, command.version):
-            body = _decode_register_body(command, compressed=compressed)
-            self._last_bodies[connection] = command, body
-        return body
+            told = self._kv_table(NAMESPACE_ORDER_TOPIC_CONFIG) or b""
+        return _answer(command, RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr), told)
 
     def _unregister_broker(self, _: Connection, command: RemotingCommand) -> Answer:
         for change in self._routes.unregister_broker(decode_header(UnRegisterBrokerRequestHeader, command.ext_fields)):
@@ -294,11 +311,16 @@ def _topic_list(command: RemotingCommand, topics: Callable[[], TopicList], *, is
     return command.response(body=encode_body(topics()))
 
 
-def _decode_register_body(command: RemotingCommand, *, compressed: bool) -> RegisterBrokerBody:
+def _decode_register_body(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> RegisterBrokerBody:
     """The body of a registration; brokers before 3.0.11 send the topics alone.
 
     A broker of 5.3.3 with compressedRegister=true compresses the body, and says that it did not.
+
+    Raises RemotingCommandError (SYSTEM_ERROR) where it is none, or damaged.
     """
+    if header.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != header.body_crc32:
+        raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     if command.version >= VERSION_FILTER_SERVERS or not command.body:
-        return decode_register_body(command.body, compressed=compressed or command.body.startswith(_ZLIB))
+        is_compressed = bool(header.compressed) or command.body.startswith(_ZLIB)
+        return decode_register_body(command.body, compressed=is_compressed)
     return RegisterBrokerBody(decode_body(TopicConfigSerializeWrapper, command.body))

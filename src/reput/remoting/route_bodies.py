@@ -12,6 +12,7 @@ from typing import Any
 from reput.errors import RemotingCommandError
 from reput.formats.metadata import DataVersion, TopicConfig
 from reput.remoting.body import decode_body, decode_json, decode_value, encode_body
+from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import MAX_FRAME_SIZE
 
@@ -145,7 +146,7 @@ def decode_register_body(body: bytes, *, compressed: bool = False) -> RegisterBr
     if not body:
         return RegisterBrokerBody()
     if not compressed:
-        return decode_body(RegisterBrokerBody, body)
+        return decode_value(RegisterBrokerBody, decode_json(body, is_beside=len(body) > LARGE_BODY))
     try:
         return _decode_compressed(_Reader(_decompress(body)))
     except (struct.error, zlib.error, ValueError) as error:

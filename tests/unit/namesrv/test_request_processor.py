@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from reput.errors import RemotingCommandError
 from reput.formats.metadata import DataVersion
-from reput.remoting.body import decode_body, encode_body
+from reput.remoting.body import decode_body, decode_json, encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import RemotingCommand
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import QueryDataVersionRequestHeader
 from reput.remoting.route_bodies import (
@@ -23,7 +25,9 @@ from reput.remoting.route_bodies import (
     encode_register_body,
 )
 from reput.transport.client import RemotingClient
+from tests.support.loop_gaps import loop_gaps
 from tests.support.namesrv import CLUSTER, Asked, asked_name_server, broker_header, leaving, topics_body
+from tests.support.worst_frames import exchange
 
 BAD_MAPPING = b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"t":1}}}'
 
@@ -311,3 +315,41 @@ async def test_an_unknown_request_is_answered(tmp_path: Path) -> None:
     async with asked_name_server(tmp_path) as asked:
         answer = await asked.ask(RequestCode.SEND_MESSAGE)
         assert (answer.code, answer.remark) == (3, " request type 10 not supported")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_a_broker_with_many_topics_holds_nobody_up(tmp_path: Path, compressed: bool) -> None:
+    body = topics_body(*(f"topic-{number}" for number in range(4000)))
+    async with asked_name_server(tmp_path) as asked:
+        header = broker_header(compressed=compressed)
+        frame = RemotingCommand(
+            RequestCode.REGISTER_BROKER,
+            1,
+            ext_fields=encode_header(header),
+            body=encode_register_body(body, compressed=compressed),
+        )
+        with loop_gaps() as gaps:
+            answer = await asyncio.to_thread(exchange, asked.address, encode_command(frame))
+        assert b'"code":0' in answer
+        assert gaps.worst < 0.05
+        assert await route(asked, "topic-3999") != await route(asked, "unknown")
+
+
+def test_what_is_read_beside_others_is_read_as_all_else() -> None:
+    texts = [
+        b"",
+        b"[" * 100_000,
+        b'{"a":[1,2.5,"\\u00e4",null,true],"b":{}}',
+        b'{1:{"x":[]}}',
+        b'{"a":1',
+        b'"\x01"',
+        b"\xff",
+    ]
+
+    def read(text: bytes, **how: bool) -> object:
+        try:
+            return decode_json(text, **how)
+        except RemotingCommandError as error:
+            return error.remark
+
+    assert [read(text, is_beside=True) for text in texts] == [read(text) for text in texts]
