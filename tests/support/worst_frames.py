@@ -123,11 +123,11 @@ def known() -> dict[str, bytes]:
     }
 
 
-def exchange(address: str, data: bytes) -> bytes:
+def exchange(address: str, data: bytes, seconds: float = 60) -> bytes:
     """Send bytes over a connection of their own, and return what comes first; blocks."""
     host, _, port = address.rpartition(":")
     answer = b""
-    with socket.create_connection((host, int(port)), 60) as one:
+    with socket.create_connection((host, int(port)), seconds) as one:
         with suppress(OSError):  # it was closed before all was sent
             one.sendall(data)
         with suppress(OSError):

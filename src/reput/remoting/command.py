@@ -17,6 +17,8 @@ MAX_FRAME_SIZE = 16_777_216
 #: Bytes of the largest header. A send's has 115,000 in JSON where 32,767 bytes of properties have names and values of a
 #: letter. RocketMQ takes a header of a whole frame, which would hold up a loop for seconds.
 MAX_HEADER_SIZE = 128 << 10
+#: Fields of a header: RocketMQ's have 30 at the most.
+MAX_FIELDS = 1024
 #: The length word and the header word.
 FRAME_HEAD = struct.Struct(">iI")
 LENGTH_SIZE = 4
@@ -186,6 +188,8 @@ def _decode_json(data: bytes, body: bytes) -> RemotingCommand:
 
 def _texts(fields: dict[str, Any]) -> dict[str, str]:
     """Fields as text, without those that are null; most are text already."""
+    if len(fields) > MAX_FIELDS:
+        raise RemotingDecodeError(f"a header of {len(fields)} fields: expected {MAX_FIELDS} at most")
     if set(map(type, fields.values())) == {str}:
         return fields
     return {name: _text(value) for name, value in fields.items() if value is not None}
@@ -279,6 +283,8 @@ def _decode_entries(data: bytes) -> dict[str, str]:
             (size,) = _INT.unpack_from(data, end)
             position = end + _INT.size
             end = position + _bounded(size, data, position)
+            if len(fields) > MAX_FIELDS:
+                raise RemotingDecodeError(f"a header of more than {MAX_FIELDS} fields")
             if name and size:
                 fields[name] = data[position:end].decode("utf-8", "replace")
             position = end

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from reput.remoting.body import encode_body
+from reput.remoting.body_bounds import LARGE_BODY
+from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import encode_command
-from tests.support.broker import LONG_MS, Served, pull_command, serving_broker, with_topic
+from tests.support.broker import LONG_MS, Served, fill, pull_command, serving_broker, with_topic
 from tests.support.loop_gaps import loop_gaps
 from tests.support.worst_frames import exchange, known, of_code
 
@@ -99,3 +102,65 @@ async def test_a_client_that_does_not_read_gets_no_answers_of_held_pulls_until_i
 def _name(client: object) -> str:
     host, port = client.writer.get_extra_info("sockname")  # type: ignore[attr-defined]
     return f"{host}:{port}"
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "fields", "remark"),
+    [
+        (
+            RequestCode.HEART_BEAT, bytes((1 << 20) + 1), {},
+            "the body has 1048577 bytes: request 34 takes 1048576 at most",
+        ),
+        (
+            RequestCode.UPDATE_BROKER_CONFIG, bytes(40_000), {},
+            "the body has 40000 bytes: request 25 takes 32768 at most",
+        ),
+        (
+            RequestCode.HEART_BEAT,
+            encode_body({"clientID": "c", "producerDataSet": [{"groupName": str(number)} for number in range(1001)]}),
+            {},
+            "1001 groups, and 0 of heartbeats before: a connection has 1000 at most",
+        ),
+        (
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+            encode_body({"topicConfigList": [{"topicName": f"t{number}"} for number in range(1001)]}),
+            {},
+            "1001 of one request: 1000 at most",
+        ),
+        (
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            b"",
+            {
+                "topic": "t", "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 8193, "perm": 6,
+                "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
+            },
+            "topic t: expected 8192 queues at most",
+        ),
+        (
+            RequestCode.BATCH_ACK_MESSAGE,
+            encode_body({"acks": [{"t": "t", "c": "g", "q": 0, "so": 0, "r": "0", "b": "/" * 44}]}),
+            {},
+            "bitSet of the body is '264 messages'",
+        ),
+    ],
+)  # fmt: skip
+async def test_what_is_too_large_is_refused_and_the_connection_lives(
+    tmp_path: Path, code: int, body: bytes, fields: dict[str, object], remark: str
+) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        answer = await client.ask(code, body, **fields)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+        await client.round_trip()
+
+
+async def test_the_acks_of_a_large_batch_are_all_taken(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await fill(client, "t", *["a"] * 3)
+        one = {"t": "t", "c": "g", "q": 0, "so": 0, "it": 1000, "rq": 0, "r": "0", "b": "Bw=="}
+        acks = [one | {"pt": number} for number in range(250)]
+        body = encode_body({"brokerName": "broker-a", "acks": acks})
+        assert len(body) > LARGE_BODY
+        assert (await client.ask(RequestCode.BATCH_ACK_MESSAGE, body)).code == 0
+        assert dict(served.controller._services.pop.stats.put) == {("g", "t", "ACK", "PUT_OK"): 250}

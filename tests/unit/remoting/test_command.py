@@ -11,6 +11,7 @@ import pytest
 from reput.errors import RemotingDecodeError
 from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from reput.remoting.command import (
+    MAX_FIELDS,
     MAX_FRAME_SIZE,
     MAX_HEADER_SIZE,
     ONE_WAY_FLAG,
@@ -408,3 +409,13 @@ def test_a_header_is_bounded_and_a_send_with_the_most_properties_fits(kind: Seri
 def test_a_header_that_is_too_large_is_refused_before_it_has_come() -> None:
     with pytest.raises(RemotingDecodeError, match="a header of 131073 bytes: expected 131072 at most"):
         frame_size(struct.pack(">iI", 1 << 20, MAX_HEADER_SIZE + 1))
+
+
+def test_the_fields_of_a_header_are_bounded() -> None:
+    names = [f"{number:x}" for number in range(MAX_FIELDS + 2)]
+    assert len(decoded_json(code=1, extFields=dict.fromkeys(names[:MAX_FIELDS], "v")).ext_fields or {}) == MAX_FIELDS
+    with pytest.raises(RemotingDecodeError, match="a header of 1026 fields: expected 1024 at most"):
+        decoded_json(code=1, extFields=dict.fromkeys(names, "v"))
+    entries = b"".join(entry(name.encode(), b"v") for name in names)
+    with pytest.raises(RemotingDecodeError, match="a header of more than 1024 fields"):
+        decoded(binary_header(entries=entries), kind=1)
