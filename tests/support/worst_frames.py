@@ -51,9 +51,11 @@ def _request(code: int, body: bytes = b"", fields: Mapping[str, object] = FIELDS
 
 def of_code(code: int) -> Iterator[tuple[str, bytes]]:
     """Frames of any code: its largest bodies, those that are too large, and its largest headers."""
-    for size in sorted({LARGE_BODY, most_body(code), MAX_FRAME_SIZE - 1000}):
-        for name, body in _bodies(min(size, MAX_FRAME_SIZE - 1000)).items():
+    most = most_body(code)
+    for size in sorted({min(LARGE_BODY, most), most if most < MAX_FRAME_SIZE else LARGE_BODY}):
+        for name, body in _bodies(size).items():
             yield f"{name}, {size} bytes", _request(code, body)
+    yield "a body as large as a frame", _request(code, _bodies(MAX_FRAME_SIZE - 1000)["objects"])
     room = MAX_HEADER_SIZE - 1000
     values = {"texts": '""', "numbers": "1", "lists": "[[],[],[],[]]"}
     for name, value in values.items():
@@ -63,7 +65,7 @@ def of_code(code: int) -> Iterator[tuple[str, bytes]]:
     short = struct.unpack(">h", struct.pack(">H", code & 0xFFFF))[0]
     entries = b"".join(entry(b"%x" % number, b"v") for number in range(room // 12))
     yield "binary fields", frame_of(binary_header(short, entries=entries), kind=1)
-    yield "a header that is too large", struct.pack(">iI", 8 << 20, 4 << 20) + bytes(1 << 20)
+    yield "a header that is too large", frame_of(bytes(MAX_HEADER_SIZE + 1))
 
 
 def known() -> dict[str, bytes]:
@@ -123,11 +125,11 @@ def known() -> dict[str, bytes]:
     }
 
 
-def exchange(address: str, data: bytes, seconds: float = 60) -> bytes:
+def exchange(address: str, data: bytes) -> bytes:
     """Send bytes over a connection of their own, and return what comes first; blocks."""
     host, _, port = address.rpartition(":")
     answer = b""
-    with socket.create_connection((host, int(port)), seconds) as one:
+    with socket.create_connection((host, int(port)), 60) as one:
         with suppress(OSError):  # it was closed before all was sent
             one.sendall(data)
         with suppress(OSError):
