@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import threading
 import time
@@ -50,7 +49,7 @@ class LineWriter(logging.Handler):
     Lines that come while too many wait are dropped, and the log says how many they were.
 
     Args:
-        stream: Where lines go; by its descriptor, if it has one, so that no lock of it is held while a reader sleeps.
+        stream: Where lines go; not through its buffer, whose lock the end of the process waits for.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -76,15 +75,11 @@ class LineWriter(logging.Handler):
         super().close()
 
     def _run(self) -> None:
-        try:
-            fd = self._stream.fileno()
-        except (OSError, AttributeError):
-            fd = -1
         line: str | None = ""
         while line is not None:
             line = self._lines.get()
             with suppress(OSError, ValueError):  # whoever read has gone
-                _write(self._stream, fd, self._told() + ("" if line is None else f"{line}\n"))
+                _write(self._stream, self._told() + ("" if line is None else f"{line}\n"))
 
     def _told(self) -> str:
         """A line of those that were dropped before; an empty text where there are none."""
@@ -97,13 +92,14 @@ class LineWriter(logging.Handler):
         return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, event, None, None)) + "\n"
 
 
-def _write(stream: TextIO, fd: int, text: str) -> None:
-    if fd < 0:
+def _write(stream: TextIO, text: str) -> None:
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    if raw is None:  # it is in memory
         stream.write(text)
         return
     data = text.encode("utf-8", "backslashreplace")
     while data:
-        data = data[os.write(fd, data) :]
+        data = data[raw.write(data) :]
 
 
 class LineFormatter(logging.Formatter):
