@@ -53,11 +53,14 @@ from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.send_block import B_ANSWERS, B_ANSWERS_END, B_SCRATCH, SCRATCH_SIZE
+from reput.kernels.send_frames import SendFrames
 from reput.kernels.small_pass import SmallPass
 from reput.kernels.tags import keep_matching_tags
 from reput.kernels.timer_records import read_timer_records
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V1, V2
+from tests.support.send_streams import TOPICS, send_stream
 
 Array = npt.NDArray[np.uint8]
 
@@ -427,6 +430,39 @@ def ack_frames() -> int:
     return count
 
 
+def send_frames() -> int:
+    """Streams of sends that are whole, cut anywhere, or damaged, with little room in the log and for answers."""
+    data, logs, answers, scratch = Guarded(1 << 18), Guarded(1 << 20), Guarded(1 << 18), Guarded(SCRATCH_SIZE)
+    kernel = SendFrames(
+        store_host=bytes(8), properties=(b"MSG_REGION\x01R\x02", b"CLUSTER\x01c\x02"),
+        answer_fields=b'"MSG_REGION":"R"', answer_end=b"}", unique_prefix=b"A" * 20, max_body_size=4 << 20,
+        is_sync=False, takes_batch_properties=True,
+    )  # fmt: skip
+    own_scratch = scratch.at_end(bytes(SCRATCH_SIZE))
+    kernel.words[B_SCRATCH // 8] = own_scratch.ctypes.data
+    for first, (topic, queues) in zip((0, 4), TOPICS, strict=True):
+        kernel.topics.add_topic(topic, np.arange(first, first + queues, dtype=np.int32))
+    next_offsets, count, taken = np.zeros(16, np.int64), 0, 0
+    frames = list(send_stream(1, 400))
+    for number, frame in enumerate(frames):
+        whole = b"".join(frames[number : number + _RANDOM.randrange(1, 4)])
+        cuts = [whole[: _RANDOM.randrange(len(whole))] for _ in range(5)]
+        for content in (whole, *cuts, *(damaged(frame) for _ in range(10))):
+            for one in (data.at_end(content), data.at_start(content)):
+                room = logs.at_end(bytes(_RANDOM.choice([0, 50, 200, 1000, 5000, 40_000])))
+                told = answers.at_end(bytes(_RANDOM.choice([0, 2047, 2048, 5000, 200_000])))
+                kernel.words[B_ANSWERS // 8] = told.ctypes.data
+                kernel.words[B_ANSWERS_END // 8] = told.ctypes.data + told.size
+                kernel.begin(bytes(8), 0)
+                begin = one.ctypes.data
+                log = LogRoom(room.ctypes.data, 1000, room.size - 8, 1, next_offsets.ctypes.data)
+                kernel.take(begin, begin + one.size, log)
+                assert begin <= kernel.at <= begin + one.size
+                count, taken = count + 1, taken + (kernel.at > begin)
+    assert taken > count / 20
+    return count
+
+
 def one_byte_too_far() -> int:
     """What must die: the sum of one byte more than there is."""
     data = _GUARDED.at_end(b"a")
@@ -453,6 +489,7 @@ SUBJECTS: dict[str, Callable[[], int]] = {
         texts,
         encode_columns,
         ack_frames,
+        send_frames,
     )
 }
 OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}
