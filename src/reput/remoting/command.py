@@ -272,7 +272,7 @@ def _decode_binary(data: bytes, body: bytes) -> RemotingCommand:
 
 def _decode_entries(data: bytes) -> dict[str, str]:
     """The fields of a binary header; a name or a value without bytes is none, as for RocketMQ."""
-    fields = {}
+    fields: dict[str, str] = {}
     position = 0
     try:
         while position < len(data):
