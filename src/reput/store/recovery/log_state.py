@@ -189,7 +189,7 @@ def _timers(end: LogEnd) -> None:
         for units in units_from(end.root, before.last_timer_log_flush_pos, end.files)
     )
     if is_beyond:
-        without_units(end.root, end.files, after, after.last_timer_queue_offset)
+        without_units(end.root, end.files, after, after.master_timer_queue_offset)
     elif after != before:
         _write_checkpoint(end.root, end.files, after)
 
