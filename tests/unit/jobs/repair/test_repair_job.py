@@ -16,7 +16,8 @@ import pytest
 import reput
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import FileLayer
-from reput.formats.metadata import ConsumerOffsets, decode_metadata
+from reput.formats.metadata import ConsumerOffsets, decode_metadata, encode_metadata
+from reput.formats.pop_messages import REVIVE_GROUP
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.runner import LocalRunner
@@ -224,6 +225,17 @@ def test_groups_that_stand_behind_the_end_of_a_queue_are_told_the_next_message(s
     fix(store)
     offsets = decode_metadata(ConsumerOffsets, (store / "config/consumerOffset.json").read_bytes())
     assert offsets.offset_table == {"orders@shop": {0: 50, 3: 20}, "refunds@shop": {0: 9}}
+
+
+def test_the_offset_of_a_revive_queue_is_that_of_its_last_check_point(store: Path) -> None:
+    path = store / "config/consumerOffset.json"
+    path.write_bytes(encode_metadata(ConsumerOffsets({f"orders@{REVIVE_GROUP}": {0: 50, 3: 49}})))
+    (finding,) = look(store).findings
+    assert (finding.code, finding.queue_id, finding.count) == ("consumer-offset-ahead", 0, 1)
+    fix(store)
+    assert decode_metadata(ConsumerOffsets, path.read_bytes()).offset_table == {
+        f"orders@{REVIVE_GROUP}": {0: 49, 3: 49}
+    }
 
 
 @pytest.mark.parametrize("gone", ["checkpoint", "consumequeue"])

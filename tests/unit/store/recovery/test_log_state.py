@@ -31,6 +31,7 @@ from tests.support.broker import SMALL as SMALL_BROKER
 from tests.support.broker import make_topic, pull_command, send_command
 from tests.support.faulty_files import FaultyFiles, wait_dispatched
 from tests.support.invariants import SMALL
+from tests.support.pop import pop_command
 from tests.support.timers import BEGIN, bodies, enqueue_all, opened, put, small_wheel
 
 ROWS = 8
@@ -177,8 +178,10 @@ def test_somebody_has_said_of_each_file_whether_it_points_into_the_log(tmp_path:
                 == 0
             )
         call(broker.address, pull_command("orders", group="g", commit=1))
+        call(broker.address, pop_command("orders", group="popping"))
+        call(broker.address, pop_command("orders", group="popping-in-order", order=True))
         ask(broker.address, RequestCode.UPDATE_BROKER_CONFIG, b"autoCreateTopicEnable=true")
         until(lambda: broker.in_loop(lambda state: state.store.max_offset("orders", 0)) == 3)
     found = named(tmp_path)
-    assert {"timerlog", TIMER_CHECK, "config/delayOffset.json", "config/consumerOffset.json"} <= found
+    assert POINTERS.keys() - {f"{CONFIG}/{FILE_NAMES[LmqConsumerOffsets]}"} <= found
     assert found <= known
