@@ -36,13 +36,14 @@ from campaign import (
     repairs,
     replication,
     tables,
+    turns,
 )  # fmt: skip
 from campaign.cases import Findings, Part, run_case, run_part
 from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, brokers.PART, replication.PART, *kinds.PARTS, java_clients.PART, tables.PART,
+    repairs.PART, frames.PART, turns.PART, brokers.PART, replication.PART, *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]
 
