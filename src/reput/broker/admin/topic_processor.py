@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from reput.remoting.topic_headers import (
     UpdateGroupForbiddenRequestHeader,
 )
 from reput.service.attributes import parse_attributes
-from reput.service.subscription_group_manager import INDEX_PERM_READ
+from reput.service.subscription_group_manager import INDEX_PERM_READ, check_policies
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -166,17 +166,20 @@ class TopicProcessor:
 
     async def update_group(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make a group or change it."""
-        return await self._update_groups(connection, command, [decode_body(SubscriptionGroupConfig, command.body)])
+        return await self._update_groups(connection, command, _decode_group)
 
     async def update_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make groups or change them, all or none."""
-        configs = (await decode_beside(self._state, connection, _decode_groups, command)).group_config_list
-        return await self._update_groups(connection, command, configs)
+        return await self._update_groups(connection, command, _decode_groups)
 
     async def _update_groups(
-        self, connection: Connection, command: RemotingCommand, configs: Sequence[SubscriptionGroupConfig]
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        decode: Callable[[bytes], Sequence[SubscriptionGroupConfig]],
     ) -> Answer:
         try:
+            configs = await decode_beside(self._state, connection, decode, command)
             self._state.groups.update_subscription_group_config(configs, self._state.now_ms())
         except ConfigError as error:
             return command.response(ResponseCode.INVALID_PARAMETER, str(error))
@@ -229,9 +232,16 @@ def _decode_topics(body: bytes) -> TopicList:
     return found
 
 
-def _decode_groups(body: bytes) -> GroupList:
-    found = decode_body(GroupList, body)
-    _check_count(len(found.group_config_list))
+def _decode_group(body: bytes) -> Sequence[SubscriptionGroupConfig]:
+    found = [decode_body(SubscriptionGroupConfig, body)]
+    check_policies(found)
+    return found
+
+
+def _decode_groups(body: bytes) -> Sequence[SubscriptionGroupConfig]:
+    found = decode_body(GroupList, body).group_config_list
+    _check_count(len(found))
+    check_policies(found)
     return found
 
 
