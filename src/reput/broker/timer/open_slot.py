@@ -41,6 +41,7 @@ class OpenSlot:
         self.found: Counter[str] = Counter()
         self.has_begun = False
         self._waiting: list[Waiting] = []
+        self._deleting: list[TimerUnit] = []
         self._taken: list[Waiting] = []
         self._count = 0
         self._kept, self._kept_bytes = 0, 0
@@ -59,6 +60,11 @@ class OpenSlot:
                 message = None
         self._count += 1
         heapq.heappush(self._waiting, Waiting(due_ms, self._count, unit, message))
+
+    def delete(self, key: DeleteKey, unit: TimerUnit) -> None:
+        """A message of this key is not to be delivered, as the message of a unit says."""
+        self.deleted[key] += 1
+        self._deleting.append(unit)
 
     def put_back(self, taken: Iterable[Waiting]) -> None:
         """Messages were taken, and not delivered."""
@@ -81,8 +87,8 @@ class OpenSlot:
 
     @property
     def left(self) -> list[TimerUnit]:
-        """The units of messages that are not delivered."""
-        return [waiting.unit for waiting in self._waiting] + self.unread
+        """The units of messages that are not delivered, and of those that delete others."""
+        return [waiting.unit for waiting in sorted(self._waiting)] + self._deleting + self.unread
 
     @property
     def next_due_ms(self) -> int | None:

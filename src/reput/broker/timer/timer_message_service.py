@@ -18,6 +18,7 @@ from reput.broker.disk_work import DiskWork
 from reput.broker.dispatched_time import DispatchedTime
 from reput.broker.state import BrokerState
 from reput.broker.timer.open_slot import OpenSlot, Waiting
+from reput.broker.timer.set_back import SetBack
 from reput.broker.timer.timer_flush_service import TimerFlushService
 from reput.broker.timer.timer_message import TimerMessage
 from reput.errors import CorruptRecordError, ReputError
@@ -85,6 +86,7 @@ class TimerMessageService:
         self.recalled_to = 0
         self._slot: OpenSlot | None = None
         self._next: OpenSlot | None = None
+        self._back: SetBack | None = None
         #: What was put before these times is in the queue, and has its slot.
         self._dispatched, self._slotted_ms = DispatchedTime(state.store), 0
         self._delivered = DispatchedTime(state.store)
@@ -128,6 +130,7 @@ class TimerMessageService:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         await self._flushes.ended()
+        await self._work.run(int)  # what was cancelled may still be under way
         try:
             await self._flushes.flush()
         finally:
@@ -168,7 +171,7 @@ class TimerMessageService:
     async def _turn(self) -> int:
         """Do all that is to be done now; the time (ms) at which something will be."""
         now_ms = self._state.now_ms()
-        if self._timers.read_time_ms > now_ms + self._precision:
+        if self._back is not None or self._timers.read_time_ms > now_ms + self._precision:
             await self._turn_back(now_ms)
         put_ms = self._dispatched.note(now_ms)
         if now_ms - self._timers.read_time_ms <= SLOTS_TOTAL * self._precision:  # else their slots may be in use
@@ -313,7 +316,7 @@ class TimerMessageService:
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
         """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""
         if message.deletes is not None and not unit.magic & Magic.ROLL:
-            slot.deleted[message.deletes] += 1
+            slot.delete(message.deletes, unit)
         else:
             slot.add(message.due_ms(unit.time, unit.magic, self._precision), unit, message if keep else None)
 
@@ -361,37 +364,25 @@ class TimerMessageService:
 
         They have been delivered, and are emptied. What waits for later times by the clock that was ahead stays, but
         where these are so far away that new slots would take their places: it is rolled, as what is sent for such a
-        time. So is what came meanwhile, and waits in the slot where the timers stand.
+        time. So is what came meanwhile, and waits in the slot where the timers stand. After an error the next turn
+        goes on with it, before all else.
         """
-        timers, precision, work = self._timers, self._precision, self._work
-        begin_ms, write_ms = timers.read_time_ms, now_ms // precision * precision
-        logger.warning(
-            Event("the clock was ahead, and messages with a time are delivered by it again", ms=begin_ms - now_ms)
-        )
-        waiting = await work.run(timers.units, begin_ms) if self._slot is None else self._slot.left
-        messages = await self._look(waiting)
-        moved = [(unit, one.out_ms) for unit, one in zip(waiting, messages, strict=True) if one is not None]
-        for time_ms in await work.run(timers.times_from, max(write_ms + self._window, begin_ms) + precision):
-            moved += [(unit, time_ms) for unit in await work.run(timers.units, time_ms)]
-        timers.read_time_ms, self._slot, self._next, self._slotted_ms = write_ms, None, None, 0
+        timers, work, back = self._timers, self._work, self._back
+        if back is None:
+            begin_ms, to_ms = timers.read_time_ms, now_ms // self._precision * self._precision
+            logger.warning(
+                Event("the clock was ahead, and messages with a time are delivered by it again", ms=begin_ms - now_ms)
+            )
+            slot = self._slot or OpenSlot(begin_ms, await work.run(timers.units, begin_ms))
+            back = SetBack(timers, work, self._look, slot, to_ms, self._window, self._precision)
+            self._back = back
         await self._flushes.ended()
-        await self._flushes.flush()  # first: by the older state a start would not see the slots that come now
-        await work.run(timers.clear_between, write_ms, begin_ms + precision)
-        await work.run(timers.clear_between, max(write_ms + self._window, begin_ms) + precision, 1 << 62)
-        if moved:
-            await work.run(timers.enqueue, self._moved(moved, write_ms), write_ms)
-        self._flushes.is_changed = True
-
-    def _moved(self, moved: Sequence[tuple[TimerUnit, int]], write_ms: int) -> TimerEntries:
-        """Where messages wait that are due at other times than those of their slots."""
-        out_ms = np.array([time_ms for _, time_ms in moved], np.int64)
-        times = np.maximum(slot_times(out_ms, np.full_like(out_ms, write_ms), self._window, self._precision), write_ms)
-        rolls = np.where(times < out_ms, Magic.ROLL, 0)
-        magics, offsets, sizes, hashes = np.array([unit[1:2] + unit[4:] for unit, _ in moved], np.int64).T
-        magics = magics & ~int(Magic.ROLL) | rolls
-        return TimerEntries(
-            times, magics.astype(np.int32), offsets, sizes.astype(np.int32), hashes.astype(np.int32)
-        )  # fmt: skip
+        await back.copy()
+        timers.read_time_ms, self._slot, self._next, self._slotted_ms = back.to_ms, None, None, 0
+        await self._flushes.flush()  # of the copies, too: until then a start finds what is emptied now
+        await work.run(back.clear)
+        self.metrics.add({topic: -count for topic, count in back.slot.found.items()}, now_ms)  # see `_advance`
+        self._back, self._flushes.is_changed = None, True
 
     async def _open(self, time_ms: int) -> OpenSlot:
         """The slot of a time, with all its messages."""

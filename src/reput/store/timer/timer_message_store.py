@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -162,19 +163,42 @@ class TimerMessageStore:
 
         A chain that is damaged ends there: what waited before that is lost, as it is for RocketMQ.
         """
-        found = list(self._chain(time_ms))
+        found = list(self._chain(self.last_position(time_ms)))
         found.reverse()
         return found
 
-    def _chain(self, time_ms: int) -> Iterator[TimerUnit]:
-        slot = self._wheel.slot(time_ms)
-        position = NO_POSITION if slot is None else slot.last_pos
+    def last_position(self, time_ms: int) -> int:
+        """The position of a slot's last unit; NO_POSITION without one."""
+        return self._slot(time_ms)[1]
+
+    def units_back(self, position: int, most: int) -> list[TimerUnit]:
+        """The unit at a position and those before it in its slot, newest first, at most so many."""
+        return list(islice(self._chain(position), most))
+
+    def _chain(self, position: int) -> Iterator[TimerUnit]:
         while position != NO_POSITION and position >= self._log.begin:
             unit = self._log.unit(position)
             if unit.prev_pos >= position:
                 raise CorruptStoreError(self._check_path, position, f"expected an earlier unit, found {unit.prev_pos}")
             yield unit
             position = unit.prev_pos
+
+    def free_times(
+        self, times: npt.NDArray[np.int64], begin_ms: int, end_ms: int, but_ms: int
+    ) -> npt.NDArray[np.int64]:
+        """int64[times]: each time itself, or one near it where messages wait in its place for another time.
+
+        Args:
+            times: int64[...], of slots, ms.
+            begin_ms, end_ms: All that is found lies in [begin, end).
+            but_ms: It is none of them.
+
+        Raises:
+            StoreFullError: There is none for a time.
+        """
+        distinct, rows = np.unique(times, return_inverse=True)
+        free = [self._wheel.free_time(time, begin_ms, end_ms, but_ms) for time in distinct.tolist()]
+        return np.array(free, np.int64)[rows]
 
     def times_from(self, begin_ms: int) -> list[int]:
         """The times of slots, this one or later, for which messages wait; a look at the whole wheel."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import StoreFormatError
+from reput.errors import StoreFormatError, StoreFullError
 from reput.files import FileLayer
 from reput.formats.paths import TIMER_WHEEL
 from reput.formats.timer_log import NO_POSITION
@@ -96,6 +96,29 @@ class TimerWheel:
         """The times, this one or later, for which messages wait, in ms."""
         found: list[int] = np.sort(self._times[self._times >= begin_ms // self.precision_ms]).tolist()
         return [time * self.precision_ms for time in found]
+
+    def free_time(self, time_ms: int, begin_ms: int, end_ms: int, but_ms: int) -> int:
+        """A time, or the nearest before it, else after it, in whose place no messages wait for another time.
+
+        Args:
+            time_ms: The time, ms.
+            begin_ms: What is found is not before that; what waits for earlier times is over.
+            end_ms: What is found is before that.
+            but_ms: It is not what is found.
+
+        Raises:
+            StoreFullError: There is none.
+        """
+        time, begin, end, but = (one // self.precision_ms for one in (time_ms, begin_ms, end_ms, but_ms))
+        found = int(self._times[time % SLOTS])
+        if (found < begin or found == time) and time != but:
+            return time_ms
+        times = np.concatenate([np.arange(time, begin - 1, -1), np.arange(time + 1, min(end, begin + SLOTS))])
+        others = self._times[times % SLOTS]
+        free = times[((others < begin) | (others == times)) & (times != but)]
+        if not len(free):
+            raise StoreFullError(f"{self._path}: messages wait in all slots from {begin_ms} to {end_ms} ms")
+        return int(free[0]) * self.precision_ms
 
     def next_time(self, begin_ms: int, end_ms: int) -> int | None:
         """The first time in [begin, end) for which a message waits, at most half a wheel on; None without one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -602,6 +603,87 @@ async def test_a_clock_that_was_ahead_holds_no_message_up(tmp_path: Path, hours:
         state.put_forward(ahead_ms + 120_000)
         assert [one.body for one in await received(client, 5)] == [b"ahead", b"0", b"1", b"2", b"waits"]
         assert served.controller._services.timers.metrics.count("orders") == 0
+
+
+@pytest.mark.parametrize("stopped_at", [None, "enqueue", "clear 1", "clear 2"])
+async def test_what_waits_by_a_clock_that_was_ahead_outlives_an_error_and_a_stop_on_the_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: str | None
+) -> None:
+    ahead_ms, steps = 30 * 365 * 24 * 3_600_000, list[str]()
+    loop, begun, may_go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    enqueue, clear = TimerMessageStore.enqueue, TimerMessageStore.clear_between
+    monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
+
+    def step(name: str) -> None:
+        """Fail at the first unit, or wait at a step, from the time on at which the clock is set back."""
+        if not steps:
+            return
+        steps.append(name)
+        number = steps.count(name)
+        if stopped_at is None and steps.count("enqueue") == 1 and name == "enqueue":
+            loop.call_soon_threadsafe(begun.set)
+            raise StoreFullError("full")
+        if stopped_at in (name, f"{name} {number}"):
+            loop.call_soon_threadsafe(begun.set)
+            may_go_on.wait()
+
+    def held_enqueue(*given: Any) -> None:
+        step("enqueue")
+        enqueue(*given)
+
+    def held_clear(*given: Any) -> None:
+        step("clear")
+        clear(*given)
+
+    monkeypatch.setattr(TimerMessageStore, "enqueue", held_enqueue)
+    monkeypatch.setattr(TimerMessageStore, "clear_between", held_clear)
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, state, timers = await served.client(), served.controller._state, served.controller._services.timers
+        await with_topic(client, "orders")
+        state.put_forward(ahead_ms)
+        await send_timed(client, b"waits", timer_delay_ms=60_000)
+        while state.timers is None or state.timers.queue_offset < 1:
+            await asyncio.sleep(0.001)
+        steps.append("the clock is set back")
+        state.put_forward(-ahead_ms)
+        await begun.wait()
+        if stopped_at is not None:
+            monkeypatch.setattr(timer_message_service, "_STOP_S", 0)
+            stopping = asyncio.create_task(served.stop())
+            while not timers._task.done():
+                await asyncio.sleep(0.001)
+            may_go_on.set()
+            await stopping
+        else:
+            await send_timed(client, b"right", timer_delay_ms=300)
+            assert [one.body for one in await received(client, 1)] == [b"right"]
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, state, count = await served.client(), served.controller._state, int(stopped_at is None)
+        state.put_forward(ahead_ms + 120_000)
+        assert [one.body for one in (await received(client, count + 1))[count:]] == [b"waits"]
+
+
+async def test_a_recall_that_was_answered_holds_after_the_clock_was_set_back(tmp_path: Path) -> None:
+    ahead_ms, keys = 3_600_000, FAST | {"timer_precision_ms": 1000}
+    async with serving_broker(tmp_path / "store", **keys) as served:
+        client, state, service = await served.client(), served.controller._state, served.controller._services.timers
+        await with_topic(client, "orders")
+        state.put_forward(ahead_ms)
+        while service._slot is None or not service._slot.deleted:  # a machine that stands still may be too late
+            due = (state.now_ms() // 1000 + 2) * 1000 + 900
+            answer = await send_timed(client, b"recalled", timer_deliver_ms=due, uniq_key=f"u{due}")
+            handle = (answer.ext_fields or {})["recallHandle"]
+            recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
+            assert recalled.code == 0
+            while state.now_ms() < due and (service._slot is None or not service._slot.deleted):
+                await asyncio.sleep(0.001)
+        state.put_forward(-ahead_ms)
+        while service._timers.read_time_ms > state.now_ms() + 2000 or service._back is not None:
+            await asyncio.sleep(0.001)
+        state.put_forward(ahead_ms + 20_000)
+        await send_timed(client, b"after", timer_delay_ms=300)
+        assert [one.body for one in await received(client, 1)] == [b"after"]
+        assert service.metrics.count("orders") == 0
 
 
 async def come_in_time(client: Client) -> None:
