@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
-#: A message counts as put at most so much too late.
-_EVERY_MS = 1000
-#: Nothing waits longer for its put than the highest delay level.
-_MOST = 10_000
+#: A message counts as put at most so much too late, or a thousandth of the time since then: so a thousand notes do for
+#: each time that this grows by a factor of e, and none has to be forgotten, however long a delay is.
+_EVERY_MS, _PART = 1000, 1000
+#: Notes are thinned out once there are so many, and twice as many as were left the last time.
+_LEAST_THINNED = 4096
 
 
 class PutTimes:
@@ -26,6 +27,7 @@ class PutTimes:
         self._end_offset = end_offset
         self._ends: list[int] = []
         self._times: list[int] = []
+        self._thinned_at = _LEAST_THINNED
 
     def note(self, now_ms: int) -> None:
         """Something has arrived."""
@@ -38,7 +40,19 @@ class PutTimes:
             self._times.pop()
         self._ends.append(self._end_offset())
         self._times.append(now_ms)
-        del self._ends[:-_MOST], self._times[:-_MOST]
+        if len(self._times) >= self._thinned_at:
+            self._thin_out(now_ms)
+
+    def _thin_out(self, now_ms: int) -> None:
+        """Keep of the notes those between which not too much time has gone by, and the first and the last one."""
+        kept, times = [len(self._times) - 1], self._times
+        while kept[-1]:
+            after_ms = times[kept[-1]]
+            first = bisect_left(times, after_ms - max(_EVERY_MS, (now_ms - after_ms) // _PART))
+            kept.append(min(first, kept[-1] - 1))
+        kept.reverse()
+        self._ends, self._times = [self._ends[one] for one in kept], [times[one] for one in kept]
+        self._thinned_at = max(_LEAST_THINNED, 2 * len(kept))
 
     def put_ms(self, commit_log_offset: int, stored_ms: int, now_ms: int) -> int:
         """When a message was put, by its store time, unless this is still to come."""

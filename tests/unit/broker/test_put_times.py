@@ -45,3 +45,19 @@ def test_times_never_go_back_with_the_offset_and_are_none_to_come() -> None:
         found = [log.times.put_ms(offset, 1_000_000, now_ms) for offset in offsets]
         assert found == sorted(found)
         assert found[-1] <= now_ms
+
+
+def test_a_message_that_waits_for_days_was_put_when_it_was_put_and_the_notes_of_a_year_are_few() -> None:
+    log, ahead, put = Log(), 1 << 50, dict[int, int]()
+    for now_ms in range(0, 3 * 86_400_000, 1000):
+        offset = log.grow(now_ms)
+        if now_ms % 7_200_000 == 0:
+            put[offset] = now_ms
+            for one, put_ms in put.items():
+                late_ms = log.times.put_ms(one, ahead, now_ms) - put_ms
+                assert 0 <= late_ms <= max(1000, (now_ms - put_ms) // 1000)
+    for now_ms in range(3 * 86_400_000, 365 * 86_400_000, 600_000):
+        log.grow(now_ms)
+    assert len(log.times._times) < 30_000
+    for one, put_ms in put.items():
+        assert 0 <= log.times.put_ms(one, ahead, now_ms) - put_ms <= now_ms // 1000
