@@ -9,6 +9,7 @@ from enum import Enum
 from reput.files import DISK, FileLayer
 from reput.formats.metadata import ConsumerOrderInfos, OrderInfo, split_topic_group
 from reput.service.config_manager import ConfigManager
+from reput.service.pop.revive_round import QUIET_MS
 
 #: What nobody has popped for so long is forgotten.
 _KEPT_MS = 86_400_000
@@ -80,10 +81,12 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfos]):
         """When a queue can be popped, ms since 1970 UTC: before that it is blocked; 0 where nothing blocks it.
 
         The request with the attemptId of the last pop is not blocked: its answer may have been lost. Nor is any after a
-        pop whose time is still to come: the clock was ahead.
+        pop whose time is still to come: the clock was ahead. A clock that is set back by less than `QUIET_MS`, as NTP
+        does, opens nothing: the messages of that pop are still on their way.
         """
         popped = self._find(topic, group, queue_id)
-        if popped is None or popped.pop_time > now_ms or (attempt_id is not None and attempt_id == popped.attempt_id):
+        is_ahead = popped is not None and popped.pop_time > now_ms + QUIET_MS
+        if popped is None or is_ahead or (attempt_id is not None and attempt_id == popped.attempt_id):
             return 0
         return popped.free_at(invisible_time)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,8 +98,14 @@ def test_a_group_gets_each_message_until_it_is_acked_without_a_hole_before(
         offset = next((one for one in found if one not in acked), found[-1] + 1)
 
 
+@pytest.mark.parametrize("back_ms", [0, 1, 2, 200, 3000])
+def test_a_small_step_back_of_the_clock_opens_no_queue_that_was_popped_in_order(tmp_path: Path, back_ms: int) -> None:
+    orders = ConsumerOrderInfoManager(str(tmp_path))
+    popped(orders, 1, at=9000)
+    assert orders.free_at(*QUEUE, None, 5, 9000 - back_ms) == 9100
+
+
 def test_a_pop_of_a_clock_that_was_ahead_blocks_nothing(tmp_path: Path) -> None:
     orders = ConsumerOrderInfoManager(str(tmp_path))
-    orders.update(*QUEUE, pop_time=9000, invisible_time=100, offsets=(1,), attempt_id=None, now_ms=9000)
-    assert orders.free_at(*QUEUE, None, 5, 9000) == 9100
-    assert orders.free_at(*QUEUE, None, 5, 8000) == 0
+    popped(orders, 1, at=9000)
+    assert orders.free_at(*QUEUE, None, 5, 9000 - 3001) == 0
