@@ -259,10 +259,8 @@ class TimerMessageService:
         if lacking:
             logger.error(Event("messages with a time name no time, or no topic to go to", messages=lacking))
         counted, rows, entries = self._entries(messages)
-        self._count(messages, counted, now_ms)
-        if not len(rows):
-            return
         await self._work.run(timers.enqueue, entries, write_ms)
+        self._count(messages, counted, now_ms)  # last: after an error they are read again
         for row in np.flatnonzero(np.isin(entries.times, list(slots))).tolist() if slots else ():
             time_ms, magic, *place = (int(column[row]) for column in entries)
             message = TimerMessage.of_record(records, int(messages.positions[rows[row]]))

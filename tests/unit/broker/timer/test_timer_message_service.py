@@ -449,6 +449,29 @@ async def test_a_full_disk_delays_what_is_due_and_repeats_none(tmp_path: Path, m
         assert (await client.pull("orders", 10)).code == ResponseCode.PULL_NOT_FOUND
 
 
+async def test_messages_that_a_full_disk_gave_no_slot_at_first_count_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timer_message_service, "_RETRY_S", 0.01)
+    enqueue, faults = TimerMessageStore.enqueue, [StoreFullError("full")] * 2
+
+    def failing(timers: TimerMessageStore, entries: TimerEntries, write_time: int) -> None:
+        if faults:
+            raise faults.pop()
+        enqueue(timers, entries, write_time)
+
+    monkeypatch.setattr(TimerMessageStore, "enqueue", failing)
+
+    async with serving_broker(tmp_path / "store", **FAST) as served:
+        client, timers = await served.client(), served.controller._state.timers
+        await with_topic(client, "orders")
+        await send_timed(client, b"waits", timer_delay_sec=60)
+        while timers is None or timers.queue_offset < 1:
+            await asyncio.sleep(0.001)
+        assert not faults
+        assert served.controller._services.timers.metrics.count("orders") == 1
+
+
 async def test_messages_that_the_disk_cannot_read_come_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
