@@ -16,15 +16,19 @@ from reput.formats.record_layout import Buffer, pack_record
 PROPERTY_CRC32 = "__CRC32#"
 #: `CommitLog.CRC32_RESERVED_LEN`.
 PROPERTY_CRC_SIZE = len(PROPERTY_CRC32) + 1 + 10 + 1
-_HEAD = f"{PROPERTY_CRC32}\x01".encode()
-_CRC_AT_END = re.compile(rb"(?:\A|(?<=\x02))__CRC32#\x01[0-9]{10}\x02\Z")
+_HEAD, _SEPARATOR = f"{PROPERTY_CRC32}\x01".encode(), 2
+_CRC = re.compile(rb"__CRC32#\x01[0-9]{10}\x02")
 
 
 def without_property_crc(properties: bytes) -> bytes:
     """Properties as they were sent, without what a scan would take for the CRC of the record that they come into."""
-    while _CRC_AT_END.search(properties):
-        properties = properties[:-PROPERTY_CRC_SIZE]
-    return properties
+    end = len(properties)
+    while end >= PROPERTY_CRC_SIZE:  # matched where it begins: a search through all of them for each would be quadratic
+        begin = end - PROPERTY_CRC_SIZE
+        if not _CRC.match(properties, begin, end) or (begin and properties[begin - 1] != _SEPARATOR):
+            break
+        end = begin
+    return properties[:end]
 
 
 def encode_property_crc(record: Buffer) -> bytes:

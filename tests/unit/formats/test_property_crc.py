@@ -1,12 +1,16 @@
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reput.errors import MessageIllegalError
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message, encode_properties_of
-from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc
+from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, without_property_crc
 from reput.formats.record import decode_record, encode_record
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
@@ -50,3 +54,25 @@ def test_the_limit_of_the_properties_counts_the_crc():
     assert len(encode_properties_of(message, PROPERTY_CRC_SIZE)) == 32_767
     with pytest.raises(MessageIllegalError, match="32768 bytes; 32767 are allowed"):
         encode_properties_of(Message("t", b"", properties={"a": "x" * (32_767 - 3 - 19)}), PROPERTY_CRC_SIZE)
+
+
+_PAIR = b"__CRC32#\x010123456789\x02"
+
+
+@given(st.lists(st.sampled_from([_PAIR, _PAIR[:-1], _PAIR[1:], b"a\x01b\x02", b"\x02", b"\x01", b"9", b"\n"])))
+def test_all_crcs_at_the_end_are_dropped_and_nothing_else(parts):
+    properties = b"".join(parts)
+    expected = properties
+    while re.search(rb"(\A|\x02)__CRC32#\x01[0-9]{10}\x02\Z", expected):
+        expected = expected[: -len(_PAIR)]
+    assert without_property_crc(properties) == expected
+
+
+def test_crcs_at_the_end_cost_what_their_number_says():
+    def seconds(count):
+        began = time.thread_time()
+        assert without_property_crc(b"a\x01b\x02" + _PAIR * count) == b"a\x01b\x02"
+        return time.thread_time() - began
+
+    few, many = (min(seconds(count) for _ in range(3)) for count in (140, 2800))
+    assert many < 80 * few  # 20 times as many; 400 times as much, if each looked at all before it
