@@ -8,9 +8,9 @@ from collections.abc import Awaitable
 from reput.broker.appends import Appends
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.topic_creation import TopicCreation
-from reput.errors import MessageIllegalError, RemotingCommandError, ReputError
+from reput.errors import ConfigError, MessageIllegalError, RemotingCommandError, ReputError
 from reput.events import Event
-from reput.formats.message import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX
+from reput.formats.message import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, check_topic, check_topic_characters
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig
 from reput.formats.properties import REAL_TOPIC, UNIQ_KEY
@@ -69,7 +69,7 @@ class DeadLetters:
             logger.error(Event("what can never be put is given up", error=why))
             return
         message = MessageExtBrokerInner.of_record(record)
-        last_topic = last_topic or _dead_letters_of(message.properties.get(REAL_TOPIC, ""))
+        last_topic = _takeable(last_topic or _dead_letters_of(message.properties.get(REAL_TOPIC, "")))
         names = {"topic": message.topic, "key": message.properties.get(UNIQ_KEY), "into": last_topic}
         try:
             result = await self.put(message, last_topic)
@@ -84,7 +84,10 @@ class DeadLetters:
         logger.error(Event("a message that can never be put goes to another topic", error=why, **names))
 
     async def put(self, message: MessageExtBrokerInner, last_topic: str) -> PutRowResult:
-        """Put a message into queue 0 of a topic, which is made where it is not there; errors as of `Appends.put`."""
+        """Put a message into queue 0 of a topic, which is made where it is not there.
+
+        Errors as of `Appends.put`; ConfigError where there can be no such topic.
+        """
         await self._creation.create(TopicConfig(last_topic, 1, 1))
         message.topic, message.queue_id, message.prepared_transaction_offset = last_topic, 0, 0
         message.sys_flag &= ~INNER_BATCH
@@ -94,7 +97,20 @@ class DeadLetters:
 def is_never(error: ReputError) -> bool:
     """Whether an error says that no later put will be taken either."""
     is_refused = isinstance(error, RemotingCommandError) and error.code == ResponseCode.MESSAGE_ILLEGAL
-    return is_refused or isinstance(error, MessageIllegalError)
+    return is_refused or isinstance(error, MessageIllegalError | ConfigError)
+
+
+def _takeable(last_topic: str) -> str:
+    """A last topic, or the dead letters of SCHEDULE_CONSUMER where there can be no topic of its name.
+
+    A group's name may have 255 characters, as a topic's: with `%DLQ%` before it, it is too long.
+    """
+    try:
+        check_topic(last_topic)
+        check_topic_characters(last_topic)
+    except MessageIllegalError:
+        return dlq_topic_of(SCHEDULE_GROUP)
+    return last_topic
 
 
 def _dead_letters_of(topic: str) -> str:

@@ -58,6 +58,15 @@ KINDS = {
     "a delay level without a topic": Kind(
         "SCHEDULE_TOPIC_XXXX", _LEVEL, {"REAL_QID": "x"}, "%DLQ%SCHEDULE_CONSUMER", "orders"
     ),
+    "a delay level of a group with a long name": Kind(
+        "SCHEDULE_TOPIC_XXXX", _LEVEL, {"REAL_TOPIC": "%RETRY%" + "g" * 251}, "%DLQ%SCHEDULE_CONSUMER", "orders"
+    ),
+    "a delay level of a group with an illegal name": Kind(
+        "SCHEDULE_TOPIC_XXXX", _LEVEL, {"REAL_TOPIC": "%RETRY%a/b"}, "%DLQ%SCHEDULE_CONSUMER", "orders"
+    ),
+    "a delay level of a group with letters of two bytes": Kind(
+        "SCHEDULE_TOPIC_XXXX", _LEVEL, {"REAL_TOPIC": "%RETRY%" + "é" * 200}, "%DLQ%SCHEDULE_CONSUMER", "orders"
+    ),
     "a time": Kind("rmq_sys_wheel_timer", _TIMED, {"x": ""}, "%DLQ%SCHEDULE_CONSUMER", "orders"),
     "a time, and no topic": Kind(
         "rmq_sys_wheel_timer", _TIMED, {"REAL_TOPIC": NO_TOPIC}, "%DLQ%SCHEDULE_CONSUMER", "orders"
@@ -117,6 +126,19 @@ async def test_what_can_never_be_put_goes_to_its_last_topic_and_all_others_where
         put_before = 3 if kind.again == HALF else 0
         assert await bodies(client, kind.last, 1) == [b"evil"]
         assert await bodies(client, kind.again, 2, put_before) == [b"before", large]
+
+
+@pytest.mark.parametrize("size", [251, 255])
+async def test_a_group_with_a_long_name_that_acks_nothing_stops_no_other_group(tmp_path: Path, size: int) -> None:
+    """It can have neither a retry topic nor dead letters."""
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await served.client()
+        await with_topic(client, "popped")
+        assert (await client.send_message("popped", b"popped")).code == 0
+        for group in ("g" * size, "g"):
+            assert len(messages_of(await pop(client, "popped", group, invisible_ms=100))) == 1
+        assert await bodies(client, "%DLQ%SCHEDULE_CONSUMER", 1) == [b"popped"]
+        assert await bodies(client, "%RETRY%g_popped", 1) == [b"popped"]
 
 
 async def test_a_failure_that_may_pass_counts_what_was_revived_before_it(
