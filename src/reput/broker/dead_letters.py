@@ -11,7 +11,7 @@ from reput.broker.topic_creation import TopicCreation
 from reput.errors import ConfigError, MessageIllegalError, RemotingCommandError, ReputError
 from reput.events import Event
 from reput.formats.message import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, check_topic, check_topic_characters
-from reput.formats.message_batch import INNER_BATCH
+from reput.formats.message_batch import INNER_BATCH, unfold_record
 from reput.formats.metadata import TopicConfig
 from reput.formats.properties import REAL_TOPIC, UNIQ_KEY
 from reput.remoting.codes import ResponseCode
@@ -68,7 +68,10 @@ class DeadLetters:
         if record is None:
             logger.error(Event("what can never be put is given up", error=why))
             return
-        message = MessageExtBrokerInner.of_record(record)
+        for one in unfold_record(record) or [record]:  # an inner batch: its messages
+            await self._give_up_one(MessageExtBrokerInner.of_record(one), last_topic, why)
+
+    async def _give_up_one(self, message: MessageExtBrokerInner, last_topic: str | None, why: ReputError) -> None:
         last_topic = _takeable(last_topic or _dead_letters_of(message.properties.get(REAL_TOPIC, "")))
         names = {"topic": message.topic, "key": message.properties.get(UNIQ_KEY), "into": last_topic}
         try:

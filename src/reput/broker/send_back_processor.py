@@ -7,7 +7,8 @@ import random
 from reput.broker.inner_message import MessageExtBrokerInner
 from reput.broker.message_by_offset import message_by_offset
 from reput.broker.state import SEE_FAQ, BrokerState
-from reput.errors import ReputError
+from reput.errors import MessageIllegalError, ReputError
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.formats.properties import DELAY, WAIT
 from reput.remoting.codes import V3_4_9, PermName, RequestCode, ResponseCode
@@ -59,6 +60,9 @@ class SendBackProcessor:
             remark = f"look message by offset failed, {header.offset}"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
         state.require(connection, command, originTopic=found.topic)
+        if found.sys_flag & INNER_BATCH:  # the client knows which of its messages it is, and puts that one itself
+            remark = f"the message at {header.offset} is an inner batch; one of its messages cannot be sent back"
+            return command.response(ResponseCode.SYSTEM_ERROR, remark)
         message = MessageExtBrokerInner.of_record(found.raw)
         message.properties.setdefault(_RETRY_TOPIC, message.topic)
         message.properties[WAIT] = "false"
@@ -69,19 +73,30 @@ class SendBackProcessor:
         else:
             message.topic, message.queue_id = topic.topic_name, random.randrange(group.retry_queue_nums)
             level = header.delay_level or _FIRST_LEVEL + message.reconsume_times
+            level = min(level, len(state.store.config.delay_levels_ms))
         message.properties[DELAY] = str(level)
         message.reconsume_times += 1
         message.prepared_transaction_offset = 0  # it is of no transaction any more
         if not message.properties.get(_ORIGIN_MESSAGE_ID, "").strip():
             message.properties[_ORIGIN_MESSAGE_ID] = found.message_id
         try:
-            await state.dead_letters.put_or_give_up(state.appends.put(message), found.raw, dlq_topic_of(name))
+            await self._put(message, found.raw, name)
         except ReputError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
         state.stats.inc_send_back(name, message.properties[_RETRY_TOPIC])
         if is_dead:
             state.stats.inc_dead_letter(name, message.properties[_RETRY_TOPIC])
         return command.response(ResponseCode.SUCCESS)
+
+    async def _put(self, message: MessageExtBrokerInner, record: bytes, group: str) -> None:
+        """Put a message again; one that has no room for what is added goes to dead letters.
+
+        Raises ReputError for all other refusals: the client has the message, and may put it itself.
+        """
+        try:
+            await self._state.appends.put(message)
+        except MessageIllegalError as error:
+            await self._state.dead_letters.give_up(record, dlq_topic_of(group), error)
 
     async def _topic(self, name: str, missing: TopicConfig | None) -> TopicConfig:
         topic = self._state.topics.select_topic_config(name)

@@ -12,14 +12,15 @@ import pytest
 
 from reput.broker.appends import Appends
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import StoreFullError
+from reput.errors import MessageIllegalError, StoreFullError
 from reput.formats.hosts import encode_host
+from reput.formats.message_batch import INNER_BATCH
 from reput.formats.message_ext import MessageExt
 from reput.formats.properties import SIZE_ADDED_LATER
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.store.put_rows import PutRow, PutRowResult
-from tests.support.broker import LONG_MS, Client, messages_of, serving_broker, with_topic
+from tests.support.broker import LONG_MS, Client, batch_command, messages_of, serving_broker, with_topic
 from tests.support.pop import pop
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -167,6 +168,53 @@ async def test_a_failure_that_may_pass_counts_what_was_revived_before_it(
         assert left == -2, "one was put, two failed, two was put"
 
 
+# -- inner batches
+
+
+async def with_inner_batch(client: Client) -> MessageExt:
+    """The record of a batch of the topic `batches`."""
+    await with_topic(client, "batches", attributes="+queue.type=BatchCQ")
+    command = batch_command("batches", [b"one", b"two"], properties={"UNIQ_KEY": "u"})
+    assert (await client.begin_all([command])[0]).code == 0
+    (stored,) = messages_of(await client.pull("batches", hold_ms=LONG_MS))
+    assert stored.sys_flag & INNER_BATCH == INNER_BATCH
+    return stored
+
+
+async def test_a_message_of_an_inner_batch_that_is_sent_back_is_refused(tmp_path: Path) -> None:
+    """Its client puts the one message again itself; the broker knows the whole batch alone."""
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await served.client()
+        stored = await with_inner_batch(client)
+        for level in (-1, 1):
+            back = {"offset": stored.commit_log_offset, "group": "g", "delayLevel": level}
+            answer = await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)
+            assert (answer.code, "inner batch" in str(answer.remark)) == (ResponseCode.SYSTEM_ERROR, True)
+        assert (await client.pull("%DLQ%g")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_an_inner_batch_that_is_popped_and_not_acked_comes_again_as_its_messages(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await served.client()
+        await with_inner_batch(client)
+        assert len(messages_of(await pop(client, "batches", "g", invisible_ms=100))) == 1
+        assert await bodies(client, "%RETRY%g_batches", 2) == [b"one", b"two"]
+        again = messages_of(await client.pull("%RETRY%g_batches", hold_ms=LONG_MS))
+        assert [(one.sys_flag & INNER_BATCH, one.tags, one.reconsume_times) for one in again] == [
+            (0, "0", 1),
+            (0, "1", 1),
+        ]
+
+
+async def test_an_inner_batch_that_is_given_up_is_its_messages_in_the_dead_letters(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await served.client()
+        stored = await with_inner_batch(client)
+        why = MessageIllegalError("no topic takes it")
+        await served.controller.state.dead_letters.give_up(stored.raw, "%DLQ%g", why)
+        assert await bodies(client, "%DLQ%g", 2) == [b"one", b"two"]
+
+
 # -- sizes
 
 
@@ -219,3 +267,14 @@ async def test_what_is_sent_back_and_fits_no_more_goes_to_the_dead_letters_of_it
         back = {"offset": stored.commit_log_offsets[0], "group": "g", "delayLevel": 1}
         assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)).code == 0
         assert await bodies(client, "%DLQ%g", 1) == [b"full"]
+
+
+async def test_a_level_beyond_the_highest_one_is_the_highest_one(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **KEYS) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        assert (await client.send_message("orders", b"again")).code == 0
+        (message,) = messages_of(await client.pull("orders", hold_ms=LONG_MS))
+        back = {"offset": message.commit_log_offset, "group": "g", "delayLevel": 2_000_000_000}
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)).code == 0
+        assert await bodies(client, "%RETRY%g", 1) == [b"again"]

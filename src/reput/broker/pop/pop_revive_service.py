@@ -13,6 +13,7 @@ from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic
+from reput.formats.message_batch import unfold_record
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.formats.pop_messages import CK_TAG, REVIVE_GROUP, TIMER_DELIVER_MS, CheckPointKey
@@ -189,13 +190,15 @@ class PopReviveService:
             message = await self._message(key, offset)
             if message is None:  # retention has deleted it
                 continue
-            status = PUT_FAILED
-            try:
-                stored = await put_or_give_up(self._put(message, key), message.raw, dlq_topic_of(key.group))
-                if stored:
-                    end_offset, status = stored.end_offset, PUT_OK
-            finally:
-                self._revive.stats.inc_retried(key, status)
+            for record in unfold_record(message.raw) or [message.raw]:  # an inner batch: its messages
+                status = PUT_FAILED
+                try:
+                    stored = await put_or_give_up(self._put(record, key), record, dlq_topic_of(key.group))
+                    if stored:
+                        end_offset, status = stored.end_offset, PUT_OK
+                finally:
+                    self._revive.stats.inc_retried(key, status)
+                await asyncio.sleep(0)  # a batch may have thousands
         return end_offset
 
     async def _message(self, key: CheckPointKey, offset: int) -> MessageExt | None:
@@ -223,9 +226,9 @@ class PopReviveService:
             state.offsets.commit_offset(retry.group, retry.topic, retry.queue_id, 0, state.now_ms())
         return topic
 
-    async def _put(self, message: MessageExt, key: CheckPointKey) -> PutRowResult:
+    async def _put(self, record: bytes, key: CheckPointKey) -> PutRowResult:
         """Put a message into the retry topic of its check point (`reviveRetry`)."""
-        topic, again = await self._retry_topic(key), MessageExtBrokerInner.of_record(message.raw)
+        topic, again = await self._retry_topic(key), MessageExtBrokerInner.of_record(record)
         again.topic, again.queue_id, again.born_host = topic.topic_name, 0, self._host
         if again.reconsume_times == 0 or FIRST_POP_TIME not in again.properties:
             again.properties[FIRST_POP_TIME] = str(key.pop_time)
