@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from reput.broker.access.access import Access
-from reput.broker.message_filters import consumer_filters, require_parser
+from reput.broker.message_filters import consumer_filters
 from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.services import BrokerServices
+from reput.broker.startup import keys_of_start, maps_filters
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import create_first, own_topics, warn_of_unread_queues
-from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
+from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
-from reput.errors import ConfigError, RemotingError, WouldWaitError
+from reput.errors import RemotingError, WouldWaitError
 from reput.events import Event
-from reput.extras import require
 from reput.files import DISK, FileLayer, NeverWaiting
 from reput.formats.metadata import (
     ConsumerOffsets,
@@ -50,25 +50,6 @@ def _port_of(key: str) -> Iterator[None]:
         yield
     except RemotingError as error:
         raise RemotingError(f"{key}: {error}") from None
-
-
-def _with_role(config: BrokerConfig, store_config: MessageStoreConfig) -> MessageStoreConfig:
-    """The store's keys for the broker's role: a slave delivers no timers.
-
-    Raises ConfigError for a slave that cannot be one, and for light queues, which no consumer could pull.
-    """
-    if store_config.enable_lmq and store_config.enable_multi_dispatch:
-        raise ConfigError(
-            "enableLmq=true with enableMultiDispatch=true: this broker gives no consumer what is in a light queue "
-            "(%LMQ%...), so it takes nothing for one; leave enableLmq out"
-        )
-    if config.broker_role is not BrokerRole.SLAVE:
-        return store_config
-    if not config.broker_id:
-        raise ConfigError("brokerRole=SLAVE needs a brokerId of 1 or more; 0 is the master's")
-    if not config.name_servers:
-        raise ConfigError("brokerRole=SLAVE needs namesrvAddr: name servers say which broker is the master")
-    return replace(store_config, timer_wheel_enable=False)
 
 
 class BrokerController:
@@ -125,18 +106,13 @@ class BrokerController:
 
         Raises:
             RemotingError: A port is taken. Nothing was changed.
-            ConfigError: The broker's or the cluster's name can be no topic's. Nothing was changed.
+            ConfigError: No broker starts with these keys (`keys_of_start`). Nothing was changed.
             CorruptMetadataError: A file below `config` cannot be read. Nothing was changed.
             ReputError: The store cannot be opened; see `MessageStore.open`.
         """
-        config, store_config = self._config, _with_role(self._config, self._store_config)
+        config, store_config = self._config, keys_of_start(self._config, self._store_config)
         topics = own_topics(config, store_config)
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
-        if is_measured:
-            require("prometheus_client", "metricsExporterType=PROM")
-        maps_filters = config.enable_calc_filter_bit_map and store_config.enable_consume_queue_ext
-        if config.enable_property_filter or maps_filters:
-            require_parser()
         read_metadata(self._path, SubscriptionGroups, self._files)
         read_metadata(self._path, ConsumerOffsets, self._files)
         read_metadata(self._path, DelayOffsets, self._files)
@@ -165,7 +141,7 @@ class BrokerController:
                 self.metrics = reached_at(host, metrics_port)
             store = MessageStore.open(
                 self._path, config=store_config, retention=True, dispatch="caller", files=self._files,
-                bit_maps=FilterBitMaps(filters) if maps_filters else None,
+                bit_maps=FilterBitMaps(filters) if maps_filters(config, store_config) else None,
             )  # fmt: skip
             try:
                 ha_port = config.ha_listen_port

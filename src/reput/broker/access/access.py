@@ -45,7 +45,7 @@ class Access:
     """
 
     def __init__(self, path: str, config: BrokerConfig, files: FileLayer) -> None:
-        _check_keys(config)
+        check_keys(config)
         self._bind_address = config.bind_address
         self._first: list[tuple[User, Policies]] = [(user, {}) for user in _first_users(config)]
         self._users = AccessManager(path, files) if _keeps_users(config) else None
@@ -129,7 +129,7 @@ def _keeps_users(config: BrokerConfig) -> bool:
     return config.authentication_enabled or config.authentication_metadata_provider is not None
 
 
-def _check_keys(config: BrokerConfig) -> None:
+def check_keys(config: BrokerConfig) -> None:
     """Raises ConfigError for keys of access that contradict each other."""
     if config.acl_enable and config.authentication_enabled:
         raise ConfigError("aclEnable and authenticationEnabled: choose plain_acl.yml, or users and policies")

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reput.broker.message_filters import require_parser
+from reput.broker.startup import keys_of_start
 from reput.broker.state import BrokerState
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
@@ -90,8 +90,7 @@ class ConfigProcessor:
         async with self._changing:
             config, store_config, _ = broker_configs(changes, base=self._config, store_base=self._store_config)
             _refuse_other_files(self._store_config, store_config)
-            if config.enable_property_filter:
-                await self._state.writes.run_for(connection, require_parser)
+            await self._state.writes.run_for(connection, keys_of_start, config, store_config)
             await self._state.writes.run_for(connection, self._write, changes)
             self._config, self._chosen_store_config = config, store_config
             self._version = replace(self._version, counter=self._version.counter + 1, timestamp=self._state.now_ms())
