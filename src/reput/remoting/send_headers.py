@@ -88,6 +88,12 @@ def send_fields(code: int, ext_fields: dict[str, str] | None) -> dict[str, str]:
     return fields
 
 
+def send_names(code: int, name: str) -> tuple[str, ...]:
+    """The names of one field in a request, as `send_fields` reads them: the first one that is there counts."""
+    short = [letter for letter, long in V2_NAMES.items() if long == name and code in _V2_CODES]
+    return (*short, name)
+
+
 def decode_send_header(code: int, ext_fields: dict[str, str] | None) -> SendMessageRequestHeader:
     """The header of a request that sends, in the names of its code; errors as of `decode_header`.
 

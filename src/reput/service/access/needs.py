@@ -46,7 +46,7 @@ from reput.remoting.recall_headers import (
 from reput.remoting.send_headers import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
-    send_fields,
+    send_names,
 )
 from reput.remoting.statistics_headers import (
     CloneGroupOffsetRequestHeader,
@@ -72,7 +72,7 @@ from reput.remoting.transaction_headers import (
     EndTransactionRequestHeader,
 )
 from reput.service.access.policies import Need
-from reput.service.pop.topics import revive_topic_of
+from reput.service.pop.topics import normal_topic_of, revive_topic_of
 from reput.service.topic_validator import TIMER_TOPIC, TRANS_HALF_TOPIC
 
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -214,14 +214,29 @@ def _named_by(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -
     if code not in _BY_HEADER:
         return None
     actions, header = _BY_HEADER[code]
-    given = send_fields(code, dict(fields))
+    if code == Code.CONSUMER_SEND_MSG_BACK:
+        fields = _with_normal_topic(fields)
     needs = [
         _need(kind, name, actions)
-        for wire_name, kind, separator in _name_fields(header)
-        for name in _split(given.get(wire_name, ""), separator)
+        for wire_names, kind, separator in _name_fields(code, header)
+        for name in _split(_first(fields, wire_names), separator)
         if name
     ]
     return list(dict.fromkeys(needs)) or [Need(_CLUSTER, cluster, actions)]
+
+
+def _with_normal_topic(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """A message that its group popped from its retry topic is of the topic that the group popped before."""
+    group, topic = fields.get("group"), fields.get("originTopic", "")
+    normal = normal_topic_of(topic, group) if group else topic
+    return {**fields, "originTopic": normal} if normal and normal != topic else fields
+
+
+def _first(fields: Mapping[str, str], wire_names: Iterable[str]) -> str:
+    for name in wire_names:
+        if name in fields:
+            return fields[name]
+    return ""
 
 
 def _split(text: str, separator: str | None) -> list[str]:
@@ -229,9 +244,11 @@ def _split(text: str, separator: str | None) -> list[str]:
 
 
 @cache
-def _name_fields(header: Any) -> tuple[tuple[str, ResourceType, str | None], ...]:
-    """The fields of a header class that name topics and groups: (name on the wire, what, separator)."""
-    return tuple((one.wire_name, *_NAMES[one.name]) for one in header_fields(header) if one.name in _NAMES)
+def _name_fields(code: int, header: Any) -> tuple[tuple[tuple[str, ...], ResourceType, str | None], ...]:
+    """The fields of a header class that name topics and groups: (names on the wire, what, separator)."""
+    return tuple(
+        (send_names(code, one.wire_name), *_NAMES[one.name]) for one in header_fields(header) if one.name in _NAMES
+    )
 
 
 def _need(kind: ResourceType, name: str, actions: tuple[Action, ...]) -> Need:

@@ -43,3 +43,26 @@ def test_a_heartbeat_subscribes_to_none_of_them() -> None:
 def test_whoever_may_look_sees_their_offsets() -> None:
     found = needs_of(RequestCode.GET_MAX_OFFSET, {"topic": OF_ALL_TOPICS[0]}, b"", CLUSTER)
     assert found == [Need(ResourceType.TOPIC, OF_ALL_TOPICS[0], (Action.GET,))]
+
+
+@pytest.mark.parametrize("mark", "_+")
+def test_a_message_of_its_retry_topic_that_a_group_sends_back_is_of_the_topic_that_it_popped(mark: str) -> None:
+    def needs(origin: str) -> list[Need] | None:
+        return needs_of(RequestCode.CONSUMER_SEND_MSG_BACK, {"group": "g", "originTopic": origin}, b"", CLUSTER)
+
+    group = Need(ResourceType.GROUP, "g", (Action.SUB,))
+    assert needs(f"%RETRY%g{mark}orders") == [group, Need(ResourceType.TOPIC, "orders", (Action.SUB,))]
+    assert needs("%RETRY%g") == [group]
+    others = [group, Need(ResourceType.GROUP, f"h{mark}orders", (Action.SUB,))]
+    assert needs(f"%RETRY%h{mark}orders") == others
+    assert needs(f"%RETRY%g{mark}") == [group, Need(ResourceType.GROUP, f"g{mark}", (Action.SUB,))]
+
+
+def test_the_short_name_of_a_sends_field_goes_before_the_long_one_where_the_code_has_it() -> None:
+    fields, needs = {"b": "short", "topic": "long"}, {}
+    for code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+        needs[code] = [need.name for need in needs_of(code, fields, b"", CLUSTER) or ()]
+    assert list(needs.values()) == [["long"], ["short"], ["short"]]
+    assert needs_of(RequestCode.SEND_MESSAGE_V2, {"topic": "orders"}, b"", CLUSTER) == [
+        Need(ResourceType.TOPIC, "orders", (Action.PUB,))
+    ]
