@@ -13,7 +13,7 @@ from reput.config.message_store import FlushDiskType
 from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.formats.message import RETRY_TOPIC_PREFIX
-from reput.formats.message_batch import INNER_BATCH
+from reput.formats.message_batch import INNER_BATCH, sent_batch
 from reput.formats.metadata import TopicConfig, TopicFilterType
 from reput.formats.properties import DELAY, INNER_NUM, REAL_TOPIC, SIZE_ADDED_LATER, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
@@ -213,8 +213,8 @@ class SendMessageProcessor:
         if is_inner_batch:
             sys_flag |= INNER_BATCH
         message = MessageExtBrokerInner(
-            header.topic, queue_id, command.body, properties, header.flag, sys_flag,
-            header.born_timestamp, connection.host, header.reconsume_times or 0,
+            header.topic, queue_id, sent_batch(command.body) if header.batch else command.body, properties,
+            header.flag, sys_flag, header.born_timestamp, connection.host, header.reconsume_times or 0,
             is_batch=bool(header.batch),
         )  # fmt: skip
         if self._is_half(header, properties):

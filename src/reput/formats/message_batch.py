@@ -10,12 +10,13 @@ from typing import NamedTuple, Self
 from reput.errors import MessageIllegalError
 from reput.formats.java import INT32_MAX, INT64_MAX
 from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_head, encode_properties_of
-from reput.formats.properties import DELAY
+from reput.formats.properties import DELAY, NAME_VALUE_SEPARATOR, OF_BROKERS, PROPERTY_SEPARATOR
 from reput.formats.record_layout import (
     FLAG,
     QUEUE_OFFSET,
     SYS_FLAG,
     TOTAL_SIZE,
+    Buffer,
     SysFlag,
     unpack_record,
 )
@@ -25,6 +26,8 @@ _ITEM = struct.Struct(">iiiii")
 #: Smallest size of a message in a batch, so the fewest log bytes for one queue offset.
 MIN_ITEM_SIZE = _ITEM.size + 2
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+
+_OF_BROKERS = tuple(name.encode() + NAME_VALUE_SEPARATOR for name in sorted(OF_BROKERS))
 
 INNER_BATCH = SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP
 """SYSFLAG of a record whose body is a producer's batch."""
@@ -109,12 +112,13 @@ def encode_items(messages: Sequence[Message], unique_keys: Sequence[str]) -> lis
             properties = encode_properties_of(message, unique_key=unique_key)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"message {i}: {error}") from error
-        body = message.body
-        size = _ITEM.size + len(body) + _INT16.size + len(properties)
-        items.append(
-            b"".join((_ITEM.pack(size, 0, 0, message.flag, len(body)), body, _INT16.pack(len(properties)), properties))
-        )
+        items.append(_encode_item(message.flag, message.body, properties))
     return items
+
+
+def _encode_item(flag: int, body: Buffer, properties: bytes) -> bytes:
+    size = _ITEM.size + len(body) + _INT16.size + len(properties)
+    return b"".join((_ITEM.pack(size, 0, 0, flag, len(body)), body, _INT16.pack(len(properties)), properties))
 
 
 def decode_batch(body: bytes) -> list[BatchItem] | None:
@@ -136,6 +140,25 @@ def decode_batch(body: bytes) -> list[BatchItem] | None:
         items.append(BatchItem(flag, body[position + _ITEM.size : body_end], body[properties:end]))
         position = end
     return items or None
+
+
+def sent_batch(body: bytes) -> bytes:
+    """The body of a batch as a client sends it, its messages without the properties that only brokers write.
+
+    What is no batch stays as it is.
+    """
+    if not any(name in body for name in _OF_BROKERS):
+        return body
+    items = decode_batch(body)
+    if items is None:
+        return body
+    return b"".join([_encode_item(flag, one, _sent_properties(properties)) for flag, one, properties in items])
+
+
+def _sent_properties(properties: bytes) -> bytes:
+    return PROPERTY_SEPARATOR.join(
+        [pair for pair in properties.split(PROPERTY_SEPARATOR) if not pair.startswith(_OF_BROKERS)]
+    )
 
 
 def unfold_record(record: bytes, body: bytes | None = None, *, max_bytes: int | None = None) -> list[bytes] | None:

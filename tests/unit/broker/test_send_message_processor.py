@@ -13,8 +13,12 @@ from reput import MessageStore
 from reput.broker.inner_message import read_properties, write_properties
 from reput.broker.topic_creation import TopicCreation
 from reput.formats.hosts import encode_host
-from reput.formats.message_batch import INNER_BATCH, decode_batch
+from reput.formats.message import Message
+from reput.formats.message_batch import INNER_BATCH, decode_batch, encode_batch, unfold_record
+from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import encode_message_id
+from reput.formats.properties import OF_BROKERS
+from reput.formats.property_crc import PROPERTY_CRC32
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, SerializeType
 from reput.remoting.send_headers import V2_NAMES
@@ -454,3 +458,23 @@ async def test_a_topic_counts_as_new_until_those_that_wait_for_it_are_stored(
         client = await served.client()
         assert (await client.send_message("new")).code == 0
     assert is_new == [True]
+
+
+@pytest.mark.parametrize("is_inner", [False, True])
+async def test_properties_that_only_brokers_write_are_dropped_from_the_messages_of_a_batch(
+    tmp_path: Path, *, is_inner: bool
+) -> None:
+    forged = dict.fromkeys(OF_BROKERS - {PROPERTY_CRC32}, "1")
+    sent = [Message("orders", b"POP_CK\x01", properties=forged | {"x": "POP_CK"}), Message("orders", b"two")]
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", attributes="+queue.type=BatchCQ" if is_inner else "")
+        command = send_command(
+            "orders", encode_batch(sent), code=RequestCode.SEND_BATCH_MESSAGE, batch=True, properties={"UNIQ_KEY": "u"}
+        )
+        assert (await client.begin_all([command])[0]).code == 0
+        records = [one.raw for one in await stored(client, "orders")]
+    found = [MessageExt(record) for raw in records for record in unfold_record(raw) or ()]
+    assert [one.body for one in found] == [b"POP_CK\x01", b"two"]
+    assert found[0].properties["x"] == "POP_CK"
+    assert [one.properties.keys() & OF_BROKERS for one in found] == [set(), set()]
