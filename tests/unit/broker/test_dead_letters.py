@@ -176,6 +176,7 @@ async def with_inner_batch(client: Client) -> MessageExt:
     await with_topic(client, "batches", attributes="+queue.type=BatchCQ")
     command = batch_command("batches", [b"one", b"two"], properties={"UNIQ_KEY": "u"})
     assert (await client.begin_all([command])[0]).code == 0
+    stored: MessageExt
     (stored,) = messages_of(await client.pull("batches", hold_ms=LONG_MS))
     assert stored.sys_flag & INNER_BATCH == INNER_BATCH
     return stored
