@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,8 @@ def _cell(value: Any) -> str | int | float:
         return next(iter(bytes_fields("", value).values()))
     if isinstance(value, datetime):
         return iso_time(round(value.timestamp() * 1000))
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else str(value)
     shown = plain(value)
     if isinstance(shown, str | int | float):
         return shown

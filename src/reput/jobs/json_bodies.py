@@ -15,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from reput.kernels.json_objects import CONTROL_BYTE, EMPTY, MORE_AFTER, NO_OBJECT, UNFINISHED, find_json_faults
+from reput.kernels.json_objects import (
+    CONTROL_BYTE,
+    EMPTY,
+    MORE_AFTER,
+    NO_OBJECT,
+    NOT_FINITE,
+    UNFINISHED,
+    find_json_faults,
+)
 
 T = TypeVar("T")
 _Mask = npt.NDArray[np.bool_]
@@ -26,6 +34,7 @@ _FAULTS = {
     UNFINISHED: "a JSON object that is not closed",
     MORE_AFTER: "something after the end of the JSON object",
     CONTROL_BYTE: "no JSON: a control byte outside of an escape",
+    NOT_FINITE: "no JSON: NaN or Infinity in place of a number",
 }
 #: Characters of a reason; an error may quote a value of any length.
 MOST_REASON = 200

@@ -12,10 +12,12 @@ from reput.kernels._jit import kernel
 from reput.kernels.memory import load_i32_native, load_u8
 
 #: Faults that `find_json_faults` writes for a text; 0: one object, as far as brackets and strings show.
-EMPTY, NO_OBJECT, UNFINISHED, MORE_AFTER, CONTROL_BYTE = 1, 2, 3, 4, 5
+EMPTY, NO_OBJECT, UNFINISHED, MORE_AFTER, CONTROL_BYTE, NOT_FINITE = 1, 2, 3, 4, 5, 6
 
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
+#: Begins of NaN and Infinity, which parsers take for numbers; outside of strings JSON has no such letters.
+_N, _I = 0x4E, 0x49
 _TAB, _LINE_FEED, _CARRIAGE_RETURN = 0x09, 0x0A, 0x0D
 
 
@@ -60,6 +62,9 @@ def find_json_faults(texts, offsets, faults):  # type: ignore[no-untyped-def]
                 depth, fault = 1, UNFINISHED
             elif byte == _QUOTE:
                 is_string = True
+            elif byte in (_N, _I):
+                fault = NOT_FINITE
+                break
             elif byte in (_OPEN_BRACE, _OPEN_BRACKET):
                 depth += 1
             elif byte in (_CLOSE_BRACE, _CLOSE_BRACKET):

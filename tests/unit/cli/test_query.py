@@ -164,6 +164,12 @@ def test_max_num_ends_the_reading(
     assert len(read) == parts + 1
 
 
+def test_a_table_tells_what_is_no_finite_number_from_null(store: Path, run_reput: Run) -> None:
+    sql = "select 'nan'::double a, 'inf'::double b, '-inf'::double c, null::double d"
+    assert run_reput("query", store, "--sql", sql).out.splitlines()[-1].split() == ["NaN", "inf", "-inf"]
+    assert run_reput("query", store, "--sql", sql, "--json").lines() == [dict.fromkeys("abcd")]
+
+
 def test_sql_gives_rows_as_table_json_and_file(store: Path, tmp_path: Path, run_reput: Run) -> None:
     sql = "select queue_id, count(*) n, sum(store_size) size, max(tags) as tags from orders group by 1 order by 1"
     lines = run_reput("query", store, "--sql", sql, "--json").lines()

@@ -35,6 +35,7 @@ def row(a=None, b=None, c=None):
         ('{"b":"\u8ba2\u5355"}'.encode(), row(b="\u8ba2\u5355")),
         (b'{"a":null,"z":[{"y":"]"}]}', row()),
         (b'{"c":2}', row(c=2.0)),
+        (b'{"b":"NaN \\" Infinity","Name":true,"c":1E2}', row(b='NaN " Infinity', c=100.0)),
     ],
 )
 def test_an_object_becomes_a_row(body, value):
@@ -63,6 +64,8 @@ def test_an_object_becomes_a_row(body, value):
         (b'{"a":"1"}', "from number to string"),
         (b'{"a":1,"a":2}', "twice"),
         (b'{"a":99999999999999999999}', "convert JSON to int64"),
+        *[(b'{"c":%s}' % text, "NaN or Infinity") for text in (b"NaN", b"-NaN", b"Infinity", b"-Infinity", b"Inf")],
+        (b'{"z":{"y":[1,NaN]}}', "NaN or Infinity"),
         (b'{"b":"\xff"}', "UTF8"),
         (b'{"z":"\xff"}', "UTF8"),
         (b'{"b":"\\ud800"}', "surrogate"),
