@@ -18,7 +18,14 @@ import pyarrow.compute as pc
 from reput.errors import ConfigError
 from reput.jobs.avro_bodies import avro_reader, avro_type
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
-from reput.jobs.json_bodies import MOST_REASON, json_faults, other_values, parse_in_ranges, read_json_bodies
+from reput.jobs.json_bodies import (
+    MOST_REASON,
+    changed_integers,
+    json_faults,
+    other_values,
+    parse_in_ranges,
+    read_json_bodies,
+)
 from reput.jobs.protobuf_bodies import ProtobufSchema, protobuf_reader, protobuf_type
 from reput.jobs.sampled_fields import infer_schema
 
@@ -29,6 +36,8 @@ TYPED = ("json", "avro", "protobuf")
 SCHEMA_FILES = {"avro": "[TOPIC=]FILE.avsc", "protobuf": "[TOPIC=]FILE.desc:MESSAGE"}
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"
 _NO_VALUES = "an object without values"
+#: End of the reason why a body with an integer for a double is rejected.
+DECIMALS = "; decimal(38,18) does: --schema 'TOPIC=FIELD decimal(38,18)'"
 #: End of the reason why a body with a value in a new field is rejected.
 LACKS = ", which the schema lacks"
 
@@ -95,8 +104,8 @@ class Utf8Decoder:
 class JsonDecoder:
     """Decoder of JSON objects with the fields of a schema.
 
-    A field that a body lacks is null. A value of another type than the schema's (`1.5` or `"1"` for a bigint) makes the
-    whole body undecodable, and so does a field name given twice.
+    A field that a body lacks is null. A value of another type than the schema's (`1.5` or `"1"` for a bigint, an integer
+    for a double that cannot be it) makes the whole body undecodable, and so does a field name given twice.
 
     Attributes:
         schema: of types that `parse_body_schema` knows. Without fields no body can be decoded.
@@ -117,13 +126,15 @@ class JsonDecoder:
         return _decode(bodies, status, self.type, self._parse, check=json_faults)
 
     def _parse(self, bodies: pa.Array) -> Decoded:
-        if not self.refuses_others and len(self.schema):
-            return _all(read_json_bodies(bodies, self.schema, "ignore"))
-        values = read_json_bodies(bodies, self.schema)
+        leaves_out = not self.refuses_others and len(self.schema)
+        values = read_json_bodies(bodies, self.schema, "ignore" if leaves_out else "infer")
         reasons = np.full(len(bodies), None if len(self.schema) else _NO_VALUES, object)
         for path, rows in other_values(values, self.type):
             reasons[rows] = f"a value in the field {path}{LACKS}"
-        return Decoded(values.cast(self.type), pa.array(reasons, pa.string()))
+        values = values.cast(self.type)
+        for path, rows in changed_integers(bodies, values):
+            reasons[rows] = f"an integer in the field {path} that a double does not hold{DECIMALS}"
+        return Decoded(values, pa.array(reasons, pa.string()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Bodies are binary arrays, decompressed as `read_log` gives them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal, TypeVar
@@ -38,6 +39,15 @@ _FAULTS = {
 }
 #: Characters of a reason; an error may quote a value of any length.
 MOST_REASON = 200
+#: A double holds each integer up to this size, and not each beyond.
+_DOUBLES_HOLD = 1 << 53
+#: Digits of the largest double: Arrow refuses numbers with more, and Python does not read them in any length.
+_MOST_DIGITS = 309
+#: Text of an error of Arrow's for an integer that a type does not hold, where a wider one does.
+_UNFIT = re.compile(r"Failed to convert JSON to int\d+, couldn't parse:-?(\d{1,38})")
+_BIGINT_DIGITS = 19
+#: A string, or a number.
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*', re.DOTALL)
 #: Rows that are tried at once behind a bad body.
 _RETRIED_ROWS = 512
 
@@ -102,7 +112,13 @@ def read_json_bodies(
     # One block for all: Arrow ends blocks at newlines, and bodies may hold newlines.
     read_options = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
     parse_options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=other_fields)
-    table = pj.read_json(pa.BufferReader(text), read_options=read_options, parse_options=parse_options)
+    try:
+        table = pj.read_json(pa.BufferReader(text), read_options=read_options, parse_options=parse_options)
+    except pa.ArrowInvalid as error:
+        if (unfit := _UNFIT.fullmatch(str(error))) is None:
+            raise
+        holds = "bigint" if len(unfit[1]) < _BIGINT_DIGITS else f"decimal({max(20, len(unfit[1]))},0)"
+        raise pa.ArrowInvalid(f"{error}; {holds} holds it: --schema 'TOPIC=FIELD {holds}'") from None
     if table.num_rows != len(bodies):
         raise pa.ArrowInvalid(f"{table.num_rows} JSON objects in {len(bodies)} bodies")
     try:
@@ -112,6 +128,61 @@ def read_json_bodies(
     if not table.num_columns:
         return pa.StructArray.from_buffers(pa.struct([]), len(bodies), [None])
     return table.to_struct_array().combine_chunks()
+
+
+def with_small_integers(body: bytes, is_small: Callable[[int], bool]) -> bytes:
+    """A JSON body with 0 in place of each integer that is not small; numbers with a point or an exponent stay."""
+
+    def small(token: re.Match[bytes]) -> bytes:
+        digits = token[0].removeprefix(b"-")
+        is_large = digits.isdigit() and (len(digits) > _MOST_DIGITS or not is_small(int(token[0])))
+        return b"0" if is_large else token[0]
+
+    return _TOKEN.sub(small, body)
+
+
+def changed_integers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, _Mask]]:
+    """Fields of doubles, each with bool[rows]: whether a body has an integer there that the double is not.
+
+    Args:
+        bodies: JSON objects.
+        values: what `read_json_bodies` has made of them.
+    """
+    large = np.zeros(len(bodies), np.bool_)
+    for _, rows in _doubles(values, values, _is_large):
+        large |= rows
+    if not large.any():
+        return
+    some = values.filter(pa.array(large))
+    small = [with_small_integers(body, _is_held) for body in bodies.filter(pa.array(large)).to_pylist()]
+    read = read_json_bodies(pa.array(small, pa.binary()), pa.schema(list(values.type)), "ignore")
+    for path, changed in _doubles(some, read, pc.not_equal):
+        rows = np.zeros(len(bodies), np.bool_)
+        rows[large] = changed
+        yield path, rows
+
+
+def _is_held(number: int) -> bool:
+    return float(number) == number
+
+
+def _is_large(doubles: pa.Array, _: pa.Array) -> pa.Array:
+    return pc.greater_equal(pc.abs(doubles), pa.scalar(_DOUBLES_HOLD, doubles.type))
+
+
+def _doubles(
+    array: pa.Array, other: pa.Array, compare: Callable[[pa.Array, pa.Array], pa.Array]
+) -> Iterator[tuple[str, _Mask]]:
+    """Fields of doubles of two arrays of one type, each with bool[rows]: whether `compare` is true of a value there."""
+    if pa.types.is_struct(array.type):
+        for field, one, two in zip(array.type, array.flatten(), other.flatten(), strict=True):
+            for path, rows in _doubles(one, two, compare):
+                yield f"{field.name}.{path}" if path else field.name, rows
+    elif pa.types.is_list(array.type):
+        for path, items in _doubles(array.flatten(), other.flatten(), compare):
+            yield path, _rows_of_items(array, items)
+    elif pa.types.is_floating(array.type):
+        yield "", np.asarray(compare(array, other).fill_null(False))
 
 
 def other_values(array: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, _Mask]]:

@@ -7,9 +7,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reput.errors import ConfigError
-from reput.jobs.json_bodies import json_faults, parse_in_ranges, read_json_bodies
+from reput.jobs.json_bodies import json_faults, parse_in_ranges, read_json_bodies, with_small_integers
+
+#: A body without so many digits in a row has no integer beyond 64 bits.
+_MAY_BE_LARGE = "[0-9]{19}"
 
 
 class SampledFields:
@@ -30,9 +34,8 @@ class SampledFields:
         self.bodies += len(bodies)
         faults = json_faults(bodies)
         rows = np.delete(np.arange(len(bodies)), list(faults))
-        for _, values in parse_in_ranges(
-            bodies.take(pa.array(rows)), lambda some: read_json_bodies(some, None), faults
-        ):
+        objects = _with_small_integers(bodies.take(pa.array(rows)))
+        for _, values in parse_in_ranges(objects, lambda some: read_json_bodies(some, None), faults):
             for field, column in zip(values.type, values.flatten(), strict=True):
                 counts = self._types.setdefault(field.name, Counter())
                 if (kind := _known(field.type)) is not None:
@@ -50,7 +53,7 @@ class SampledFields:
     def schema(self) -> pa.Schema:
         """Schema of the fields, in the order of their first bodies; without fields where no body has a value.
 
-        Numbers of which one has a fraction are doubles. Where types do not agree otherwise, the type of the most values
+        Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. Where types do not agree otherwise, the type of the most values
         counts: bodies with another type do not fit the schema.
         """
         kinds = {name: _common_type(counts) for name, counts in self._types.items()}
@@ -93,6 +96,17 @@ def _common_type(counts: Counter[pa.DataType]) -> pa.DataType:
         except pa.ArrowException:  # values of this type do not fit
             continue
     return common.field(0).type
+
+
+def _with_small_integers(bodies: pa.Array) -> pa.Array:
+    """Bodies with other integers in place of those beyond 64 bits, which Arrow takes for doubles."""
+    if not pc.any(pc.match_substring_regex(bodies, _MAY_BE_LARGE)).as_py():
+        return bodies
+    return pa.array([with_small_integers(body, _is_of_64_bits) for body in bodies.to_pylist()], pa.binary())
+
+
+def _is_of_64_bits(number: int) -> bool:
+    return -(1 << 63) <= number < 1 << 63
 
 
 def _known(kind: pa.DataType) -> pa.DataType | None:

@@ -35,6 +35,9 @@ def row(a=None, b=None, c=None):
         ('{"b":"\u8ba2\u5355"}'.encode(), row(b="\u8ba2\u5355")),
         (b'{"a":null,"z":[{"y":"]"}]}', row()),
         (b'{"c":2}', row(c=2.0)),
+        (b'{"a":9007199254740993,"c":9007199254740992,"z":9007199254740993}', row(2**53 + 1, c=2.0**53)),
+        (b'{"c":%d}' % 2**200, row(c=2.0**200)),
+        (b'{"c":1.00000000000000000000009007199254740993e300}', row(c=1e300)),
         (b'{"b":"NaN \\" Infinity","Name":true,"c":1E2}', row(b='NaN " Infinity', c=100.0)),
     ],
 )
@@ -63,7 +66,13 @@ def test_an_object_becomes_a_row(body, value):
         (b'{"a":1.5}', "convert JSON to int64"),
         (b'{"a":"1"}', "from number to string"),
         (b'{"a":1,"a":2}', "twice"),
-        (b'{"a":99999999999999999999}', "convert JSON to int64"),
+        (
+            b'{"a":99999999999999999999}',
+            "convert JSON to int64, couldn't parse:99999999999999999999; decimal(20,0) holds",
+        ),
+        (b'{"a":-%d}' % 10**30, "--schema 'TOPIC=FIELD decimal(31,0)'"),
+        (b'{"c":9007199254740993}', "the field c that a double does not hold; decimal(38,18) does: --schema"),
+        (b'{"c":18446744073709551615}', "the field c that a double does not hold"),
         *[(b'{"c":%s}' % text, "NaN or Infinity") for text in (b"NaN", b"-NaN", b"Infinity", b"-Infinity", b"Inf")],
         (b'{"z":{"y":[1,NaN]}}', "NaN or Infinity"),
         (b'{"b":"\xff"}', "UTF8"),
@@ -146,6 +155,38 @@ def test_a_body_decodes_alike_alone_and_beside_any_others(refuses_others, texts)
 def test_what_python_writes_is_read(objects):
     texts = [json.dumps(one, indent=1, ensure_ascii=i % 2 == 0).encode() for i, one in enumerate(objects)]
     assert decode(JsonDecoder(SCHEMA), *texts) == ([row() | one for one in objects], [None] * len(objects))
+
+
+LARGE = st.integers(-(2**70), 2**70) | st.builds(
+    lambda n, m: n + m, st.sampled_from([-(2**53), 2**63, 2**54]), st.integers(-3, 3)
+)
+
+
+@pytest.mark.parametrize("refuses_others", [False, True])
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "l": st.lists(LARGE | st.just(0.5), min_size=1),
+                "s": st.fixed_dictionaries(
+                    {"x": LARGE | st.floats(allow_nan=False, allow_infinity=False), "y": st.text()}
+                ),
+            },
+        )
+    )
+)
+def test_an_integer_of_a_double_is_the_same_number_or_its_body_is_told(refuses_others, objects):
+    decoder = JsonDecoder(parse_body_schema("l array<double>, s struct<x: double, y: string>"), refuses_others)
+    values, reasons = decode(decoder, *[json.dumps(one).encode() for one in objects])
+    for one, value, reason in zip(objects, values, reasons, strict=True):
+        numbers = {"l": one.get("l", []), "s.x": [one["s"]["x"]] if "s" in one else []}
+        changed = [path for path, some in numbers.items() if any(float(number) != number for number in some)]
+        assert (value is None) == (reason is not None) == bool(changed)
+        if value is not None:
+            assert value == {"l": None, "s": None} | one
+        else:
+            assert f"field {changed[-1]} " in reason
 
 
 def test_a_part_of_an_array_is_decoded_as_the_array_is():

@@ -20,6 +20,9 @@ from tests.support.body_array import body_array
         ([b'{"a":1}', b'{"a":"x"}'], "a bigint"),
         ([b'{"a":1}', b'{"a":"x","b":true}', b'{"a":"y"}'], "a string, b boolean"),
         ([b'{"a":"x"}', b'{"a":1}', b'{"a":1.5}', b'{"a":2}'], "a double"),
+        ([b'{"a":1,"b":[1]}', b'{"a":18446744073709551615,"b":[-9223372036854775809,1]}'], "a bigint, b array<bigint>"),
+        ([b'{"a":"\\"18446744073709551615","s":{"b":%d}}' % 10**400], "a string, s struct<b: bigint>"),
+        ([b'{"a":1}', b'{"a":18446744073709551615}', b'{"a":1.5}', b'{"b":1e20}', b'{"b":1}'], "a double, b double"),
     ],
 )  # fmt: skip
 def test_a_schema_is_inferred_that_most_values_of_a_sample_fit(texts, schema):

@@ -32,6 +32,18 @@ def test_json_bodies_become_typed_columns_and_others_go_aside_with_the_reason(tm
     assert offsets == [row["commit_log_offset"] for row in log_rows(store)]
 
 
+def test_an_integer_beyond_64_bits_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    ids = [2**53 + 1 + 2 * n for n in range(5)]
+    put_topics(store, {"ids": [b'{"id": %d}' % one for one in [*ids, 2**64 - 1]]})
+    result = run(store, output, decode="json", columns=["body"])
+    assert sorted(row["body"]["id"] for row in rows_of(output)) == ids
+    (aside,) = rows_of(output, "rejects")
+    assert aside["body"] == b'{"id": 18446744073709551615}'
+    assert "--schema 'TOPIC=FIELD decimal(20,0)'" in aside["reason"]
+    assert result.body_schemas == {"ids": "id bigint"}
+
+
 @pytest.mark.parametrize("decode", ["json", "utf8"])
 def test_strict_refuses_the_first_body_that_does_not_fit_and_publishes_nothing(tmp_path: Path, decode: str) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
