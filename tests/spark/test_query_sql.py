@@ -42,6 +42,13 @@ def test_both_engines_give_the_same_rows(spark: SparkSession, store: Path) -> No
         assert found.num_rows > 1
 
 
+def test_messages_are_all_topics_also_beside_a_topic_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path) as opened:
+        opened.put_messages([Message(name, b'{"id": 1}') for name in ("Messages", "messages", "orders")])
+    rows = query_sql_on_spark(spark, Source(path=tmp_path), "select topic from messages order by topic").collect()
+    assert [row.topic for row in rows] == ["Messages", "messages", "orders"]
+
+
 def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) -> None:
     for sql in ("selec", "select x from raw", "select * from nothing"):
         with pytest.raises(ConfigError, match=r"sql: \["):

@@ -38,8 +38,7 @@ def query_sql_on_spark(
         if undecoded is not None:
             undecoded[topic] = spark.sparkContext.accumulator(0)
         _view(topic_frame(spark, source, topic, (undecoded or {}).get(topic)), topic)
-    if MESSAGES not in map(str.lower, topics):
-        _view(topic_frame(spark, source, None), MESSAGES)
+    _view(topic_frame(spark, source, None), MESSAGES)
     try:
         return spark.sql(sql)
     except AnalysisException as error:

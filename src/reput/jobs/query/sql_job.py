@@ -33,7 +33,7 @@ from reput.log.plan_parts import Part
 from reput.log.selection import make_selection
 from reput.progress import Progress
 
-#: Table of all topics.
+#: Table of all topics, also beside a topic that SQL would call so.
 MESSAGES = "messages"
 _BATCH_ROWS = 32_768
 #: DuckDB's text with the line of the statement, and a caret below it.
@@ -82,17 +82,21 @@ class Source:
         directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
         return {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
 
+    def table_names(self, known: Iterable[str]) -> list[str]:
+        """Topics that are tables of their own, in order; `known` are those of the store."""
+        return sorted(topic for topic in (known if self.topics is None else self.topics) if topic.lower() != MESSAGES)
+
     def tables(self, sql: str) -> list[str]:
-        """Topics that a statement may name; raises ConfigError for two topics that are one name to SQL."""
+        """Topics that are tables, and that a statement may name; raises ConfigError for two that are one name to SQL."""
         known = self.topics_of_store()
         if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
             raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")
         named: dict[str, str] = {}
-        for topic in sorted(known if self.topics is None else self.topics):
+        for topic in self.table_names(known):
             if re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", sql, re.IGNORECASE):
                 other = named.setdefault(topic.lower(), topic)
                 if other != topic:
-                    raise ConfigError(f"topics {other!r} and {topic!r} are one name to SQL; choose one by topics")
+                    raise ConfigError(f"topics {other!r} and {topic!r} are one name to SQL; choose one by --topics (topics=)")
         return list(named.values())
 
     def read(self, topic: str | None, columns: Sequence[str]) -> LogRows:
@@ -231,8 +235,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise ConfigError("sql: expected one statement that reads: select ... from topic")
     tables = {topic: TopicTable(source, topic) for topic in source.tables(sql)}
-    if MESSAGES not in map(str.lower, tables):
-        tables[MESSAGES] = TopicTable(source, None)
+    tables[MESSAGES] = TopicTable(source, None)
     for name, table in tables.items():
         connection.register(name, table)
     try:
@@ -257,7 +260,7 @@ def _reason(text: str, source: Source) -> str:
     unknown, has_proposal, _ = text.partition("does not exist!\nDid you mean")
     if not (has_proposal and "Table with name" in unknown):
         return text
-    topics = sorted(source.topics_of_store() if source.topics is None else source.topics)
+    topics = source.table_names(source.topics_of_store())
     more = f" and {len(topics) - _SHOWN_TOPICS} more" if len(topics) > _SHOWN_TOPICS else ""
     return f"{unknown}does not exist; there are {', '.join([MESSAGES, *topics[:_SHOWN_TOPICS]])}{more}"
 

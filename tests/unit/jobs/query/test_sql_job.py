@@ -133,9 +133,22 @@ def test_what_is_no_query_is_refused(store: Path, sql: str, reason: str) -> None
 def test_topics_that_differ_in_case_alone_are_refused_unless_one_is_chosen(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         opened.put_messages([Message("Orders", b"{}"), Message("orders", b"{}")])
-    with pytest.raises(ConfigError, match="'Orders' and 'orders' are one name to SQL"):
+    with pytest.raises(ConfigError, match="'Orders' and 'orders' are one name to SQL; choose one by --topics"):
         run_sql(tmp_path, "select * from orders")
     assert len(run_sql(tmp_path, "select * from orders", topics=["Orders"])) == 1
+
+
+@pytest.mark.parametrize("names", [["messages"], ["Messages"], ["MESSAGES", "messages"]])
+def test_messages_are_all_topics_also_beside_a_topic_of_that_name(tmp_path: Path, names: list[str]) -> None:
+    with reput.MessageStore.open(tmp_path) as opened:
+        opened.put_messages([Message(name, b'{"id": 1}') for name in ["orders", *names]])
+    sql = "select topic, count(*) n from Messages group by all order by topic"
+    assert run_sql(tmp_path, sql) == [{"topic": name, "n": 1} for name in sorted(["orders", *names])]
+    for name in names:
+        assert run_sql(tmp_path, sql, topics=[name]) == [{"topic": name, "n": 1}]
+        assert run_sql(tmp_path, f"select topic from messages where topic = '{name}'") == [{"topic": name}]
+    with pytest.raises(ConfigError, match="there are messages, orders$"):
+        run_sql(tmp_path, "select * from messages_")
 
 
 def test_damage_is_our_own_error(tmp_path: Path) -> None:
