@@ -53,6 +53,8 @@ def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) 
     for sql in ("selec", "select x from raw", "select * from nothing"):
         with pytest.raises(ConfigError, match=r"sql: \["):
             query_sql_on_spark(spark, Source(path=store), sql)
+    with pytest.raises(ConfigError, match="; the topic my-orders stands in quotes: `my-orders`$"):
+        query_sql_on_spark(spark, Source(path=store), "select * from my-orders")
 
 
 def test_the_command_asks_spark_and_tells_that_bodies_do_not_fit(spark: SparkSession, store: Path) -> None:

@@ -42,7 +42,8 @@ def query_sql_on_spark(
     try:
         return spark.sql(sql)
     except AnalysisException as error:
-        raise ConfigError(f"sql: {str(error).strip().partition(chr(10))[0]}") from None
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"sql: {reason}{source.quoting_hint(sql, '`', reason)}") from None
 
 
 def topic_frame(

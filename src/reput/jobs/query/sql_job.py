@@ -38,6 +38,7 @@ MESSAGES = "messages"
 _BATCH_ROWS = 32_768
 #: DuckDB's text with the line of the statement, and a caret below it.
 _CARET = re.compile(r"(.*?)\s*\nLINE (\d+): (.*)\n( *)\^+\s*", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 #: Limit of topics that an error lists where a statement names an unknown table.
 _SHOWN_TOPICS = 10
 
@@ -91,13 +92,26 @@ class Source:
         known = self.topics_of_store()
         if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
             raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")
+        if all_topics := [topic for topic in self.schemas or () if topic.lower() == MESSAGES]:
+            raise ConfigError(f"schema: {all_topics[0]} is the table of all topics, which has no fields of bodies")
         named: dict[str, str] = {}
         for topic in self.table_names(known):
             if re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", sql, re.IGNORECASE):
                 other = named.setdefault(topic.lower(), topic)
                 if other != topic:
-                    raise ConfigError(f"topics {other!r} and {topic!r} are one name to SQL; choose one by --topics (topics=)")
+                    raise ConfigError(
+                        f"topics {other!r} and {topic!r} are one name to SQL; choose one by --topics (topics=)"
+                    )
         return list(named.values())
+
+    def quoting_hint(self, sql: str, quote: str, reason: str) -> str:
+        """What to quote in a statement that an engine has refused for a reason; empty where it is no topic's name."""
+        for topic in self.tables(sql):
+            name = re.escape(topic)
+            is_word = _PLAIN_NAME.fullmatch(topic) and not re.search(f"near [\"'`]{name}[\"'`]", reason, re.IGNORECASE)
+            if not is_word and re.search(rf"(?<![\w\"'`]){name}(?![\w\"'`])", sql, re.IGNORECASE):
+                return f"; the topic {topic} stands in quotes: {quote}{topic}{quote}"
+        return ""
 
     def read(self, topic: str | None, columns: Sequence[str]) -> LogRows:
         """Rows with these columns of the log, of one topic or of all wanted topics."""
@@ -231,7 +245,8 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
-        raise ConfigError(f"sql: {_on_one_line(str(error))}") from None
+        hint = source.quoting_hint(sql, '"', str(error))
+        raise ConfigError(f"sql: {_on_one_line(str(error))}{hint}") from None
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise ConfigError("sql: expected one statement that reads: select ... from topic")
     tables = {topic: TopicTable(source, topic) for topic in source.tables(sql)}
@@ -244,7 +259,8 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         _raise_failure(tables.values())
         reasons = [table.columns.reason for table in tables.values()]
         hints = [f"; {table.topic}: {reason}" for table, reason in zip(tables.values(), reasons, strict=True) if reason]
-        raise ConfigError(f"sql: {_on_one_line(_reason(str(error), source))}{''.join(hints)}") from None
+        hint = source.quoting_hint(sql, '"', str(error))
+        raise ConfigError(f"sql: {_on_one_line(_reason(str(error), source))}{hint}{''.join(hints)}") from None
 
 
 def _on_one_line(text: str) -> str:

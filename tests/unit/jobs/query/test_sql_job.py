@@ -130,6 +130,27 @@ def test_what_is_no_query_is_refused(store: Path, sql: str, reason: str) -> None
         run_sql(store, sql)
 
 
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("select * from shop-orders", '; the topic shop-orders stands in quotes: "shop-orders"'),
+        ("select * from %RETRY%shop", '; the topic %RETRY%shop stands in quotes: "%RETRY%shop"'),
+        ("select * from 7days where", '; the topic 7days stands in quotes: "7days"'),
+        ("select * from order", '; the topic order stands in quotes: "order"'),
+        ('select nothing from "shop-orders"', ""),
+        ("select nothing from messages where topic = 'shop-orders'", ""),
+        ("selec * from shop", ""),
+    ],
+)
+def test_a_topic_that_needs_quotes_is_named_where_they_are_missing(tmp_path: Path, sql: str, hint: str) -> None:
+    with reput.MessageStore.open(tmp_path) as opened:
+        opened.put_messages([Message(name, b"{}") for name in ("shop-orders", "shop", "%RETRY%shop", "7days", "order")])
+    with pytest.raises(ConfigError, match="^sql: ") as refused:
+        run_sql(tmp_path, sql)
+    before, quotes, after = str(refused.value).partition("; the topic ")
+    assert quotes + after == hint, before
+
+
 def test_topics_that_differ_in_case_alone_are_refused_unless_one_is_chosen(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         opened.put_messages([Message("Orders", b"{}"), Message("orders", b"{}")])
@@ -147,6 +168,8 @@ def test_messages_are_all_topics_also_beside_a_topic_of_that_name(tmp_path: Path
     for name in names:
         assert run_sql(tmp_path, sql, topics=[name]) == [{"topic": name, "n": 1}]
         assert run_sql(tmp_path, f"select topic from messages where topic = '{name}'") == [{"topic": name}]
+        with pytest.raises(ConfigError, match=f"{name} is the table of all topics"):
+            run_sql(tmp_path, sql, schemas={name: "id bigint"})
     with pytest.raises(ConfigError, match="there are messages, orders$"):
         run_sql(tmp_path, "select * from messages_")
 
