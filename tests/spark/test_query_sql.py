@@ -53,7 +53,7 @@ def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) 
     for sql in ("selec", "select x from raw", "select * from nothing"):
         with pytest.raises(ConfigError, match=r"sql: \["):
             query_sql_on_spark(spark, Source(path=store), sql)
-    with pytest.raises(ConfigError, match="; the topic my-orders stands in quotes: `my-orders`$"):
+    with pytest.raises(ConfigError, match=r"; the topic my-orders stands in quotes: `my-orders`$"):
         query_sql_on_spark(spark, Source(path=store), "select * from my-orders")
 
 

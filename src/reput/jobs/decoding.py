@@ -104,8 +104,8 @@ class Utf8Decoder:
 class JsonDecoder:
     """Decoder of JSON objects with the fields of a schema.
 
-    A field that a body lacks is null. A value of another type than the schema's (`1.5` or `"1"` for a bigint, an integer
-    for a double that cannot be it) makes the whole body undecodable, and so does a field name given twice.
+    A field that a body lacks is null. A value of another type than the schema's (`1.5` or `"1"` for a bigint, for a
+    double an integer that it does not hold) makes the whole body undecodable, and so does a field name given twice.
 
     Attributes:
         schema: of types that `parse_body_schema` knows. Without fields no body can be decoded.

@@ -41,6 +41,8 @@ _FAULTS = {
 MOST_REASON = 200
 #: A double holds each integer up to this size, and not each beyond.
 _DOUBLES_HOLD = 1 << 53
+#: A body without so many digits before a point has no integer beyond that.
+_MAY_NOT_BE_HELD = "[^.0-9][0-9]{16}"
 #: Digits of the largest double: Arrow refuses numbers with more, and Python does not read them in any length.
 _MOST_DIGITS = 309
 #: Text of an error of Arrow's for an integer that a type does not hold, where a wider one does.
@@ -151,6 +153,8 @@ def changed_integers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, 
     large = np.zeros(len(bodies), np.bool_)
     for _, rows in _doubles(values, values, _is_large):
         large |= rows
+    if large.any():
+        large &= np.asarray(pc.match_substring_regex(bodies, _MAY_NOT_BE_HELD))
     if not large.any():
         return
     some = values.filter(pa.array(large))

@@ -53,8 +53,9 @@ class SampledFields:
     def schema(self) -> pa.Schema:
         """Schema of the fields, in the order of their first bodies; without fields where no body has a value.
 
-        Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. Where types do not agree otherwise, the type of the most values
-        counts: bodies with another type do not fit the schema.
+        Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. Where
+        types do not agree otherwise, the type of the most values counts: bodies with another type do not fit the
+        schema.
         """
         kinds = {name: _common_type(counts) for name, counts in self._types.items()}
         return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)])

@@ -88,7 +88,7 @@ class Source:
         return sorted(topic for topic in (known if self.topics is None else self.topics) if topic.lower() != MESSAGES)
 
     def tables(self, sql: str) -> list[str]:
-        """Topics that are tables, and that a statement may name; raises ConfigError for two that are one name to SQL."""
+        """Topics of tables that a statement may name; raises ConfigError for two topics that are one name to SQL."""
         known = self.topics_of_store()
         if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
             raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")

@@ -145,7 +145,7 @@ def test_what_is_no_query_is_refused(store: Path, sql: str, reason: str) -> None
 def test_a_topic_that_needs_quotes_is_named_where_they_are_missing(tmp_path: Path, sql: str, hint: str) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         opened.put_messages([Message(name, b"{}") for name in ("shop-orders", "shop", "%RETRY%shop", "7days", "order")])
-    with pytest.raises(ConfigError, match="^sql: ") as refused:
+    with pytest.raises(ConfigError, match=r"^sql: ") as refused:
         run_sql(tmp_path, sql)
     before, quotes, after = str(refused.value).partition("; the topic ")
     assert quotes + after == hint, before
@@ -170,7 +170,7 @@ def test_messages_are_all_topics_also_beside_a_topic_of_that_name(tmp_path: Path
         assert run_sql(tmp_path, f"select topic from messages where topic = '{name}'") == [{"topic": name}]
         with pytest.raises(ConfigError, match=f"{name} is the table of all topics"):
             run_sql(tmp_path, sql, schemas={name: "id bigint"})
-    with pytest.raises(ConfigError, match="there are messages, orders$"):
+    with pytest.raises(ConfigError, match=r"there are messages, orders$"):
         run_sql(tmp_path, "select * from messages_")
 
 
