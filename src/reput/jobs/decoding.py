@@ -36,7 +36,7 @@ TYPED = ("json", "avro", "protobuf")
 SCHEMA_FILES = {"avro": "[TOPIC=]FILE.avsc", "protobuf": "[TOPIC=]FILE.desc:MESSAGE"}
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"
 _NO_VALUES = "an object without values"
-#: End of the reason why a body with an integer for a double is rejected.
+#: End of the reason why a body with an integer that a double or a float does not hold is rejected.
 DECIMALS = "; decimal(38,18) does: --schema 'TOPIC=FIELD decimal(38,18)'"
 #: End of the reason why a body with a value in a new field is rejected.
 LACKS = ", which the schema lacks"
@@ -133,7 +133,7 @@ class JsonDecoder:
             reasons[rows] = f"a value in the field {path}{LACKS}"
         values = values.cast(self.type)
         for path, rows in changed_integers(bodies, values):
-            reasons[rows] = f"an integer in the field {path} that a double does not hold{DECIMALS}"
+            reasons[rows] = f"an integer in the field {path} that its type does not hold{DECIMALS}"
         return Decoded(values, pa.array(reasons, pa.string()))
 
 

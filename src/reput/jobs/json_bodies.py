@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +40,8 @@ _FAULTS = {
 }
 #: Characters of a reason; an error may quote a value of any length.
 MOST_REASON = 200
-#: A double holds each integer up to this size, and not each beyond.
-_DOUBLES_HOLD = 1 << 53
-#: A body without so many digits before a point has no integer beyond that.
-_MAY_NOT_BE_HELD = "[^.0-9][0-9]{16}"
+#: Types that hold each integer up to a size, and not each beyond.
+_HELD = {pa.float32(): 1 << 24, pa.float64(): 1 << 53}
 #: Digits of the largest double: Arrow refuses numbers with more, and Python does not read them in any length.
 _MOST_DIGITS = 309
 #: Text of an error of Arrow's for an integer that a type does not hold, where a wider one does.
@@ -144,48 +143,51 @@ def with_small_integers(body: bytes, is_small: Callable[[int], bool]) -> bytes:
 
 
 def changed_integers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, _Mask]]:
-    """Fields of doubles, each with bool[rows]: whether a body has an integer there that the double is not.
+    """Fields of doubles and floats, each with bool[rows]: whether a body has an integer there that the value is not.
 
     Args:
         bodies: JSON objects.
         values: what `read_json_bodies` has made of them.
     """
-    large = np.zeros(len(bodies), np.bool_)
-    for _, rows in _doubles(values, values, _is_large):
-        large |= rows
-    if large.any():
-        large &= np.asarray(pc.match_substring_regex(bodies, _MAY_NOT_BE_HELD))
-    if not large.any():
-        return
-    some = values.filter(pa.array(large))
-    small = [with_small_integers(body, _is_held) for body in bodies.filter(pa.array(large)).to_pylist()]
-    read = read_json_bodies(pa.array(small, pa.binary()), pa.schema(list(values.type)), "ignore")
-    for path, changed in _doubles(some, read, pc.not_equal):
-        rows = np.zeros(len(bodies), np.bool_)
-        rows[large] = changed
-        yield path, rows
+    for kind, most in _HELD.items():
+        large = np.zeros(len(bodies), np.bool_)
+        for _, rows in _values_of(kind, values, values, partial(_is_from, most)):
+            large |= rows
+        if large.any():  # a body without so many digits before a point has no such integer
+            large &= np.asarray(pc.match_substring_regex(bodies, f"[^.0-9][0-9]{{{len(str(most))}}}"))
+        if not large.any():
+            continue
+        some = values.filter(pa.array(large))
+        with np.errstate(over="ignore"):
+            is_held = partial(_is_held, kind.to_pandas_dtype())
+            small = [with_small_integers(body, is_held) for body in bodies.filter(pa.array(large)).to_pylist()]
+        read = read_json_bodies(pa.array(small, pa.binary()), pa.schema(list(values.type)), "ignore")
+        for path, changed in _values_of(kind, some, read, pc.not_equal):
+            rows = np.zeros(len(bodies), np.bool_)
+            rows[large] = changed
+            yield path, rows
 
 
-def _is_held(number: int) -> bool:
-    return float(number) == number
+def _is_held(kind: type[np.floating[Any]], number: int) -> bool:
+    return float(kind(number)) == number
 
 
-def _is_large(doubles: pa.Array, _: pa.Array) -> pa.Array:
-    return pc.greater_equal(pc.abs(doubles), pa.scalar(_DOUBLES_HOLD, doubles.type))
+def _is_from(least: int, array: pa.Array, _: pa.Array) -> pa.Array:
+    return pc.greater_equal(pc.abs(array), pa.scalar(least, array.type))
 
 
-def _doubles(
-    array: pa.Array, other: pa.Array, compare: Callable[[pa.Array, pa.Array], pa.Array]
+def _values_of(
+    kind: pa.DataType, array: pa.Array, other: pa.Array, compare: Callable[[pa.Array, pa.Array], pa.Array]
 ) -> Iterator[tuple[str, _Mask]]:
-    """Fields of doubles of two arrays of one type, each with bool[rows]: whether `compare` is true of a value there."""
+    """Fields of a type in two arrays, each with bool[rows]: whether `compare` is true of a value there."""
     if pa.types.is_struct(array.type):
         for field, one, two in zip(array.type, array.flatten(), other.flatten(), strict=True):
-            for path, rows in _doubles(one, two, compare):
+            for path, rows in _values_of(kind, one, two, compare):
                 yield f"{field.name}.{path}" if path else field.name, rows
     elif pa.types.is_list(array.type):
-        for path, items in _doubles(array.flatten(), other.flatten(), compare):
+        for path, items in _values_of(kind, array.flatten(), other.flatten(), compare):
             yield path, _rows_of_items(array, items)
-    elif pa.types.is_floating(array.type):
+    elif array.type == kind:
         yield "", np.asarray(compare(array, other).fill_null(False))
 
 
