@@ -20,7 +20,7 @@ from reput.jobs.avro_bodies import avro_reader, avro_type
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.json_bodies import (
     MOST_REASON,
-    changed_integers,
+    changed_numbers,
     json_faults,
     other_values,
     parse_in_ranges,
@@ -36,7 +36,7 @@ TYPED = ("json", "avro", "protobuf")
 SCHEMA_FILES = {"avro": "[TOPIC=]FILE.avsc", "protobuf": "[TOPIC=]FILE.desc:MESSAGE"}
 _UNDECOMPRESSED = "a compressed body that cannot be decompressed"
 _NO_VALUES = "an object without values"
-#: End of the reason why a body with an integer that a double or a float does not hold is rejected.
+#: End of the reason why a body with a number that a double or a float does not hold is rejected.
 DECIMALS = "; decimal(38,18) does: --schema 'TOPIC=FIELD decimal(38,18)'"
 #: End of the reason why a body with a value in a new field is rejected.
 LACKS = ", which the schema lacks"
@@ -132,8 +132,8 @@ class JsonDecoder:
         for path, rows in other_values(values, self.type):
             reasons[rows] = f"a value in the field {path}{LACKS}"
         values = values.cast(self.type)
-        for path, rows in changed_integers(bodies, values):
-            reasons[rows] = f"an integer in the field {path} that its type does not hold{DECIMALS}"
+        for path, rows in changed_numbers(bodies, values):
+            reasons[rows] = f"a number in the field {path} that its type does not hold{DECIMALS}"
         return Decoded(values, pa.array(reasons, pa.string()))
 
 

@@ -142,14 +142,17 @@ def with_small_integers(body: bytes, is_small: Callable[[int], bool]) -> bytes:
     return _TOKEN.sub(small, body)
 
 
-def changed_integers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, _Mask]]:
-    """Fields of doubles and floats, each with bool[rows]: whether a body has an integer there that the value is not.
+def changed_numbers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, _Mask]]:
+    """Fields of doubles and floats, each with bool[rows]: whether a body has a number there that the type does not hold.
+
+    That is an integer that the value is not, and any number beyond the type's range; fractions are rounded.
 
     Args:
         bodies: JSON objects.
         values: what `read_json_bodies` has made of them.
     """
     for kind, most in _HELD.items():
+        yield from _values_of(kind, values, values, _is_infinite)
         large = np.zeros(len(bodies), np.bool_)
         for _, rows in _values_of(kind, values, values, partial(_is_from, most)):
             large |= rows
@@ -170,6 +173,10 @@ def changed_integers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, 
 
 def _is_held(kind: type[np.floating[Any]], number: int) -> bool:
     return float(kind(number)) == number
+
+
+def _is_infinite(array: pa.Array, _: pa.Array) -> pa.Array:
+    return pc.is_inf(array)
 
 
 def _is_from(least: int, array: pa.Array, _: pa.Array) -> pa.Array:

@@ -158,6 +158,12 @@ def test_what_python_writes_is_read(objects):
     assert decode(JsonDecoder(SCHEMA), *texts) == ([row() | one for one in objects], [None] * len(objects))
 
 
+def test_a_number_beyond_the_range_of_a_float_is_told():
+    values, reasons = decode(JsonDecoder(parse_body_schema("c float")), b'{"c":1e38}', b'{"c":-1e39}', b'{"c":0.1}')
+    assert [value is None for value in values] == [False, True, False]
+    assert "a number in the field c that its type does not hold" in reasons[1]
+
+
 LARGE = st.integers(-(2**70), 2**70) | st.builds(
     lambda near, far: near + far, st.sampled_from([2**24, -(2**53), 2**63, 10**39]), st.integers(-3, 3)
 )
