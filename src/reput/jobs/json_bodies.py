@@ -143,7 +143,7 @@ def with_small_integers(body: bytes, is_small: Callable[[int], bool]) -> bytes:
 
 
 def changed_numbers(bodies: pa.Array, values: pa.Array) -> Iterator[tuple[str, _Mask]]:
-    """Fields of doubles and floats, each with bool[rows]: whether a body has a number there that the type does not hold.
+    """Fields of doubles and floats, each with bool[rows]: whether a body has a number that the type does not hold.
 
     That is an integer that the value is not, and any number beyond the type's range; fractions are rounded.
 
