@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Any, Self, TypeVar
 
 from reput.admin.all_name_servers import AllNameServers
+from reput.client.arguments import check_arguments
 from reput.client.consumer_api import ConsumerAPI
 from reput.client.mq_client_api import MQClientAPI, checked
 from reput.client.name_servers import name_server_addresses, no_broker
@@ -50,6 +51,8 @@ class AdminClient:
         credentials: Sign each request; None for none.
         tls: How to talk TLS; None for the plain protocol.
 
+    Raises ConfigError for an argument that is none.
+
     Attributes:
         slaves: What is to be said of the brokers whose slave has answered, by broker name: a slave may lag.
         silent: Why nobody has answered for a broker, by broker name. Where it is not empty, what was asked of all
@@ -59,6 +62,7 @@ class AdminClient:
     def __init__(
         self, namesrv: str, *, credentials: SessionCredentials | None = None, tls: ClientTls | None = None
     ) -> None:
+        check_arguments(namesrv=namesrv, credentials=credentials, tls=tls)
         self.credentials, self.tls = credentials, tls
         self._remoting = RemotingClient(tls=tls)
         self.api = MQClientAPI(self._remoting, credentials)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from reput.client.arguments import check_whole
 from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
@@ -32,12 +33,20 @@ class PullLimits:
         bytes: Size of them.
         span: How far a slow message may be behind the last one; none for orderly consumers.
         batch: Messages of one pull.
+
+    Raises ConfigError for one that is no whole number, 1 or more.
     """
 
     count: int = 1000
     bytes: int = 100 << 20
     span: int | None = 2000
     batch: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("count", "bytes", "batch"):
+            check_whole(f"limits: {name}", getattr(self, name), 1)
+        if self.span is not None:
+            check_whole("limits: span", self.span, 1)
 
 
 class ConsumedQueue:

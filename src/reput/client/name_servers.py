@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
 
 _CALL_S = 3.0
+#: Characters that no host has: `http://x:1` is none.
+_NO_HOST = frozenset("/@ ")
 #: For so long one that did not answer is not waited for again where another one answers.
 _SILENT_S = 30.0
 #: Field of a request for a route, or for the cluster, of who must know which brokers are away (`withLostBrokers`).
@@ -32,7 +34,8 @@ def name_server_addresses(text: str) -> tuple[str, ...]:
     addresses = tuple(dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip()))
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= 0xFFFF):
+        is_host = host and not _NO_HOST.intersection(host)
+        if not (is_host and port.isascii() and port.isdigit() and 0 < int(port) <= 0xFFFF):
             raise ConfigError(f"name server {address!r}: expected HOST:PORT, as in 127.0.0.1:9876")
     if not addresses:
         raise ConfigError("no name server: give its address as HOST:PORT, several of them separated by `;`")

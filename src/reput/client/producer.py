@@ -9,6 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
+from reput.client.arguments import check_arguments, check_seconds
 from reput.client.client_instance import ClientInstance
 from reput.client.mq_client_api import decoded
 from reput.client.mq_fault_strategy import MQFaultStrategy
@@ -31,7 +32,7 @@ from reput.extras import require_store
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from reput.service.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC, check_group
+from reput.service.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
@@ -80,7 +81,7 @@ class Producer:
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
         trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
 
-    Raises ConfigError for a group or a namespace that is none.
+    Raises ConfigError for an argument that is none.
     """
 
     def __init__(
@@ -97,7 +98,10 @@ class Producer:
         namespace: str | None = None,
         trace: bool | str = False,
     ) -> None:
-        check_group(group)
+        check_arguments(
+            namesrv=namesrv, group=group, timeout=timeout, retries=retries, auto_batch=auto_batch,
+            check_transaction=check_transaction, tls=tls, credentials=credentials, namespace=namespace, trace=trace,
+        )  # fmt: skip
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
@@ -118,7 +122,7 @@ class Producer:
         self._tags = SentTags()
 
     async def start(self) -> None:
-        """Begin; no server is asked before the first send. Raises ConfigError where an address is none."""
+        """Begin; no server is asked before the first send."""
         if self._client is not None:
             raise MQClientError("this producer is started already")
         client = ClientInstance(
@@ -331,8 +335,9 @@ class Producer:
     async def request(self, message: Message, *, timeout: float = 3.0) -> Message:
         """Send a message to a consumer that replies to it, and return the reply.
 
-        Raises RemotingTimeoutError where no reply comes in time; else as `send`.
+        Raises RemotingTimeoutError where no reply comes in time, ConfigError where the timeout is none; else as `send`.
         """
+        check_seconds("timeout", timeout)
         client = self._open_client()
         from reput.client.requests_and_replies import RequestsAndReplies  # here: other producers do without it
 

@@ -9,19 +9,20 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from reput.client.arguments import check_arguments, check_seconds, check_whole
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.namespaces import Namespace
 from reput.client.pulled_queue import PulledQueue
 from reput.client.session_credentials import SessionCredentials
-from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions, consume_from_where
+from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.client.tail import Tail
 from reput.errors import MQClientError
 from reput.extras import require_store
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
 from reput.service.subscription_data import SubscriptionData
-from reput.service.topic_validator import TRACE_TOPIC, check_group
+from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class PullConsumer:
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
 
     Raises:
-        ConfigError: A group, topics, or a begin that is none.
+        ConfigError: An argument that is none.
         MessageIllegalError, SubscriptionError: A topic or its tags are none.
     """
 
@@ -73,8 +74,12 @@ class PullConsumer:
         credentials: SessionCredentials | None = None,
         namespace: str | None = None,
     ) -> None:
-        consume_from_where(consume_from)  # refuses what is none
-        check_group(group)
+        check_arguments(
+            namesrv=namesrv, group=group, consume_from=consume_from, trace=trace, tls=tls, credentials=credentials,
+            namespace=namespace,
+        )  # fmt: skip
+        if topics is not None:
+            check_arguments(topics=topics)
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._subscriptions = (
@@ -267,7 +272,10 @@ class PullConsumer:
         Raises:
             MQBrokerError: A broker refuses a pull, and there is no message of another one.
             MQClientError: The consumer has neither topics nor queues that `assign` gave it.
+            ConfigError: An argument that is none.
         """
+        check_whole("max_messages", max_messages, 1)
+        check_seconds("timeout", timeout, may_be_zero=True)
         return await self._poll_messages(max_messages, timeout)
 
     def tail(self, timeout: float | None = None) -> Tail:
@@ -281,7 +289,11 @@ class PullConsumer:
 
         Args:
             timeout: The loop ends when no message has come for so many seconds; None: never.
+
+        Raises ConfigError for a timeout that is none.
         """
+        if timeout is not None:
+            check_seconds("timeout", timeout, may_be_zero=True)
         self._open_group()
         self._tail = Tail(self._poll_messages, self._commit_positions, timeout)
         return self._tail
@@ -303,9 +315,10 @@ class PullConsumer:
             columns: Of `reput.read_log`, all of them else. What is not asked for is not decoded.
 
         Raises:
-            ConfigError: There is no such column, or `reput[client]` is not installed.
+            ConfigError: There is no such column, a timeout is none, or `reput[client]` is not installed.
             MQBrokerError, MQClientError: As `poll`.
         """
+        check_seconds("timeout", timeout, may_be_zero=True)
         require_store("poll_arrow")
         module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
         parts = await self._poll(self._take_many_bodies, timeout) or self._take_bodies()

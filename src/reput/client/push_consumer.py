@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from operator import index
 from typing import TYPE_CHECKING, Self
 
+from reput.client.arguments import check_arguments
 from reput.client.consume_concurrently import ConsumeConcurrently
 from reput.client.consume_orderly import ConsumeOrderly
 from reput.client.consumed_queue import ConsumedQueue, PullLimits
@@ -16,12 +18,12 @@ from reput.client.namespaces import Namespace
 from reput.client.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore, local_offsets_path
 from reput.client.peer_log import peers
 from reput.client.session_credentials import SessionCredentials
-from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions, consume_from_where
-from reput.errors import ConfigError, MQClientError, ReputError
+from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
+from reput.errors import MQClientError, ReputError
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.queue_tables import QueueKey
-from reput.service.topic_validator import TRACE_TOPIC, check_group
+from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ class PushConsumer:
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
         trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
         concurrency: How many messages are handled at once.
-        max_reconsume_times: How often a message that failed comes again; None: 16 times, orderly without end.
+        max_reconsume_times: How often a message that failed comes again; None, or Java's -1: 16 times, orderly without
+            end.
         limits: When a queue is not pulled further.
         offsets_path: The file for offsets of a broadcasting consumer.
         consume_timeout: Seconds after which a message comes again whose handler has not ended; none for an orderly
@@ -66,7 +69,7 @@ class PushConsumer:
         close_timeout: Seconds that handlers have to end when the consumer is closed; then they are cancelled.
 
     Raises:
-        ConfigError: A group, topics, a begin or a timeout that is none.
+        ConfigError: An argument that is none.
         MessageIllegalError, SubscriptionError: A topic or its tags are none.
     """
 
@@ -91,16 +94,18 @@ class PushConsumer:
         consume_timeout: float = 900.0,
         close_timeout: float = 30.0,
     ) -> None:
-        if consume_timeout <= 0:
-            raise ConfigError(f"consume_timeout {consume_timeout}: expected seconds, more than 0")
-        consume_from_where(consume_from)  # refuses what is none
-        check_group(group)
+        check_arguments(
+            namesrv=namesrv, group=group, topics=topics, on_message=on_message, orderly=orderly,
+            broadcasting=broadcasting, consume_from=consume_from, tls=tls, credentials=credentials,
+            namespace=namespace, trace=trace, concurrency=concurrency, max_reconsume_times=max_reconsume_times,
+            limits=limits, offsets_path=offsets_path, consume_timeout=consume_timeout, close_timeout=close_timeout,
+        )  # fmt: skip
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
         self._traces: Traces | None = None
         self._name = self._namespace.wrap(group)
-        build_subscriptions(topics, 0, self._namespace)  # refuses what is none
+        build_subscriptions(topics, 0, self._namespace)  # refuses a topic that is too long with the namespace
         self._topics = dict(topics)
         self._on_message = on_message
         self._orderly = orderly
@@ -108,8 +113,9 @@ class PushConsumer:
         self._consume_from = consume_from
         self._tls = tls
         self._credentials = credentials
-        self._concurrency = concurrency
-        self._max_reconsume_times = max_reconsume_times
+        self._concurrency = index(concurrency)
+        times = -1 if max_reconsume_times is None else index(max_reconsume_times)
+        self._max_reconsume_times = None if times == -1 else times
         self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
         self._offsets_path = offsets_path or local_offsets_path(self._name)
         self._consume_timeout = consume_timeout

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import index
 from typing import NamedTuple
 
 from reput.client.topic_route import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
@@ -184,20 +185,28 @@ def delay_properties(delay_ms: int | None, delay_level: int | None) -> dict[str,
         return {}
     if delay_ms is not None and delay_level is not None:
         raise MessageIllegalError("give delay_ms or delay_level, not both")
-    given: dict[str, object] = {"delay_ms": delay_ms, "delay_level": delay_level}
-    for name, value in given.items():
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise MessageIllegalError(f"{name} must be a whole number, not {type(value).__name__}")
     if delay_level is not None:
+        delay_level = _whole("delay_level", delay_level)
         if not 1 <= delay_level <= len(DELAY_LEVELS_MS):
             raise MessageIllegalError(f"delay_level {delay_level}: expected 1 to {len(DELAY_LEVELS_MS)}")
         return {DELAY: str(delay_level)}
     assert delay_ms is not None
+    delay_ms = _whole("delay_ms", delay_ms)
     if delay_ms in DELAY_LEVELS_MS:
         return {DELAY: str(DELAY_LEVELS_MS.index(delay_ms) + 1)}
     if delay_ms <= 0:
         raise MessageIllegalError(f"delay_ms {delay_ms}: expected milliseconds, more than 0")
     return {TIMER_DELAY_MS: str(delay_ms)}
+
+
+def _whole(name: str, value: int) -> int:
+    """The number, NumPy's too; raises MessageIllegalError for what is none."""
+    if isinstance(value, bool):
+        raise MessageIllegalError(f"{name} must be a whole number, not bool")
+    try:
+        return index(value)
+    except TypeError:
+        raise MessageIllegalError(f"{name} must be a whole number, not {type(value).__name__}") from None
 
 
 def queue_of_key(sharding_key: str, queues: Sequence[QueueKey]) -> QueueKey:

@@ -22,7 +22,7 @@ class SessionCredentials:
         security_token: A token of a token service, where the access key is a temporary one.
 
     Raises:
-        ConfigError: A key is empty, or is no text in UTF-8.
+        ConfigError: A key is empty, or no text in UTF-8.
     """
 
     access_key: str
@@ -32,6 +32,8 @@ class SessionCredentials:
     def __post_init__(self) -> None:
         for name in ("access_key", "secret_key", "security_token"):
             value = getattr(self, name)
+            if not isinstance(value, str) and (value is not None or name != "security_token"):
+                raise ConfigError(f"credentials: {name}: expected a text, not {type(value).__name__}")
             if value == "" or (value is not None and any("\ud800" <= character <= "\udfff" for character in value)):
                 raise ConfigError(f"credentials: {name} is {'no text in UTF-8' if value else 'empty'}")
 

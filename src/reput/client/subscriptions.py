@@ -21,10 +21,17 @@ ConsumeFrom = Literal["last", "first"] | datetime
 
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
-    """Which messages of a topic a consumer wants (`MessageSelector`)."""
+    """Which messages of a topic a consumer wants (`MessageSelector`).
+
+    Raises ConfigError for an expression that is no text, or is of another type.
+    """
 
     expression: str
     expression_type: str = TAG
+
+    def __post_init__(self) -> None:
+        if not _is_text(self.expression) or self.expression_type not in (TAG, SQL92):
+            raise ConfigError(f"{self}: expected a text, of the type {TAG!r} or {SQL92!r}")
 
     @classmethod
     def by_tag(cls, expression: str) -> MessageSelector:
@@ -35,6 +42,10 @@ class MessageSelector:
     def by_sql(cls, expression: str) -> MessageSelector:
         """Messages with such properties, `amount > 100`, from brokers with enablePropertyFilter."""
         return cls(expression, SQL92)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def build_subscriptions(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from reput.client.message_handler import OnMessage
     from reput.client.subscriptions import MessageSelector
+    from reput.client.tail import Tail
     from reput.client.transactions import LocalTransactionState, TransactionSendResult
 
 __all__ = ["Producer", "PullConsumer", "PushConsumer"]
@@ -223,7 +224,9 @@ class PullConsumer(_Face):
 
     def tail(self, timeout: float | None = None) -> Iterator[MessageClientExt]:
         """The messages of this consumer's queues one by one, as they come; what is handled is committed."""
-        tail = self._call(self._client.tail, timeout)
+        return self._told(self._call(self._client.tail, timeout))
+
+    def _told(self, tail: Tail) -> Iterator[MessageClientExt]:
         while not tail.must_wait or self._run(tail.advance()):
             yield tail.give()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from reput.errors import ConfigError, ReputError
@@ -39,7 +40,7 @@ class ClientTls:
         key_password: The password of this key.
 
     Raises:
-        ConfigError: One of `cert_path` and `key_path` is given without the other.
+        ConfigError: One of `cert_path` and `key_path` is given without the other; or an argument is of another type.
     """
 
     auth_server: bool = True
@@ -49,6 +50,11 @@ class ClientTls:
     key_password: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.auth_server, bool):
+            raise ConfigError(f"ClientTls: auth_server {self.auth_server!r}: expected True or False")
+        for name in ("trust_cert_path", "cert_path", "key_path", "key_password"):
+            if not isinstance(getattr(self, name), str | PathLike | None):
+                raise ConfigError(f"ClientTls: {name}: expected a text, not {type(getattr(self, name)).__name__}")
         if (self.cert_path is None) != (self.key_path is None):
             given, missing = ("cert", "key") if self.key_path is None else ("key", "cert")
             raise ConfigError(f"ClientTls: {given}_path is given, and {missing}_path is not")

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reput.client.send_request import (
@@ -138,3 +140,18 @@ def test_a_delay_is_a_level_where_there_is_one(
 def test_a_delay_that_is_none_is_refused(delay_ms: Any, level: Any) -> None:
     with pytest.raises(MessageIllegalError, match="delay"):
         delay_properties(delay_ms, level)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint16])
+def test_a_delay_is_any_whole_number(kind: Callable[[int], Any]) -> None:
+    assert delay_properties(kind(5000), None) == {"DELAY": "2"}
+    assert delay_properties(kind(1234), None) == {"TIMER_DELAY_MS": "1234"}
+    assert delay_properties(None, kind(3)) == {"DELAY": "3"}
+
+
+@pytest.mark.parametrize("value", ["5", 5.0, np.float64(5), True, b"5"])
+def test_a_delay_that_is_no_whole_number_is_refused(value: Any) -> None:
+    with pytest.raises(MessageIllegalError, match=r"^delay_ms must be a whole number, not "):
+        delay_properties(value, None)
+    with pytest.raises(MessageIllegalError, match=r"^delay_level must be a whole number, not "):
+        delay_properties(None, value)

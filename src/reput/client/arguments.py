@@ -1,0 +1,161 @@
+"""Arguments of clients: each is checked when it is given, by RocketMQ's rules."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from importlib import import_module
+from numbers import Real
+from operator import index
+from os import PathLike
+from typing import Any
+
+from reput.client.name_servers import name_server_addresses
+from reput.client.namespaces import Namespace
+from reput.client.subscriptions import build_subscriptions, consume_from_where
+from reput.errors import ConfigError
+from reput.events import Event
+from reput.service.topic_validator import check_group, validate_topic
+
+logger = logging.getLogger("reput.client")
+
+#: What people write between tags; RocketMQ takes `a,b` for one tag.
+_MEANT_TO_SEPARATE = frozenset(",;&|")
+
+
+def check_arguments(**given: object) -> None:
+    """Raises ConfigError for an argument that is none, with its name, what was given and what is allowed.
+
+    Of `topics` MessageIllegalError and SubscriptionError, too, as `build_subscriptions`.
+    """
+    for name, value in given.items():
+        _CHECKS[name](name, value)
+
+
+def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
+    """Raises ConfigError for what is no whole number from `least` to `most`; NumPy's are some."""
+    try:
+        is_fine = not isinstance(value, bool) and least <= index(value) <= most
+    except TypeError:
+        is_fine = False
+    if not is_fine:
+        raise _refusal(name, value, f"a whole number, {least} {'or more' if most == math.inf else f'to {most}'}")
+
+
+def check_seconds(name: str, value: Any, *, may_be_zero: bool = False) -> None:
+    """Raises ConfigError for what are no seconds."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (may_be_zero and value == 0)):
+        raise _refusal(name, value, f"seconds, {'0 or more' if may_be_zero else 'more than 0'}")
+
+
+def _refusal(name: str, value: object, expected: str) -> ConfigError:
+    return ConfigError(f"{name} {value!r}: expected {expected}")
+
+
+_Check = Callable[[str, Any], None]
+
+
+def _optional(check: _Check) -> _Check:
+    """A check that takes None, too."""
+
+    def checked(name: str, value: Any) -> None:
+        if value is not None:
+            check(name, value)
+
+    return checked
+
+
+def _instance(module: str, kind: str) -> _Check:
+    """A check for None or an object of a class, imported where one is given: an import of the client is quick."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, getattr(import_module(module), kind)):
+            raise _refusal(name, value, f"None or an object of reput.client.{kind}")
+
+    return _optional(check)
+
+
+def _namesrv(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise _refusal(name, value, 'a text "HOST:PORT", or several separated by `;`')
+    try:
+        name_server_addresses(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name} {value!r}: {error}") from None
+
+
+def _group(_: str, value: Any) -> None:
+    check_group(value)
+
+
+def _namespace(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise _refusal(name, value, "a text")
+    Namespace(value)
+
+
+def _topics(_: str, value: Any) -> None:
+    for topic, subscription in build_subscriptions(value, 0).items():
+        if tag := next((tag for tag in subscription.tags if not _MEANT_TO_SEPARATE.isdisjoint(tag)), None):
+            what = "a subscription asks for one tag of this name: || alone separates tags"
+            logger.warning(Event(what, topic=topic, tag=tag))
+
+
+def _consume_from(_: str, value: Any) -> None:
+    consume_from_where(value)
+
+
+def _callback(name: str, value: Any) -> None:
+    if not callable(value):
+        raise _refusal(name, value, "a function")
+
+
+def _flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise _refusal(name, value, "True or False")
+
+
+def _trace(name: str, value: Any) -> None:
+    if not isinstance(value, bool) and (not isinstance(value, str) or validate_topic(value) is not None):
+        raise _refusal(name, value, "True, False or the name of a topic")
+
+
+def _path(name: str, value: Any) -> None:
+    if not isinstance(value, str | PathLike) or not str(value):
+        raise _refusal(name, value, "the path of a file")
+
+
+def _whole(least: int) -> _Check:
+    return lambda name, value: check_whole(name, value, least)
+
+
+def _seconds(*, may_be_zero: bool = False) -> _Check:
+    return lambda name, value: check_seconds(name, value, may_be_zero=may_be_zero)
+
+
+#: Checks by the name of an argument, which means the same in all clients.
+_CHECKS: dict[str, _Check] = {
+    "namesrv": _namesrv,
+    "group": _group,
+    "topics": _topics,
+    "on_message": _callback,
+    "check_transaction": _optional(_callback),
+    "consume_from": _consume_from,
+    "timeout": _seconds(),
+    "consume_timeout": _seconds(),
+    "close_timeout": _seconds(may_be_zero=True),
+    "retries": _whole(0),
+    "concurrency": _whole(1),
+    "max_reconsume_times": _optional(_whole(-1)),
+    "auto_batch": _flag,
+    "orderly": _flag,
+    "broadcasting": _flag,
+    "trace": _trace,
+    "namespace": _optional(_namespace),
+    "offsets_path": _optional(_path),
+    "tls": _instance("reput.transport.tls", "ClientTls"),
+    "credentials": _instance("reput.client.session_credentials", "SessionCredentials"),
+    "limits": _instance("reput.client.consumed_queue", "PullLimits"),
+}

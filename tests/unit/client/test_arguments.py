@@ -1,0 +1,186 @@
+"""Arguments of all clients: one that is none is refused when it is given, by its name, with what is allowed."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+import reput.client.sync as sync
+from reput.admin.admin_client import AdminClient
+from reput.client import (
+    ClientTls,
+    MessageSelector,
+    Producer,
+    PullConsumer,
+    PullLimits,
+    PushConsumer,
+    SessionCredentials,
+)
+from reput.errors import ConfigError
+
+CLIENTS: list[type] = [Producer, PullConsumer, PushConsumer, AdminClient]
+FACES: list[tuple[type, type]] = [
+    (sync.Producer, Producer),
+    (sync.PullConsumer, PullConsumer),
+    (sync.PushConsumer, PushConsumer),
+]
+FINE: dict[str, object] = {
+    "namesrv": "127.0.0.1:9876",
+    "group": "billing",
+    "topics": {"orders": "*"},
+    "on_message": print,
+}
+_NO_NUMBER: list[object] = ["3", None, True, float("nan"), b"1", [1]]
+_NO_SECONDS = [*_NO_NUMBER, -1, 0]
+_NO_FLAG = [None, 0, 1, "no", "false"]
+#: What is none, by the name of an argument.
+BAD: dict[str, list[object]] = {
+    "namesrv": [
+        "",
+        ";",
+        "127.0.0.1",
+        ":9876",
+        "x:0",
+        "x:65536",
+        "x:y",
+        "http://x:1",
+        "a b:1",
+        "x:1;y",
+        None,
+        5,
+        ["x:1"],
+    ],
+    "group": ["", "billing.v2", "has blank", "g" * 256, None, 3],
+    "topics": ["orders", ["orders"], {}, {1: "*"}, {"orders": 5}],
+    "on_message": [None, 5, "print"],
+    "check_transaction": [5, "print"],
+    "consume_from": ["begin", None, 0],
+    "timeout": _NO_SECONDS,
+    "consume_timeout": _NO_SECONDS,
+    "close_timeout": [*_NO_NUMBER, -1],
+    "retries": [*_NO_NUMBER, -1, 1.5],
+    "concurrency": [*_NO_NUMBER, -1, 0, 1.5],
+    "max_reconsume_times": ["3", True, -2, 1.5],
+    "auto_batch": _NO_FLAG,
+    "orderly": _NO_FLAG,
+    "broadcasting": _NO_FLAG,
+    "trace": [None, 0, 1, "", "has blank", "a.b"],
+    "namespace": [5, "a%b", "a b", True],
+    "offsets_path": ["", 5, True],
+    "tls": [True, "cert.pem", {}],
+    "credentials": ["alice", ("alice", "secret"), True],
+    "limits": [1000, {"count": 5}],
+    "count": [*_NO_NUMBER, 0, -1],
+    "bytes": [*_NO_NUMBER, 0, -1],
+    "span": ["3", True, 0, -1],
+    "batch": [*_NO_NUMBER, 0, -1],
+    "access_key": ["", None, 5, "\ud800"],
+    "secret_key": ["", None, 5],
+    "security_token": ["", 5],
+    "auth_server": _NO_FLAG,
+    "trust_cert_path": [5, True],
+    "cert_path": [5, True],
+    "key_path": [5, True],
+    "key_password": [5, True],
+    "expression": [None, 5, ["a"]],
+    "expression_type": ["SQL", None],
+}
+PARTS: list[tuple[type, Mapping[str, object]]] = [
+    (PullLimits, {}),
+    (SessionCredentials, {"access_key": "alice", "secret_key": "secret"}),
+    (ClientTls, {"cert_path": "cert.pem", "key_path": "key.pem"}),
+    (MessageSelector, {"expression": "paid"}),
+]
+
+
+def names_of(kind: type) -> list[str]:
+    return list(inspect.signature(kind).parameters)
+
+
+def made(kind: Callable[..., object], given: Mapping[str, object], name: str, value: object) -> object:
+    return kind(**{**given, name: value})
+
+
+@pytest.mark.parametrize("kind", [*CLIENTS, *(kind for kind, _ in PARTS)])
+def test_every_argument_refuses_what_is_none_by_its_name(kind: type) -> None:
+    fine = {name: value for name, value in FINE.items() if name in names_of(kind)} | dict(PARTS).get(kind, {})
+    kind(**fine)
+    for name in names_of(kind):
+        for value in BAD[name]:  # a new argument is in this table, too
+            with pytest.raises(ConfigError, match=name):
+                made(kind, fine, name, value)
+
+
+@pytest.mark.parametrize(("face", "client"), FACES)
+def test_a_face_without_asyncio_refuses_the_same(face: type, client: type) -> None:
+    fine = {name: value for name, value in FINE.items() if name in names_of(client)}
+    face(**fine)
+    for name in names_of(client):
+        with pytest.raises(ConfigError, match=name):
+            made(face, fine, name, BAD[name][0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "text"),
+    [
+        (PushConsumer, "concurrency", 0, "concurrency 0: expected a whole number, 1 or more"),
+        (PushConsumer, "max_reconsume_times", "3", "max_reconsume_times '3': expected a whole number, -1 or more"),
+        (PushConsumer, "on_message", None, "on_message None: expected a function"),
+        (Producer, "timeout", 0, "timeout 0: expected seconds, more than 0"),
+        (Producer, "auto_batch", "no", "auto_batch 'no': expected True or False"),
+        (Producer, "tls", True, "tls True: expected None or an object of reput.client.ClientTls"),
+        (
+            Producer,
+            "namesrv",
+            "http://x:1",
+            "namesrv 'http://x:1': name server 'http://x:1': expected HOST:PORT, as in 127.0.0.1:9876",
+        ),
+    ],
+)
+def test_the_error_tells_what_was_given_and_what_is_allowed(kind: type, name: str, value: object, text: str) -> None:
+    fine = {name: value for name, value in FINE.items() if name in names_of(kind)}
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        made(kind, fine, name, value)
+
+
+def test_what_rocketmq_takes_is_taken() -> None:
+    """Java's -1 for the times, an orderly consumer that broadcasts, and NumPy's numbers."""
+    PushConsumer(
+        "a:1,b:2; [::1]:9876", group="g", topics={"o": "a||b"}, on_message=print, orderly=True, broadcasting=True,
+        max_reconsume_times=-1, concurrency=np.int64(3), close_timeout=0, consume_timeout=np.float32(1.5),
+        trace="traces", namespace="", limits=PullLimits(span=None),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("tags", ["a && b", "a,b", "a | b", "a || b;c"])
+@pytest.mark.parametrize("kind", [PushConsumer, PullConsumer])
+def test_tags_that_seem_to_be_several_are_told(kind: type, tags: str, caplog: pytest.LogCaptureFixture) -> None:
+    """RocketMQ takes them for one tag without a word."""
+    fine = {name: value for name, value in FINE.items() if name in names_of(kind)}
+    kind(**fine | {"topics": {"orders": tags}})
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("reput.client", "WARNING")
+    assert "|| alone separates tags" in record.getMessage()
+
+
+@pytest.mark.parametrize("tags", ["*", "", "a || b", "a-b_c.d", MessageSelector.by_sql("a IN ('x', 'y')")])
+def test_other_tags_are_taken_without_a_word(tags: str | MessageSelector, caplog: pytest.LogCaptureFixture) -> None:
+    PullConsumer("x:1", group="g", topics={"orders": tags})
+    assert not caplog.records
+
+
+async def test_arguments_of_a_poll_are_checked() -> None:
+    consumer = PullConsumer("x:1", group="g", topics={"orders": "*"})
+    for count in (0, -1, "5", 1.5, None):
+        with pytest.raises(ConfigError, match="max_messages"):
+            await consumer.poll(count)  # type: ignore[arg-type]
+    for timeout in (-1, "1", True, float("nan")):
+        for ask in (consumer.poll, consumer.poll_arrow):
+            with pytest.raises(ConfigError, match="timeout"):
+                await ask(timeout=timeout)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="timeout"):
+            consumer.tail(timeout)  # type: ignore[arg-type]
