@@ -32,6 +32,8 @@ assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
 _MOST_CONNECTIONS = 256
 #: A slave asks as soon as it is connected: a connection that asks for nothing for so long is closed.
 _FIRST_REPORT_S = 5.0
+#: 64 PiB; letters and TLS make larger numbers.
+_NO_LOG_IS_SO_LONG = 1 << 56
 #: After a connection that could not be accepted: the process has too many files or threads.
 _RETRY_S = 1.0
 
@@ -54,6 +56,17 @@ class Slave(NamedTuple):
     def is_in_sync(self, end_offset: int, max_gap: int) -> bool:
         """Whether it lacks less than `max_gap` bytes of a log of this end, that is whether it could soon have all."""
         return self.requested_offset is not None and end_offset - self.acknowledged_offset < max_gap
+
+
+def _is_offset(number: int) -> bool:
+    """Whether a first report may be one: not the begin of a request to a broker, nor a text, nor TLS.
+
+    A request begins with its length and that of its header, whose first byte is 0 or 1: so does the offset of a log
+    of gibibytes in one case of millions.
+    """
+    length, header = number >> 32, number & 0xFFFF_FFFF
+    is_request = header >> 24 <= 1 and 4 + (header & 0xFF_FFFF) <= length
+    return number < _NO_LOG_IS_SO_LONG and not is_request
 
 
 def _nobody() -> None:
@@ -263,6 +276,11 @@ class _Connection:
         if not whole:
             return ""
         self._heard += 1
+        if self._requested is None and not _is_offset(*REPORT.unpack_from(self._reports)):
+            return (
+                "what came is no report of a slave: expected 8 bytes with an offset of 0 to "
+                f"{self._store.confirm_offset}; is the HA port given where the broker's own port, listenPort, is meant?"
+            )
         (offset,) = REPORT.unpack_from(self._reports, whole - REPORT.size)
         self._reports = self._reports[whole:]
         if self._requested is None:

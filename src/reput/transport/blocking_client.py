@@ -13,7 +13,7 @@ from reput.formats.java import INT32_MAX
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, decode_command, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
 from reput.transport.client import connect_error, host_and_port
-from reput.transport.tls import MAY_WANT_TLS, ClientTls, to_do, why
+from reput.transport.tls import NEVER_ANSWERED, ClientTls, to_do, why
 
 _CONNECT_S = 3.0
 #: What a poll tells where the peer has closed; Linux tells it before all is read.
@@ -160,7 +160,7 @@ class BlockingConnection:
         except OSError as error:
             raise RemotingError(f"{self.address}: {error.strerror or error}") from None
         if not size:
-            hint = "" if self._is_answered or isinstance(self._socket, ssl.SSLSocket) else MAY_WANT_TLS
+            hint = "" if self._is_answered or isinstance(self._socket, ssl.SSLSocket) else NEVER_ANSWERED
             raise RemotingError(f"{self.address}: the connection ended before the answer came{hint}")
         self._frames.received(size)
         try:

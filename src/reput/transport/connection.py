@@ -17,7 +17,7 @@ from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
-from reput.transport.tls import MAY_WANT_TLS, to_do, why
+from reput.transport.tls import NEVER_ANSWERED, to_do, why
 
 logger = logging.getLogger("reput.transport")
 
@@ -218,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             return self._failure
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             return f"no TLS: {why(error)}{to_do(error)}"
-        hint = MAY_WANT_TLS if self.may_want_tls and not self._is_answered else ""
+        hint = NEVER_ANSWERED if self.may_want_tls and not self._is_answered else ""
         return f"the connection ended before the answer came{hint}"
 
     @property

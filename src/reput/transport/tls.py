@@ -14,8 +14,12 @@ if TYPE_CHECKING:  # importing a client stays light
 
 #: What a key without a password is tried with: without any, OpenSSL would ask at the terminal.
 _NO_PASSWORD = ""
-#: What to do where a plain connection ends before the first answer: a server that takes TLS alone says no more.
-MAY_WANT_TLS = "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls())"
+#: What to do where a plain connection ends before the first answer: a server that takes TLS alone says no more, and the
+#: port for slaves neither.
+NEVER_ANSWERED = (
+    "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls()); "
+    "if this is the broker's haListenPort, give its listenPort"
+)
 #: OpenSSL's numbers (X509_V_ERR_...) for certificates that nobody signed whom the client trusts, and for another name.
 _NOT_TRUSTED, _OTHER_NAME = (2, 18, 19, 20, 21), (62, 64)
 #: What to do, by the end of OpenSSL's name for an error.

@@ -17,8 +17,11 @@ import pytest
 from reput import Message, MessageStore
 from reput.errors import RemotingError
 from reput.formats.replication import FRAME_HEADER, REPORT
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.replication.ha_service import HAService
 from reput.replication.ha_stream import HAStream
+from reput.replication.master import Master
 from tests.support.fake_master import log_of
 
 FILE_SIZE = 1 << 16
@@ -273,3 +276,54 @@ def test_a_connection_that_does_not_ask_in_time_is_closed_whatever_else_it_sends
     with socket.create_connection(("127.0.0.1", service.port), 60) as idle:
         idle.sendall(data)
         assert idle.recv(1) == b""
+
+
+def told_at_the_end(caplog: pytest.LogCaptureFixture) -> str:
+    """The line of a connection that has ended; its thread writes it last."""
+    while True:
+        for record in caplog.records:
+            if "has gone" in (line := record.getMessage()):
+                return line
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        encode_command(RemotingCommand(RequestCode.GET_BROKER_CONFIG)),
+        encode_command(RemotingCommand(RequestCode.SEND_MESSAGE_V2, 1, ext_fields={"a": "x" * 300}, body=b"y" * 5000)),
+        b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n",
+        bytes.fromhex("160301020001000103"),  # TLS
+    ],
+    ids=["a request", "a message", "HTTP", "TLS"],
+)
+def test_who_is_no_slave_is_told_so_in_the_log(
+    store: MessageStore, service: HAService, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    caplog.set_level("INFO", "reput.replication")
+    with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
+        connection.sendall(sent)
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b""
+    gone = told_at_the_end(caplog)
+    end = store.max_commit_log_offset
+    assert f"what came is no report of a slave: expected 8 bytes with an offset of 0 to {end}" in gone
+    assert "is the HA port given where the broker's own port, listenPort, is meant?" in gone
+
+
+@pytest.mark.parametrize("gibibytes", [1, 4, 93, 429, 3000])
+def test_a_slave_that_is_ahead_is_no_stranger(
+    service: HAService, caplog: pytest.LogCaptureFixture, gibibytes: int
+) -> None:
+    caplog.set_level("INFO", "reput.replication")
+    ahead = (gibibytes << 30) + 777
+    with socket.create_connection(("127.0.0.1", service.port), 60) as connection:
+        connection.sendall(REPORT.pack(ahead))
+        assert connection.recv(1) == b""
+    assert f"it has {ahead} bytes of a log that ends at" in told_at_the_end(caplog)
+
+
+def test_who_asks_the_ha_port_as_a_broker_is_told_of_the_ports(service: HAService) -> None:
+    master = Master(f"127.0.0.1:{service.port}")
+    with pytest.raises(RemotingError, match=r"; if this is the broker's haListenPort, give its listenPort$"):
+        master.config()
+    master.close()

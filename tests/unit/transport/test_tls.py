@@ -115,7 +115,10 @@ async def test_a_plain_connection_is_closed_where_tls_is_enforced(
     assert "does not speak TLS" in caplog.text
 
 
-HINT = "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls())"
+HINT = (
+    "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls()); "
+    "if this is the broker's haListenPort, give its listenPort"
+)
 
 
 async def errors_of(address: str, tls: ClientTls | None) -> list[str]:
