@@ -8,10 +8,21 @@ import typer
 
 from reput.cli import admin_groups, admin_messages, admin_topics
 from reput.cli.command import Command, CommandGroup, help_of
+from reput.cli.mqadmin import commands_like
+
+
+class AdminGroup(CommandGroup):
+    """Names the command of RocketMQ's mqadmin where that alone has one."""
+
+    def what_is_meant(self, name: str) -> str:
+        """What an error says of an unknown command."""
+        found = commands_like(name)
+        return f"; mqadmin has {', '.join(found)}" if found else super().what_is_meant(name)
+
 
 admin = typer.Typer(
     name="admin",
-    cls=CommandGroup,
+    cls=AdminGroup,
     help=inspect.cleandoc(
         """Look at brokers that run, and change their topics and offsets: reput's and Apache RocketMQ's, 4.9 and 5.x.
 

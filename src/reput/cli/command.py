@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import copy
+from difflib import get_close_matches
 from itertools import groupby
 from operator import attrgetter
 from typing import Annotated, Any
@@ -18,6 +19,8 @@ from reput.cli.ways import check_ways
 
 #: Characters of a command's first sentence.
 _NO_LIMIT = 1000
+#: How alike a name is that is proposed: what shares a verb alone is not, as many a command deletes.
+_ALIKE = 0.8
 #: Begin of a paragraph whose lines stay as they are; the examples of a command are one.
 EXAMPLES_MARK = "\b\nExample"
 #: Names that options had, kept for one release, with those that they have.
@@ -90,6 +93,21 @@ class Command(TyperCommand):
 
 class CommandGroup(TyperGroup):
     """Group of commands, whose help has the first sentence of each, whole."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command; the error about one that is none tells what may be meant."""
+        self.suggest_commands = False  # Typer proposes `delete-topic` for `delete-group`
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            if meant := self.what_is_meant(args[0]):
+                error.message = error.message.rstrip(".") + meant
+            raise
+
+    def what_is_meant(self, name: str) -> str:
+        """What an error says of an unknown command: a name that differs by a letter or two, or nothing."""
+        nearest = get_close_matches(name, self.commands, 1, _ALIKE)
+        return f". Did you mean {nearest[0]!r}?" if nearest else ""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands to the help in groups, each below its heading; the columns of all groups line up."""

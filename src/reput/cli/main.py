@@ -78,6 +78,11 @@ class Application(CommandGroup):
             ctx.default_map = read_defaults(name, command, NAMES)
         return name, command, rest
 
+    def what_is_meant(self, name: str) -> str:
+        """What an error says of an unknown command; one of `reput admin` is named."""
+        is_of_admin = any(command.name == name for command in admin.admin.registered_commands)
+        return f"; it is `reput admin {name}`" if is_of_admin else super().what_is_meant(name)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; where a package of an extra is missing, its error says what to install."""
         try:
