@@ -6,15 +6,17 @@ import re
 
 #: Commands that work with reput's brokers (docs/admin.md), and that no command of `reput admin` stands for.
 COMMANDS = (
-    "updateTopic updateTopicList updateTopicPerm topicClusterList allocateMQ updateSubGroup updateSubGroupList "
-    "deleteSubGroup getConsumerConfig setConsumeMode getBrokerConfig updateBrokerConfig getNamesrvConfig "
-    "updateNamesrvConfig queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset queryMsgTraceById "
-    "consumeMessage queryCq checkMsgSendRT clusterRT producer producerConnection consumerStatus startMonitoring "
-    "brokerConsumeStats statsAll skipAccumulatedMessage cloneGroupOffset updateKvConfig deleteKvConfig updateOrderConf "
-    "wipeWritePerm addWritePerm cleanUnusedTopic cleanExpiredCQ deleteExpiredCommitLog exportMetadata exportConfigs "
-    "exportMetrics createUser updateUser deleteUser getUser listUser copyUser createAcl updateAcl deleteAcl getAcl "
-    "listAcl copyAcl updateAclConfig deleteAclConfig clusterAclConfigVersion updateGlobalWhiteAddr getAclConfig haStatus"
-).split()
+    "updateTopic", "updateTopicList", "updateTopicPerm", "topicClusterList", "allocateMQ", "updateSubGroup",
+    "updateSubGroupList", "deleteSubGroup", "getConsumerConfig", "setConsumeMode", "getBrokerConfig",
+    "updateBrokerConfig", "getNamesrvConfig", "updateNamesrvConfig", "queryMsgById", "queryMsgByKey",
+    "queryMsgByUniqueKey", "queryMsgByOffset", "queryMsgTraceById", "consumeMessage", "queryCq", "checkMsgSendRT",
+    "clusterRT", "producer", "producerConnection", "consumerStatus", "startMonitoring", "brokerConsumeStats",
+    "statsAll", "skipAccumulatedMessage", "cloneGroupOffset", "updateKvConfig", "deleteKvConfig", "updateOrderConf",
+    "wipeWritePerm", "addWritePerm", "cleanUnusedTopic", "cleanExpiredCQ", "deleteExpiredCommitLog", "exportMetadata",
+    "exportConfigs", "exportMetrics", "createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser",
+    "createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl", "updateAclConfig", "deleteAclConfig",
+    "clusterAclConfigVersion", "updateGlobalWhiteAddr", "getAclConfig", "haStatus",
+)  # fmt: skip
 #: mqadmin's word for what others call so.
 _WORDS = {"create": "update", "add": "update", "set": "update", "remove": "delete", "drop": "delete", "show": "get"}
 

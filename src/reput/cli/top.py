@@ -34,7 +34,8 @@ def top(
     """Watch a store: topics by messages a second, groups by their lag, log, disk.
 
     The store may be written by another process: no lock is taken, and nothing is changed. A reader sees what the writer
-    has handed to the system. Rates are of the queues and of the log; a slow dispatch shows as `dispatch lag`. Only the
+    has handed to the system. Rates are of the queues and of the log; a slow dispatch shows as `dispatch lag`. `time
+    lag` is the time from the first message that a group lacks to the last one of the store, and not to now. Only the
     writing process knows counts of gets and latencies (MessageStore.runtime_info). --json prints one object a look; the
     rates of the first look are null. q or Ctrl-C ends.
 

@@ -241,10 +241,17 @@ class MessageReader:
         """The newest `max_num` messages that carry a key (as KEYS or UNIQ_KEY), oldest first.
 
         `begin` and `end` bound the store time in ms, both included; the index knows it to the second, rounded down.
+
+        Raises:
+            ConfigError: An argument of another type.
         """
         if not self._is_open:
             self._check_open()
-        return self._querying.by_key(topic, key, max_num, begin, end)
+        try:
+            return self._querying.by_key(topic, key, max_num, begin, end)
+        except (AttributeError, TypeError):
+            self._querying.refuse_wrong_types(topic, [key], max_num, begin, end)
+            raise
 
     def query_messages(
         self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
@@ -252,12 +259,16 @@ class MessageReader:
         """`query_message` for many keys in one call, many times faster: a mapping from each key to its messages.
 
         Raises:
-            ConfigError: One text instead of a list of keys.
+            ConfigError: One text instead of a list of keys, or an argument of another type.
         """
         self._check_open()
         if isinstance(keys, str):
             raise ConfigError(f"keys {keys!r}: expected a list of keys; query_message takes one")
-        return self._querying.by_keys(topic, keys, max_num, begin, end)
+        try:
+            return self._querying.by_keys(topic, keys, max_num, begin, end)
+        except (AttributeError, TypeError):
+            self._querying.refuse_wrong_types(topic, keys, max_num, begin, end)
+            raise
 
     def index_end(self) -> tuple[int, int]:
         """(store time in ms, commit log offset) of the last record in the index; (0, 0) where there is none."""

@@ -66,6 +66,11 @@ def test_info_has_the_whole_snapshot_and_shows_groups(store: Path, run_reput: Ru
     assert "dispatch lag" in text
 
 
+def test_the_help_says_that_the_time_lag_ends_at_the_last_message(run_reput: Run) -> None:
+    text = " ".join(run_reput("top", "--help").out.split())
+    assert "`time lag` is the time from the first message that a group lacks to the last one of the store" in text
+
+
 def test_a_damaged_file_of_offsets_is_a_finding(store: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")  # however long the store's path is
     (store / "config").mkdir(exist_ok=True)

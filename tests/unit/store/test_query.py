@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 import reput
@@ -26,6 +29,38 @@ def put_rows(store: reput.MessageStore, rows: list[tuple[str, list[str], str | N
 def test_a_text_is_no_list_of_keys(store: reput.MessageStore) -> None:
     with pytest.raises(ConfigError, match="expected a list of keys"):
         store.query_messages("t", "abc")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"topic": 5}, "topic 5: expected a text"),
+        ({"topic": None}, "topic None: expected a text"),
+        ({"key": 5}, "key 5: expected a text"),
+        ({"key": None}, "key None: expected a text"),
+        ({"key": b"5"}, "key b'5': expected a text"),
+        ({"max_num": "3"}, "max_num '3': expected a whole number"),
+        ({"begin": "a"}, "begin 'a': expected a whole number"),
+        ({"begin": None}, "begin None: expected a whole number"),
+        ({"end": "a"}, "end 'a': expected a whole number"),
+    ],
+)
+def test_an_argument_of_another_type_is_told_by_its_name(
+    store: reput.MessageStore, wrong: dict[str, object], text: str
+) -> None:
+    put_rows(store, [("t", ["5"], None)])
+    asked: dict[str, Any] = {"topic": "t", "key": "5"} | wrong
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        store.query_message(**asked)
+    asked["keys"] = [asked.pop("key")]
+    with pytest.raises(ConfigError, match=f"^{re.escape(text)}$"):
+        store.query_messages(**asked)
+    assert bodies(store.query_message("t", "5")) == [b"0"]
+
+
+def test_what_is_no_list_of_keys_is_told(store: reput.MessageStore) -> None:
+    with pytest.raises(ConfigError, match=r"^keys 5: expected a list of keys$"):
+        store.query_messages("t", 5)  # type: ignore[arg-type]
 
 
 def test_keys_and_unique_keys_find_their_messages_oldest_first(store: reput.MessageStore) -> None:
