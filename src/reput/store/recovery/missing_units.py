@@ -6,6 +6,7 @@ start builds the units again from the log. A reader changes nothing, so it says 
 
 from __future__ import annotations
 
+import logging
 import os
 
 import numpy as np
@@ -22,6 +23,8 @@ from reput.log.directory import build_again
 from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
+
+logger = logging.getLogger("reput.store")
 
 #: Records of a batch; the search ends at the first missing unit.
 _MAX_ROWS = 4096
@@ -60,6 +63,24 @@ def find_missing_units(
     except CorruptRecordError:  # the last unit leads to no record: a reader of that unit is told
         pass
     return None
+
+
+def warn_of_lost_begins(log: CommitLog, queues: QueueTables) -> None:
+    """Warn of queues without their first file, where the log has all its messages: retention cuts the log first.
+
+    Consumers pass over such messages without an error, and so does a start, as RocketMQ's.
+    """
+    if log.min_offset:  # of queues that begin later nothing is known
+        return
+    lost = [queue for queue in queues.queues() if queue.file_starts and queue.file_starts[0]]
+    if lost:
+        queue = min(lost, key=lambda queue: queue.path)
+        logger.warning(
+            "%s: the queue begins at queue offset %d, and the log still begins at 0: files of %s are lost, and no "
+            "consumer gets their messages; %s",
+            queue.path, queue.min_offset, counted(len(lost), "queue"),
+            build_again(os.path.dirname(os.path.dirname(queue.path))),
+        )  # fmt: skip
 
 
 def _first_missing(columns: RecordColumns, queues: QueueTables) -> tuple[str, int, int] | None:

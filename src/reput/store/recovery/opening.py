@@ -40,6 +40,7 @@ from reput.store.recovery.listing import (
 )
 from reput.store.recovery.log_state import lower_log_state
 from reput.store.recovery.marks import RecoveryMarks
+from reput.store.recovery.missing_units import warn_of_lost_begins
 from reput.store.recovery.plan import RecoveryPlan, plan_recovery
 from reput.store.recovery.read_only import open_for_reading
 from reput.store.recovery.sink_intent import write_sinks
@@ -171,6 +172,7 @@ def _recover(
         _log_recovery(path, report)
     if listing.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
+    warn_of_lost_begins(log, queues)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
     if listing.was_killed or listing.shutdown is None or listing.shutdown.commit_log_end != plan.end.offset:

@@ -136,3 +136,49 @@ def test_of_two_files_of_a_queue_the_one_that_was_cut_is_named(path: Path, numbe
         StoreFormatError, match=rf"{file}: 200 bytes long, but the files beside it 400; queues derive from the log"
     ):
         reput.MessageStore.open(path, read_only=True)
+
+
+#: Queue files of 10 units each.
+SHORT_FILES = {"mapped_file_size_consume_queue": 200}
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_start_warns_of_the_first_files_of_a_queue_that_are_lost(
+    path: Path, caplog: pytest.LogCaptureFixture, lost: int
+) -> None:
+    put_and_close(path, 35, **SHORT_FILES)
+    for number in range(lost):
+        (path / f"consumequeue/t/0/{number * 200:020}").unlink()
+    with reput.MessageStore.open(path, **(OPTIONS | SHORT_FILES)) as store:
+        assert store.min_offset("t", 0) == lost * 10
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert line.startswith(f"{path}/consumequeue/t/0: the queue begins at queue offset {lost * 10}, and the log still")
+    assert f"move {path}/consumequeue away" in line
+    (path / "consumequeue").rename(path.parent / "away")
+    with reput.MessageStore.open(path, **(OPTIONS | SHORT_FILES)) as store:
+        assert (store.min_offset("t", 0), store.max_offset("t", 0)) == (0, 35)
+        assert len(store.get_message("t", 0, 0, max_msg_nums=64)) == 10  # those of one file
+
+
+def test_many_such_queues_are_one_line(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with reput.MessageStore.open(path, files=FaultyFiles(), **(OPTIONS | SHORT_FILES)) as store:  # type: ignore[arg-type]
+        for queue_id in range(5):
+            store.put_messages([reput.Message("t", b"x")] * 12, queue_id)
+    for queue_id in range(1, 5):
+        (path / f"consumequeue/t/{queue_id}/{0:020}").unlink()
+    reput.MessageStore.open(path, **(OPTIONS | SHORT_FILES)).close()
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "4 queues" in line
+
+
+def test_a_start_is_silent_where_queues_are_whole_and_where_the_log_has_lost_its_begin_too(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = OPTIONS | SHORT_FILES | {"mapped_file_size_commit_log": 4096}
+    with reput.MessageStore.open(path, files=FaultyFiles(), **options) as store:  # type: ignore[arg-type]
+        put_keyed(store, 90)
+    reput.MessageStore.open(path, **options).close()
+    (path / f"commitlog/{0:020}").unlink()
+    (path / f"consumequeue/t/0/{0:020}").unlink()
+    reput.MessageStore.open(path, **options).close()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
