@@ -16,6 +16,7 @@ from reput.client.namespaces import Namespace
 from reput.client.subscriptions import build_subscriptions, consume_from_where
 from reput.errors import ConfigError
 from reput.events import Event
+from reput.remoting.queue_tables import QueueKey
 from reput.service.topic_validator import check_group, validate_topic
 
 logger = logging.getLogger("reput.client")
@@ -48,6 +49,12 @@ def check_seconds(name: str, value: Any, *, may_be_zero: bool = False) -> None:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not (value > 0 or (may_be_zero and value == 0)):
         raise _refusal(name, value, f"seconds, {'0 or more' if may_be_zero else 'more than 0'}")
+
+
+def check_queue(value: object) -> None:
+    """Raises ConfigError for what is no queue."""
+    if not isinstance(value, QueueKey):
+        raise _refusal("queue", value, "a reput.client.MessageQueue, as of `queues(topic)`")
 
 
 def _refusal(name: str, value: object, expected: str) -> ConfigError:
@@ -83,7 +90,7 @@ def _namesrv(name: str, value: Any) -> None:
     try:
         name_server_addresses(value)
     except ConfigError as error:
-        raise ConfigError(f"{name} {value!r}: {error}") from None
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _group(_: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
-from reput.client.arguments import check_arguments, check_seconds
+from reput.client.arguments import check_arguments, check_queue, check_seconds
 from reput.client.client_instance import ClientInstance
 from reput.client.mq_client_api import decoded
 from reput.client.mq_fault_strategy import MQFaultStrategy
@@ -204,11 +204,14 @@ class Producer:
             delay_level: A delay by its level, 1 to 18, as the broker's `messageDelayLevel` has them.
 
         Raises:
+            ConfigError: `queue` is none; nothing was sent.
             MessageIllegalError: No broker would take the message; nothing was sent.
             MQBrokerError: A broker refused it; AccessDeniedError: since this user may not send to the topic.
             MQClientError: The topic has no queue, or no attempt succeeded; the broker that did not answer may have it.
         """
         client = self._open_client()
+        if queue is not None:
+            check_queue(queue)
         message = self._named(message)
         more = delay_properties(delay_ms, delay_level)
         if self._accumulator is not None and not more and self._accumulator.takes(message):
@@ -227,6 +230,8 @@ class Producer:
         messages were stored before.
         """
         client = self._open_client()
+        if queue is not None:
+            check_queue(queue)
         results: list[SendResult] = []
         named = list(map(self._named, messages))
         for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):

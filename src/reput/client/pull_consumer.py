@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from reput.client.arguments import check_arguments, check_seconds, check_whole
+from reput.client.arguments import check_arguments, check_queue, check_seconds, check_whole
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.namespaces import Namespace
@@ -176,7 +176,10 @@ class PullConsumer:
         return tuple(map(self._namespace.bare_queue, queues))
 
     def assign(self, queues: Iterable[QueueKey]) -> None:
-        """Take these queues and no others; raises MQClientError where topics were given."""
+        """Take these queues and no others; raises MQClientError where topics were given, ConfigError for no queue."""
+        queues = list(queues)
+        for queue in queues:
+            check_queue(queue)
         self._open_group()
         if self._subscriptions:
             raise MQClientError("this consumer has topics, so the group shares their queues: make it without topics")
@@ -211,7 +214,8 @@ class PullConsumer:
     # -- offsets
 
     def seek(self, queue: QueueKey, offset: int) -> None:
-        """Go on at an offset of a queue; errors as of `pause`."""
+        """Go on at an offset of a queue; errors as of `pause`, and ConfigError for an offset that is none."""
+        check_whole("offset", offset, 0)
         self._pulled(queue).seek(offset)
 
     async def seek_to_begin(self, queue: QueueKey) -> None:
@@ -242,8 +246,11 @@ class PullConsumer:
     async def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
         """Keep offsets at the brokers: those given, else those behind all that was polled.
 
-        Raises MQClientError where a broker does not take one.
+        Raises MQClientError where a broker does not take one, ConfigError for what is no queue or no offset.
         """
+        for queue, offset in (offsets or {}).items():
+            check_queue(queue)
+            check_whole("offset", offset, 0)
         group = self._open_group()
         if offsets is not None:
             await group.commit({self._namespace.wrap_queue(queue): one for queue, one in offsets.items()})

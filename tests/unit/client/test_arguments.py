@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import reput.client.sync as sync
 from reput.admin.admin_client import AdminClient
 from reput.client import (
     ClientTls,
+    Message,
+    MessageQueue,
     MessageSelector,
     Producer,
     PullConsumer,
@@ -137,7 +140,7 @@ def test_a_face_without_asyncio_refuses_the_same(face: type, client: type) -> No
             Producer,
             "namesrv",
             "http://x:1",
-            "namesrv 'http://x:1': name server 'http://x:1': expected HOST:PORT, as in 127.0.0.1:9876",
+            "namesrv: name server 'http://x:1': expected HOST:PORT, as in 127.0.0.1:9876",
         ),
     ],
 )
@@ -184,3 +187,27 @@ async def test_arguments_of_a_poll_are_checked() -> None:
                 await ask(timeout=timeout)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="timeout"):
             consumer.tail(timeout)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("queue", ["orders", ("orders", "broker-a", 0), 5])
+async def test_what_is_no_queue_is_refused_where_it_is_given(queue: Any) -> None:
+    expected = r"queue .*: expected a reput\.client\.MessageQueue"
+    consumer = PullConsumer("x:1", group="g")
+    with pytest.raises(ConfigError, match=expected):
+        consumer.assign([queue])
+    with pytest.raises(ConfigError, match=expected):
+        await consumer.commit({queue: 1})
+    async with Producer("127.0.0.1:1", group="g") as producer:
+        with pytest.raises(ConfigError, match=expected):
+            await producer.send(Message("orders", b"x"), queue=queue)
+        with pytest.raises(ConfigError, match=expected):
+            await producer.send_batch([Message("orders", b"x")], queue=queue)
+
+
+@pytest.mark.parametrize("offset", ["5", -1, 1.5, None, True])
+async def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> None:
+    consumer = PullConsumer("x:1", group="g")
+    with pytest.raises(ConfigError, match=r"offset .*: expected a whole number, 0 or more"):
+        consumer.seek(MessageQueue("orders", "broker-a", 0), offset)
+    with pytest.raises(ConfigError, match=r"offset .*: expected a whole number, 0 or more"):
+        await consumer.commit({MessageQueue("orders", "broker-a", 0): offset})
