@@ -63,13 +63,12 @@ lint: setup ## ruff, mypy and the import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Three processes for two processors, as tests wait, too.
-PYTEST := $(BIN)/pytest -q -n 3 --durations 10
-# A process that has nothing left takes half of the rest of another one.
-BY_TIME := --dist worksteal
+PYTEST := $(BIN)/pytest -q --durations 10
+# Four processes for two processors, as tests wait, too. One that has nothing left takes half of the rest of another one.
+BY_TIME := -n 4 --dist worksteal
 # A file is run by one process: its tests share what starts slowly. Long files come first by their names, and not last by
-# their few tests.
-BY_FILE := --dist loadfile --no-loadscope-reorder
+# their few tests. Three processes, as some start Java beside them.
+BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
 # Hundreds of processes start, and each assertion is rewritten: Python keeps the bytecode of both.
 unexport PYTHONDONTWRITEBYTECODE
 # The markers of pyproject.toml.

@@ -18,6 +18,7 @@ from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
 from tests.support.commands import run_reput
+from tests.support.shares import sampled
 from tests.support.shop import make_shop
 
 ROOT = Path(__file__).parents[1]
@@ -103,6 +104,7 @@ def words_of(service: str) -> list[str]:
     return [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in words]
 
 
+@sampled(2)
 @pytest.mark.parametrize("service", [name for name, one in SERVICES.items() if one["image"] == "reput"])
 def test_command_of_a_service_starts(service: str, tmp_path: Path) -> None:
     here = {"/store": str(tmp_path), "namesrv:9876": "127.0.0.1:1", "=broker": "=localhost"}
@@ -165,6 +167,7 @@ def commands_of(unit: Path) -> list[list[str]]:
     return [command[1:] for command in commands]
 
 
+@sampled(2)
 @pytest.mark.parametrize("unit", SERVING, ids=lambda unit: unit.stem)
 def test_command_of_the_unit_starts(unit: Path, tmp_path: Path) -> None:
     parsed = parsed_unit(unit)

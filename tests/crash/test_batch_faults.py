@@ -20,7 +20,7 @@ from tests.support.faulty_files import (
 )
 from tests.support.lives.batches import count_operations, live
 from tests.support.lives.puts import check_next_life
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -42,6 +42,7 @@ def test_a_crash_or_a_power_cut_at_any_operation_loses_no_acknowledged_batch(
         check_next_life(life, path)
 
 
+@sampled(2)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_an_operation_that_fails_once_loses_no_acknowledged_batch(
     tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch
@@ -55,6 +56,7 @@ def test_an_operation_that_fails_once_loses_no_acknowledged_batch(
         check_next_life(life, path)
 
 
+@sampled(3)
 @pytest.mark.parametrize("lost", [(), ("batchconsumequeue",), ("batchconsumequeue", "consumequeue", "config")], ids=str)
 def test_a_crash_at_any_operation_of_a_start_changes_nothing_that_the_next_start_needs(
     tmp_path: Path, lost: tuple[str, ...]

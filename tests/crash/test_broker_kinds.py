@@ -13,6 +13,7 @@ from tests.support.kinds.lives import Death, live
 from tests.support.kinds.pop import Pop
 from tests.support.kinds.retries import Retries
 from tests.support.kinds.transactions import Transactions
+from tests.support.shares import sampled
 
 LAST = Death("stop", answers=10)
 
@@ -24,6 +25,7 @@ def keeps_its_promises(folder: Path, kind: Kind, death: Death) -> None:
     live(kind, left, folder / "last", LAST)
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("kind", "death"),
     [

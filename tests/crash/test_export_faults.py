@@ -24,7 +24,7 @@ from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, fail_at
 from tests.support.iceberg import names_of_tables, rows_of_table
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 #: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
 OPTIONS: dict[str, Any] = {"split_bytes": 3000, "commit_bytes": 4096}
@@ -103,6 +103,7 @@ def test_tables_grow_by_the_field_of_the_second_batch(store: Path, tmp_path: Pat
     assert [row["late"] for row in body.to_pylist()].count(True) == (ROWS - LATE) // 2
 
 
+@sampled(2)
 @pytest.mark.parametrize(("form", "retain"), [("delta", 1), ("iceberg", 0)])  # deltalake removes files by itself
 def test_a_crash_in_the_upkeep_of_tables_loses_and_doubles_nothing(
     store: Path, form: str, retain: int, tmp_path: Path
@@ -131,6 +132,7 @@ def test_a_crash_in_the_upkeep_of_tables_loses_and_doubles_nothing(
             shutil.rmtree(output)
 
 
+@sampled(3)
 @in_shares(3)
 @pytest.mark.parametrize(
     ("form", "decode", "step"),

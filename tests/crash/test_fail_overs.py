@@ -20,6 +20,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
 
 
 @sampled(2)
+@sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
 def test_nothing_that_the_slave_has_is_lost_at_any_moment(pair: Pair, role: str, seed: int) -> None:

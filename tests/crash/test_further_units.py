@@ -24,7 +24,7 @@ from tests.support.faulty_files import (
 from tests.support.further_units import BOTH, EXT_FILE_SIZE, check_files, expected_files, found_files
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, contents
 from tests.support.lives.further_units import MESSAGES, OPTIONS, check_next_life, live, put
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 # Threads that die of a crash are what these tests want.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -115,6 +115,7 @@ DAMAGE = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_lost_or_damaged_extensions_lose_no_message_and_no_start(
     tmp_path: Path, closed: tuple[Path, list[Acknowledged]], damage: str

@@ -10,9 +10,11 @@ import pytest
 import reput
 from tests.support.faulty_files import FaultyFiles
 from tests.support.invariants import check_acknowledged, check_rebuild, check_store, contents
+from tests.support.shares import sampled
 from tests.support.writer import OPTIONS, check_prefixes, with_places, write_and_kill
 
 
+@sampled(2)
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", ["single", "table"])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, no_objection
 from tests.support.scenarios import SCENARIOS, Scenario
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 SEEDS = range(25)
 
 
+@sampled(3)
 @in_shares(3)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_torn_and_reordered_writes_lose_nothing_acknowledged(tmp_path: Path, scenario: Scenario, share: Share) -> None:

@@ -27,7 +27,7 @@ from reput.store.recovery.read_only import open_for_reading
 from tests.support.faulty_files import FaultyFiles
 from tests.support.invariants import SMALL, log_records
 from tests.support.lives.sink import CONFIG, break_off, write_some
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 #: Takes a store and a file layer; returns the commit log offset behind the last record that it shows.
 Reader = Callable[[Path, FileLayer], int]
@@ -155,6 +155,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"closed": folder / "closed", "killed": folder / "killed"}
 
 
+@sampled(3)
 @in_shares(3)
 @pytest.mark.parametrize("state", ["closed", "killed"])
 @pytest.mark.parametrize("reader", [read_all, read_plan, open_read_only, follow_from_latest, follow_from_earliest])

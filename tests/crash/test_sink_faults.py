@@ -44,7 +44,7 @@ from tests.support.lives.sink import (
     stage,
     write_batches,
 )
-from tests.support.shares import Share, in_shares
+from tests.support.shares import Share, in_shares, sampled
 
 
 @pytest.fixture(autouse=True)
@@ -278,6 +278,7 @@ def test_what_a_broken_batch_of_an_import_needs_is_not_staged_over(tmp_path: Pat
     assert 0 < begun < 60
 
 
+@sampled(2)
 @in_shares(3)
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_an_operation_that_fails_once_leaves_whole_batches_and_each_comes_once(

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import reput
 from reput.log import points, pruning
 from tests.support.examples import examples
+from tests.support.shares import sampled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "5.3.3"
 STORES = ["batch", "clean", "killed-undispatched", "transactions"]
@@ -109,6 +110,7 @@ def seeks_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "GAP_BYTES", 100)
 
 
+@sampled(4)
 @pytest.mark.parametrize("store", STORES)
 @settings(max_examples=examples(20))
 @given(data=st.data())

@@ -21,6 +21,7 @@ from reput.jobs.runner import LocalRunner
 from reput.spark import java, jvm
 from reput.spark.runner import SPARK_FROM_BYTES, SparkRunner, choose_runner
 from reput.spark.session import is_local
+from tests.support.shares import sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -160,6 +161,7 @@ class TestSession:
             running.result()
         assert log.toString() == ""
 
+    @sampled(4)
     @pytest.mark.parametrize(
         ("module", "call", "code"),
         [

@@ -12,6 +12,7 @@ from pyarrow import parquet
 import reput
 from tests.support.commands import GOLDEN, SMALL_FILES, Run
 from tests.support.damaged_copy import damaged_copy
+from tests.support.shares import sampled
 
 WHOLE = GOLDEN / "clean/store"
 FINE, FINDINGS, REFUSED = 0, 1, 2
@@ -85,6 +86,7 @@ def arguments(command: str, store: str, stores: dict[str, str], output: Path) ->
     return [names.get(word, word) for word in words]
 
 
+@sampled(4)
 @pytest.mark.parametrize(("command", "status"), OF_DAMAGE, ids=[command for command, _ in OF_DAMAGE])
 def test_damage_has_one_exit_status_and_a_line_with_its_place(
     stores: dict[str, str], tmp_path: Path, run_reput: Run, command: str, status: int

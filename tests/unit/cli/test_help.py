@@ -44,8 +44,8 @@ def examples_of(command: str) -> list[str]:
 
 
 def run_example(example: str, folder: Path) -> int:
-    """Run one example with `folder` in place of /tmp; what stands before a `|` or `&&` goes to the shell."""
-    *producer, command = re.split(r" \| | && ", example.replace("/tmp/", f"{folder}/"))
+    """Run one example with `folder` in place of /tmp and /opt; what stands before a `|` or `&&` goes to the shell."""
+    *producer, command = re.split(r" \| | && ", re.sub("/(tmp|opt)/", f"{folder}/", example))
     stdin = subprocess.run(producer[0], shell=True, check=True, capture_output=True).stdout if producer else None
     program, *arguments = shlex.split(command)
     assert program == "reput"
@@ -74,7 +74,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def compiling(command: str) -> list[pytest.MarkDecorator]:
+    """All kernels, in the folder of the example: that takes a minute."""
+    return [pytest.mark.slow] if command == "warm" else []
+
+
+@pytest.mark.parametrize("command", [pytest.param(name, marks=compiling(name)) for name in COMMANDS])
 def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
     examples = examples_of(command)
     assert examples
@@ -82,6 +87,7 @@ def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
         assert run_example(example, folder) == 0, example
 
 
+@sampled(2)
 @pytest.mark.parametrize("command", SERVING["Serve"])
 def test_every_example_of_what_serves_is_ready_and_ends_with_a_signal(tmp_path: Path, command: str) -> None:
     (example,) = examples_of(command)

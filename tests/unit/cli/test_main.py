@@ -53,6 +53,7 @@ def test_what_an_encoding_does_not_have_is_a_question_mark(encoding: dict[str, s
     assert out.isascii() or "PYTHONIOENCODING" in encoding
 
 
+@sampled(2)
 @pytest.mark.parametrize("encoding", ENCODINGS, ids=str)
 def test_json_is_the_same_in_each_encoding(run_reput: Run, encoding: dict[str, str]) -> None:
     dumping = start("dump", GOLDEN / "clean/store", "--json", env={**os.environ, **encoding})
@@ -123,6 +124,7 @@ def test_a_job_loads_what_it_needs_and_leaves_the_garbage_collector_as_it_was(st
     assert (done.returncode, done.stderr) == (0, "[True, False, False] True\n")
 
 
+@sampled(4)
 @pytest.mark.parametrize(
     "arguments", [("info", "STORE"), ("stats", "STORE"), ("put", "NEW", "--topic", "t", "--body", "x"), ("warm",)]
 )
@@ -185,6 +187,7 @@ def test_a_reader_that_stops_early_ends_the_command_quietly(store: Path) -> None
         assert (dumping.returncode, err) == (141, "")
 
 
+@sampled(3)
 @pytest.mark.parametrize("arguments", [("info", "STORE"), ("info", "STORE", "--json"), ("--help",)])
 def test_output_that_cannot_be_written_is_an_error_in_one_line(store: Path, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "reput", *(str(store) if text == "STORE" else text for text in arguments)]
@@ -193,6 +196,7 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(store: Path, argu
     assert (done.returncode, done.stderr) == (2, "reput: cannot write the output: No space left on device\n")
 
 
+@sampled(2)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_is_closed_and_errors_that_nobody_can_read_are_no_findings(
     store: Path, tmp_path: Path, unbuffered: str

@@ -9,6 +9,7 @@ import pytest
 
 import reput
 from tests.support.commands import Run, content_of
+from tests.support.shares import sampled
 
 READING = (
     ("get", "--topic", "topic-1", "--queue-id", "1"),
@@ -27,6 +28,7 @@ READING = (
 )
 
 
+@sampled(3)
 @pytest.mark.parametrize("case", ["clean", "killed", "killed-undispatched", "torn", "empty", "retention", "bcq"])
 def test_reading_a_rocketmq_store_changes_nothing(golden: Callable[[str], Path], run_reput: Run, case: str) -> None:
     path = golden(case)

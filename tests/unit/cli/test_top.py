@@ -118,6 +118,7 @@ def test_a_screen_fits_the_terminal_and_has_the_fastest_topics(
         assert any(" more  " in line for line in lines)
 
 
+@sampled(2)
 @pytest.mark.parametrize("height", [24, 1 << 16])
 def test_a_screen_of_any_width_cuts_no_number(store: Path, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "is_terminal", lambda: True)
@@ -170,6 +171,7 @@ def test_a_narrow_terminal_shows_whole_numbers_and_times(run_reput: Run, width: 
     assert {number.replace(",", "") for number in shown} <= whole
 
 
+@sampled(2)
 @pytest.mark.parametrize(("width", "has_times"), [(30, False), (50, True)])
 def test_a_progress_bar_of_a_narrow_terminal_cuts_nothing(width: int, has_times: bool) -> None:
     text = shown_on_a_terminal(["stats", str(GOLDEN / "clean/store"), "--json"], width, "stderr")
@@ -209,6 +211,7 @@ def test_durations_are_in_the_largest_unit(milliseconds: int, text: str) -> None
     assert duration(milliseconds) == text
 
 
+@sampled(2)
 @pytest.mark.parametrize("end", ["q", "interrupt"])
 def test_a_terminal_shows_screens_until_q_or_interrupt(store: Path, end: str) -> None:
     controller, terminal = pty.openpty()

@@ -17,10 +17,12 @@ from reput import Message, MessageStore
 from reput.kernel_loader import load_kernels
 from reput.kernels import consume_queue, index_file
 from tests.support.kernel_cache import cache_without, kernels_in, whole_cache
+from tests.support.shares import sampled
 
 PACKAGE = Path(reput.__file__).parent
 
 
+@sampled(2)
 @pytest.mark.parametrize("form", ["folder", "zip"])
 def test_another_installation_of_the_same_sources_finds_the_compiled_kernels(form: str, tmp_path: Path) -> None:
     from reput.kernels import crc32

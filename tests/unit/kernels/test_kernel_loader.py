@@ -17,6 +17,7 @@ import pytest
 from reput import kernel_loader
 from reput.files import DISK
 from tests.support.kernel_cache import cache_without, whole_cache
+from tests.support.shares import sampled
 
 MISSING = ("gather.total_size", "runs.read_runs")
 NAMES = [name.partition(".")[2] for name in MISSING]
@@ -98,6 +99,7 @@ def test_what_the_cache_lacks_is_compiled_by_children(tmp_path: Path, before: st
     assert line.endswith(f" s left (they are kept in {lock_of(cache).parent})")
 
 
+@sampled(2)
 @pytest.mark.parametrize(
     ("before", "children"),
     [

@@ -10,6 +10,7 @@ import pytest
 
 from reput import CorruptRecordError, Message, MessageExtBatch, MessageStore, StoreStateError, TopicConfig
 from tests.support.fake_master import log_of
+from tests.support.shares import sampled
 
 FILE_SIZE = 1 << 14
 
@@ -35,6 +36,7 @@ def array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
 
+@sampled(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
 def test_a_log_cut_anywhere_goes_on_where_its_store_says(
@@ -105,6 +107,7 @@ def test_records_before_a_wrong_one_are_there(source: tuple[Path, bytes], tmp_pa
         assert store.get_message("orders", 0, 0, 100).messages()
 
 
+@sampled(2)
 @pytest.mark.parametrize("has_crc", [True, False])
 def test_where_each_record_must_have_a_crc_one_without_is_not_appended(tmp_path: Path, has_crc: bool) -> None:
     with MessageStore.open(tmp_path / "master", enabled_append_prop_crc=has_crc) as store:

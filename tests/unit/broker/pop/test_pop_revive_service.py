@@ -26,6 +26,7 @@ from reput.service.pop import revive_round
 from reput.store.message_store import MessageStore
 from tests.support.broker import LONG_MS, SYNCED, Client, fill, messages_of, serving_broker, with_topic
 from tests.support.pop import ack, handles, pop
+from tests.support.shares import sampled
 
 QUICK = SYNCED | {"revive_interval": 5, "revive_max_slow": 1}
 REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
@@ -151,6 +152,7 @@ def hold_timers(monkeypatch: pytest.MonkeyPatch) -> Callable[[BrokerState], None
     return lambda _: may_go_on.set()
 
 
+@sampled(2)
 @pytest.mark.parametrize("hold", [hold_dispatch, hold_timers])
 @pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "busy"])
 async def test_no_check_point_is_judged_before_acks_that_dispatch_or_timers_hold_back(

@@ -15,6 +15,7 @@ from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
 from tests.support.damage import at, overwrite
 from tests.support.lake import check_files, log_rows, put, rows_of, run
+from tests.support.shares import sampled
 
 
 def test_what_retention_took_before_it_was_exported_is_an_error_that_names_the_gap(tmp_path: Path) -> None:
@@ -123,6 +124,7 @@ def test_damage_is_an_error_wherever_it_is_and_nothing_behind_it_is_exported(dam
     assert (again.messages, again.damages) == (0, ())
 
 
+@sampled(2)
 @pytest.mark.parametrize("options", [{}, {"split_bytes": 700}, {"commit_bytes": 1}, {"split_bytes": 9000}])
 def test_damage_is_passed_over_where_that_is_allowed_and_told_once(options: dict[str, Any], tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"

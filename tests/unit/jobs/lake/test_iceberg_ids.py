@@ -24,6 +24,7 @@ from tests.support.iceberg import (
     table_of,
 )
 from tests.support.lake import NAMES, put, put_topics, run
+from tests.support.shares import sampled
 
 TABLE = "messages_orders"
 #: A field comes on two levels: the ids of a table that has grown are not those of a new one.
@@ -65,6 +66,7 @@ def expected(count: int) -> list[dict[str, Any]]:
     return [{"id": number, "at": places[number], "coupon": coupons[number]} for number in range(count)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("compact", [0, 3])
 def test_files_of_a_table_that_grows_have_its_ids(compact: int, tmp_path: Path) -> None:
     for number in range(4):
@@ -80,6 +82,7 @@ def test_files_of_a_table_that_grows_have_its_ids(compact: int, tmp_path: Path) 
     assert all(ids_of_files(table_of(tmp_path / "out", "rejects")))
 
 
+@sampled(2)
 @pytest.mark.parametrize("compact", [0, 3])
 def test_a_table_of_an_earlier_version_goes_on(compact: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with files_without_ids():

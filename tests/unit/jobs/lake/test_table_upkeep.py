@@ -16,6 +16,7 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.jobs.lake import open_source
 from tests.support.iceberg import rows_of_table, table_of
 from tests.support.lake import put_topics, run
+from tests.support.shares import sampled
 
 FORMATS = pytest.mark.parametrize("form", ["delta", "iceberg"])
 RETRY = "messages_~25RETRY~25g"
@@ -42,6 +43,7 @@ def ids(output: Path, form: str) -> list[int]:
     return [body["id"] for body in table["body"].to_pylist()]
 
 
+@sampled(2)
 @FORMATS
 def test_small_files_of_several_schemas_become_one(form: str, tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
@@ -55,6 +57,7 @@ def test_small_files_of_several_schemas_become_one(form: str, tmp_path: Path) ->
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
 
 
+@sampled(2)
 @FORMATS
 def test_old_snapshots_go_with_the_files_that_only_they_name(form: str, tmp_path: Path) -> None:
     store, output = tmp_path / "store", tmp_path / "out"
