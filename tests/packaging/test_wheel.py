@@ -143,7 +143,7 @@ def test_the_core_has_the_commands_that_need_no_store(core: Path, tmp_path: Path
     done = run(core, "reput", "info", tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     (tmp_path / "commitlog").mkdir()
-    for command, package in (("info", "numpy"), ("audit", "pyarrow")):
+    for command, package in (("info", "numpy"), ("audit", "numpy"), ("dispatch", "pyarrow")):
         done = run(core, "reput", command, tmp_path)
         line = f"reput: reput {command} needs {package}: pip install 'reput[store]'\n"
         assert (done.returncode, done.stdout, done.stderr) == (2, "", line)

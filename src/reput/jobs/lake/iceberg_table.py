@@ -12,6 +12,7 @@ earlier version of reput has written have none, and for these a table has a name
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -76,7 +77,7 @@ class IcebergTables:
                 metadata = embedded_location(self._output, self._identifier(folder)) or ""
                 place, below, _ = metadata.partition(f"/{folder}/{_METADATA}/")
                 if below:
-                    self._check_same(place.removeprefix("file://"))
+                    self._check_same(re.sub("^file:/+", "/", place))  # Iceberg's own writers give one slash
             return
         catalog = self._open_catalog()
         try:
