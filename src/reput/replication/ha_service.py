@@ -30,8 +30,8 @@ _FRAME_BYTES = 256 << 10
 assert _FRAME_BYTES + FRAME_HEADER.size <= MAX_FRAME_SIZE
 #: Each connection has a thread; further ones are closed.
 _MOST_CONNECTIONS = 256
-#: A slave asks as soon as it is connected: a connection that asks for nothing for so long is closed.
-_FIRST_REPORT_S = 5.0
+#: A connection that asks for nothing for so long is closed: a slave asks at once, one of 4.9 after a heartbeat's time.
+_FIRST_REPORT_S = 2 * HEARTBEAT_S
 #: 64 PiB; letters and TLS make larger numbers.
 _NO_LOG_IS_SO_LONG = 1 << 56
 #: After a connection that could not be accepted: the process has too many files or threads.

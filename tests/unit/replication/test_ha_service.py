@@ -16,9 +16,10 @@ import pytest
 
 from reput import Message, MessageStore
 from reput.errors import RemotingError
-from reput.formats.replication import FRAME_HEADER, REPORT
+from reput.formats.replication import FRAME_HEADER, HEARTBEAT_S, REPORT
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand, encode_command
+from reput.replication import ha_service
 from reput.replication.ha_service import HAService
 from reput.replication.ha_stream import HAStream
 from reput.replication.master import Master
@@ -327,3 +328,7 @@ def test_who_asks_the_ha_port_as_a_broker_is_told_of_the_ports(service: HAServic
     with pytest.raises(RemotingError, match=r"; if this is the broker's haListenPort, give its listenPort$"):
         master.config()
     master.close()
+
+
+def test_a_slave_of_rocketmq_49_which_asks_after_a_heartbeat_s_time_comes_in_time() -> None:
+    assert ha_service._FIRST_REPORT_S >= HEARTBEAT_S + 3  # its loop looks each second, on a busy machine later
