@@ -78,6 +78,11 @@ KINDS: dict[str, Kind] = {
         "restore the log files from a copy, or let queues and index begin where the log does with {repair}; none, if "
         "retention deleted them on a full disk, or by a shorter time: give --set fileReservedTime=HOURS",
     ),
+    "log-ends-early": Kind(
+        _LOST,
+        "the store was closed, and its log ends before the end that the clean exit recorded, or that queues lead to",
+        "look for the end of the log in a copy or on a replica, or go on without it with {repair}",
+    ),
     "checkpoint-ahead": Kind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",

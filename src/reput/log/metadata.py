@@ -12,6 +12,7 @@ from reput.formats.epoch_file import EPOCH_FILE, Epoch, decode_epochs
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.metadata import FILE_NAMES, decode_metadata
 from reput.formats.paths import CONFIG
+from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
 
 _T = TypeVar("_T")
 BACKUP_SUFFIX = ".bak"
@@ -47,6 +48,15 @@ def read_epochs(root: str, files: FileLayer) -> tuple[Epoch, ...]:
     Raises CorruptMetadataError if their file is damaged, and its backup is missing or damaged, too.
     """
     return _read_or_backup(os.path.join(root, EPOCH_FILE), decode_epochs, files) or ()
+
+
+def read_shutdown(root: str, files: FileLayer) -> Shutdown | None:
+    """What the last clean exit of a store directory recorded; None where nothing is there, or it is damaged.
+
+    It is of the log as it is now only if no writer was killed since (`StoreDirectory.was_killed`).
+    """
+    path = os.path.join(root, CONFIG, SHUTDOWN_FILE)
+    return decode_shutdown(files.read_bytes(path)) if files.exists(path) else None
 
 
 def _read_or_backup(path: str, decode: Callable[[bytes], _T], files: FileLayer) -> _T | None:

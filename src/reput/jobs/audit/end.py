@@ -72,6 +72,23 @@ def late_begin_finding(
     return Finding("log-begins-late", path, text, count=units)
 
 
+def early_end_finding(listing: StoreListing, log_end: int, known_end: int, by_exit: int) -> Finding | None:
+    """Finding of the log of a closed store that ends before its known end; None for one that reaches it.
+
+    Args:
+        log_end: end of the log's last record, or of a loss behind it that has a finding of its own.
+        known_end: end of the last record that units of queues prove.
+        by_exit: end of the log at the last clean exit; 0 for unknown.
+    """
+    if log_end >= max(known_end, by_exit):
+        return None
+    end = max(known_end, by_exit)
+    last = next((file for file in listing.log_files if file.end_offset > log_end), listing.log_files[-1])
+    why = "the last clean exit recorded" if end == by_exit else "units of queues lead to"
+    text = f"the log ends at {log_end}, and {why} messages up to {end}"
+    return Finding("log-ends-early", last.path, text, log_end - last.start_offset, log_end, count=end - log_end)
+
+
 def checkpoint_findings(listing: StoreListing, newest_ms: int) -> Iterator[Finding]:
     """Findings of a checkpoint that speaks of later records than the log has.
 

@@ -25,7 +25,7 @@ from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit.commands import commands_for
 from reput.jobs.audit.crcs import crc_findings, joined
-from reput.jobs.audit.end import checkpoint_findings, damage_findings, has_grown, late_begin_finding
+from reput.jobs.audit.end import checkpoint_findings, damage_findings, early_end_finding, has_grown, late_begin_finding
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file
 from reput.jobs.audit.keys import KeyTarget
@@ -192,7 +192,7 @@ class _Audit:
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for of_kind in merged for rest in of_kind.rests]
         self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
-        self._look_at_rest(log, plan.listing, rests, index_rests, max(of_kind.reached for of_kind in merged))
+        self._look_at_rest(log, plan, rests, index_rests, max(of_kind.reached for of_kind in merged))
         findings = tuple(sorted_findings(self._findings))
         finished = time.perf_counter()
         return AuditResult(
@@ -349,9 +349,9 @@ class _Audit:
         return rests
 
     def _look_at_rest(
-        self, log: LogBounds, listing: StoreListing, queues: list[QueueRest], index: list[IndexRest], reached: int
+        self, log: LogBounds, plan: AuditPlan, queues: list[QueueRest], index: list[IndexRest], reached: int
     ) -> None:
-        description = "look at the rest"
+        description, listing = "look at the rest", plan.listing
         groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]
         of_queues = self._runner.run(
             partial(look_at_queues, log, listing.extensions),
@@ -373,6 +373,10 @@ class _Audit:
         self._uncounted_bytes = sum(
             end - begin for (begin, end), known in zip(log.lost, weighed.is_known, strict=True) if not known
         )
+        if not plan.was_killed and listing.log_files:
+            found_end = max([log.end, *(end for _, end in log.lost)])
+            early = early_end_finding(listing, found_end, weighed.end, plan.clean_end)
+            findings += [early] if early else []
         units, entries = (sum(one.count for one in findings if one.code == code) for code in _EXPIRED)
         self._expired_units = units
         newest_ms = max((rests.expired_ms for rests in of_index), default=0)

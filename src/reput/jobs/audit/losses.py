@@ -77,10 +77,12 @@ class Witnesses(NamedTuple):
     Attributes:
         messages: count of lost messages that queues have.
         is_known: bool[len(lost)], whether queues tell the messages of each loss.
+        end: commit log offset of the end of the last record that a unit proves.
     """
 
     messages: int
     is_known: npt.NDArray[np.bool_]
+    end: int
 
 
 def weigh(log: LogBounds, witnesses: Int64s, reached: int, reach: int) -> Witnesses:
@@ -102,7 +104,7 @@ def weigh(log: LogBounds, witnesses: Int64s, reached: int, reach: int) -> Witnes
         reached >= lost_end or bool(np.any((inside[:, 0] >= lost_begin) & (lost_end > log.end)))
         for lost_begin, lost_end in log.lost
     ]
-    return Witnesses(int(inside[:, 2].sum() + behind[:, 2].sum()), np.array(is_known, np.bool_))
+    return Witnesses(int(inside[:, 2].sum() + behind[:, 2].sum()), np.array(is_known, np.bool_), reached)
 
 
 def follow(end: int, offsets: Int64s, ends: Int64s, reach: int) -> npt.NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+from reput.files import DISK
 from reput.formats.metadata import ConsumerOffsets
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONSUME_QUEUE_EXT
@@ -16,6 +17,7 @@ from reput.jobs.audit.scan import AuditTarget
 from reput.jobs.audit.units import UnitTarget
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end
 from reput.log.directory import StoreDirectory
+from reput.log.metadata import read_shutdown
 from reput.log.splits import Split
 
 #: Limit of splits: the merge holds the results of all.
@@ -29,12 +31,14 @@ class AuditPlan:
     Attributes:
         consumer_offsets: offsets of groups, read before the end of the log.
         was_killed: a writer has the store open, or was killed.
+        clean_end: end of the log at the last clean exit; 0 if it is unknown.
         has_queues: whether the store's consume queues are files.
     """
 
     listing: StoreListing
     consumer_offsets: ConsumerOffsets
     was_killed: bool
+    clean_end: int
     has_queues: bool
     log_end: int | None
 
@@ -83,4 +87,6 @@ def make_plan(directory: StoreDirectory, _: str) -> AuditPlan:
     listing = list_store(directory)
     log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
     has_queues = not any(foreign.hides_queues for foreign in directory.foreign_parts())
-    return AuditPlan(listing, consumer_offsets, directory.was_killed, has_queues, log_end)
+    was_killed, shutdown = directory.was_killed, read_shutdown(directory.path, DISK)
+    clean_end = 0 if was_killed or shutdown is None else shutdown.commit_log_end
+    return AuditPlan(listing, consumer_offsets, was_killed, clean_end, has_queues, log_end)

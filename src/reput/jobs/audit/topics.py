@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,10 +13,9 @@ from reput.files import DISK
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.java_bean import decode_bean
 from reput.formats.metadata import Topics
-from reput.formats.paths import CONFIG
-from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, decode_shutdown, recorded_topics
+from reput.formats.shutdown import as_json, recorded_topics
 from reput.jobs.findings import Finding
-from reput.log.metadata import metadata_path
+from reput.log.metadata import metadata_path, read_shutdown
 
 _CODE = "config-changed"
 
@@ -30,7 +28,7 @@ def topic_findings(root: str) -> Iterator[Finding]:
     (5.5.0: `liteTopicExpiration`). So only recorded topics are compared, member by member. An unknown member may be of
     another version, or a recorded member under a wrong name: then the recorded member is missing.
     """
-    path, shutdown = metadata_path(root, Topics), _read_shutdown(root)
+    path, shutdown = metadata_path(root, Topics), read_shutdown(root, DISK)
     if shutdown is None or shutdown.topics is None:
         return
     data = DISK.read_bytes(path) if DISK.exists(path) else b""
@@ -74,14 +72,9 @@ def with_recorded_topics(root: str, topics: Topics) -> Topics:
 
     A recorded topic under a wrong name is left out.
     """
-    recorded = recorded_topics(_read_shutdown(root))
+    recorded = recorded_topics(read_shutdown(root, DISK))
     if recorded is None:
         return topics
     table = recorded.topic_config_table
     others = {name: topic for name, topic in topics.topic_config_table.items() if topic.topic_name not in table}
     return replace(topics, topic_config_table=others | dict(table), data_version=recorded.data_version)
-
-
-def _read_shutdown(root: str) -> Shutdown | None:
-    path = os.path.join(root, CONFIG, SHUTDOWN_FILE)
-    return decode_shutdown(DISK.read_bytes(path)) if DISK.exists(path) else None

@@ -25,13 +25,13 @@ from reput.formats.paths import (
     INDEX,
     LOCK,
 )
-from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
+from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
 from reput.jobs.rebuild.geometry import find_sizes, has_queue_files
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE
-from reput.log.metadata import BACKUP_SUFFIX
+from reput.log.metadata import BACKUP_SUFFIX, read_shutdown
 from reput.log.positions import LogPosition
 from reput.log.scan import OnDamage, scan_split
 from reput.log.sink_commits import read_sinks
@@ -158,9 +158,7 @@ def _known_end(directory: StoreDirectory) -> tuple[int, int]:
     A file that cannot be decoded counts as missing: both files only spare a start some work.
     """
     files, root = directory.files, directory.path
-    shutdown = (
-        None if directory.was_killed else decode_shutdown(_read(os.path.join(root, CONFIG, SHUTDOWN_FILE), files))
-    )
+    shutdown = None if directory.was_killed else read_shutdown(root, files)
     flushed_ms = decode_checkpoint(_read(os.path.join(root, CHECKPOINT), files)).physic_msg_timestamp
     return shutdown.commit_log_end if shutdown is not None else 0, flushed_ms
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from reput.files import DISK
 from reput.formats.java import INT64_MAX
-from reput.formats.paths import CONFIG, file_name_to_offset, offset_to_file_name
+from reput.formats.paths import file_name_to_offset, offset_to_file_name
 from reput.formats.record_layout import PHYSICAL_OFFSET
-from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.jobs.audit.end import checkpoint_findings
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.job import AuditResult
@@ -17,6 +16,7 @@ from reput.jobs.findings import Finding, is_of_log
 from reput.jobs.repair.plan import LogState, Tail
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
+from reput.log.metadata import read_shutdown
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
 
@@ -135,6 +135,5 @@ def tail_of(file: LogFile, end: int) -> Tail | None:
 
 def _claims_more(directory: StoreDirectory, end: int) -> bool:
     """Whether a clean exit has recorded a later end of the log, so that a start refuses."""
-    path = os.path.join(directory.path, CONFIG, SHUTDOWN_FILE)
-    shutdown = decode_shutdown(DISK.read_bytes(path)) if DISK.exists(path) else None
+    shutdown = read_shutdown(directory.path, DISK)
     return shutdown is not None and shutdown.commit_log_end > end

@@ -119,6 +119,7 @@ _DERIVED = frozenset(
     {
         "queue-file-missing", "queue-type", "unit-missing", "unit-wrong", "ext-unit-wrong", "index-entry-missing",
         "index-entry-wrong", "index-chain-broken", "index-header-wrong", "log-begins-late",
+        "log-ends-early",
     }
 )  # fmt: skip
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})

@@ -16,22 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reput
-from reput.errors import ConfigError, StoreFormatError
+from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
 from reput.formats.checkpoint import decode_checkpoint, encode_checkpoint
 from reput.formats.index_file import TIME_DIFF, entry_position, slot_position
 from reput.formats.metadata import TopicConfig
 from reput.formats.record_layout import QUEUE_OFFSET
+from reput.formats.shutdown import decode_shutdown, encode_shutdown
 from reput.jobs.audit.end import has_grown
 from reput.jobs.audit.files import list_store
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.audit.offsets import offset_findings
 from reput.jobs.findings import COMMANDS, KINDS, SCHEMA, Finding
 from reput.jobs.repair.look import has_records_from
+from reput.jobs.repair.repair_job import repair
 from reput.jobs.runner import LocalRunner
 from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import StoreDirectory
 from reput.progress import Progress
-from tests.support.damage import cut, flip, overwrite
+from tests.support.damage import at, cut, flip, overwrite
 from tests.support.damaged_orders import first_log_file_gone
 from tests.support.examples import examples
 from tests.support.faulty_files import FaultyFiles
@@ -167,6 +169,36 @@ def test_a_first_file_that_is_gone_before_its_time_is_one_finding_that_counts_wh
     assert "the log begins at 16384; 51 units of queues and 102 entries of the index are of messages" in finding.text
     assert finding.text.endswith("and fileReservedTime is 48 hours")
     assert (result.is_clean, result.expired_units) == (False, 51)
+
+
+@pytest.mark.parametrize("known_by", ["queues", "exit"])
+def test_a_closed_store_without_its_last_messages_is_not_clean_and_a_repair_says_what_is_lost(
+    known_by: str, store: Path
+) -> None:
+    records, kept = log_records(store), store / "config/reputShutdown.json"
+    end = records[-1].offset + records[-1].size
+    if known_by == "queues":
+        kept.unlink()
+        lost = records[-9:]
+        for record in lost:
+            overwrite(*at(store, record.offset), bytes(record.size))
+        offset = lost[0].offset
+    else:
+        shutdown = decode_shutdown(kept.read_bytes())
+        assert shutdown is not None
+        kept.write_bytes(encode_shutdown(shutdown._replace(commit_log_end=end + 300)))
+        offset, end = end, end + 300
+    result = run_audit(store)
+    assert not result.is_clean
+    (finding,) = (one for one in result.findings if one.code == "log-ends-early")
+    assert (finding.commit_log_offset, finding.count) == (offset, end - offset)
+    assert finding.text.startswith(f"the log ends at {offset}, and ")
+    assert result.lost_messages == (9 if known_by == "queues" else 0)
+    with pytest.raises(CorruptRecordError, match="expected a record"):
+        reput.MessageStore.open(store, **SIZES)
+    assert repair(store, apply=True, runner=LocalRunner(1)).remaining == ()
+    assert run_audit(store).is_clean
+    reput.MessageStore.open(store, **SIZES).close()
 
 
 @pytest.mark.parametrize(
