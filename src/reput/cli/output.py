@@ -23,6 +23,7 @@ from reput.cli import interrupts
 from reput.events import Event
 from reput.jobs.report.table import format_value
 from reput.jobs.report.terminal_table import draw_fields, draw_table, printable
+from reput.jobs.text_values import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -116,11 +117,11 @@ def write_text(text: str) -> None:
 
 def write_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line. Escaped where the encoding of stdout does not have all characters."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = json_text(value)
     try:
         text.encode(sys.stdout.encoding)
     except UnicodeEncodeError:
-        text = json.dumps(value)
+        text = "".join([one if one.isascii() else json.dumps(one)[1:-1] for one in text])
     print(text)
 
 

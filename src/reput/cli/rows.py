@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from reput.cli.output import iso_time, write_error, write_json, write_table
-from reput.jobs.text_values import bytes_fields, plain
+from reput.jobs.text_values import bytes_fields, json_text, plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,9 @@ def _cell(value: Any) -> str | int | float:
         return iso_time(round(value.timestamp() * 1000))
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else str(value)
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0:
+        return int(value)
     shown = plain(value)
     if isinstance(shown, str | int | float):
         return shown
-    return "" if shown is None else json.dumps(shown, ensure_ascii=False)
+    return "" if shown is None else json_text(shown)

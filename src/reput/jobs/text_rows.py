@@ -6,11 +6,11 @@
 | `keys` | RocketMQ's text: separated by a blank | a list |
 | `properties`, other lists, maps and structs | text of JSON | as JSON |
 | times | ISO 8601, UTC | milliseconds since 1970 UTC |
+| decimals | all digits | a number with all digits |
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, repeat
 from typing import IO, Any, Literal, Self
@@ -20,10 +20,9 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from reput.formats.properties import KEY_SEPARATOR
-from reput.jobs.text_values import BASE64, bytes_fields, plain
+from reput.jobs.text_values import BASE64, bytes_fields, json_text, plain
 
 TextKind = Literal["csv", "jsonl"]
-_TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 TEXT_KINDS: tuple[TextKind, ...] = ("csv", "jsonl")
 
 
@@ -40,7 +39,7 @@ class TextWriter:
         if self._csv is not None:
             self._csv.write_batch(csv_rows(batch, self._schema))
         else:
-            self._file.write("".join([_TO_JSON(row) + "\n" for row in json_rows(batch)]).encode())
+            self._file.write("".join([json_text(row) + "\n" for row in json_rows(batch)]).encode())
 
     def close(self) -> None:
         """End the text."""
@@ -144,4 +143,4 @@ def _text_and_base64(array: pa.Array) -> list[pa.Array]:
 
 
 def _json_texts(array: pa.Array) -> pa.Array:
-    return pa.array([None if value is None else _TO_JSON(value) for value in _json_values(array)], pa.string())
+    return pa.array([None if value is None else json_text(value) for value in _json_values(array)], pa.string())

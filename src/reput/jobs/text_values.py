@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,21 +24,36 @@ def bytes_fields(name: str, value: bytes) -> dict[str, str]:
         return {name + BASE64: base64.b64encode(value).decode()}
 
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def plain(value: Any) -> Any:
-    """Value of a row as JSON; NaN and infinity are null."""
+    """Value of a row as `json_text` takes it; NaN and infinity are null, a time without a zone is UTC."""
     if isinstance(value, Mapping):
         return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, datetime):
-        return round(value.timestamp() * 1000)
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
+        return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | bool | int) else str(value)
+    return value if value is None or isinstance(value, str | bool | int | Decimal) else str(value)
+
+
+def json_text(value: Any) -> str:
+    """JSON of a plain value, on one line; decimals have all their digits."""
+    try:
+        return _TO_JSON(value)
+    except TypeError:  # there is a decimal in it, which `json` cannot write as a number
+        if isinstance(value, dict):
+            return "{" + ", ".join([f"{_TO_JSON(name)}: {json_text(one)}" for name, one in value.items()]) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join([json_text(one) for one in value]) + "]"
+        return f"{value:f}"
 
 
 def json_object(text: bytes | str, where: str) -> dict[str, Any]:
