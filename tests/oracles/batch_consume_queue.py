@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reput.formats.batch_consume_queue import BatchUnit, encode_batch_unit
 from reput.formats.properties import decode_properties
-from tests.oracles.consume_queue import Limits, Selection, _as_long
+from tests.oracles.consume_queue import Limits, Selection
 
 _MAX_INT64 = 2**63 - 1
 
@@ -83,7 +83,6 @@ def select_batch_units(
 ) -> Selection:
     """The units of one pull; `examined` is the queue offset behind the last one examined, -1 for none."""
     selection, count = Selection(examined=-1), 0
-    skip_until: int | None = None
     for i, unit in enumerate(units):
         offset, size, number = unit.commit_log_offset, unit.size, unit.message_count
         if i and unit.base_offset >= end_offset:
@@ -100,8 +99,6 @@ def select_batch_units(
         if selection.messages and offset // file_size != selection.messages[0][0] // file_size:
             break
         selection.examined, selection.last = unit.base_offset + max(number, 1), offset
-        if skip_until is not None and offset < skip_until:
-            continue
         low_bits = (unit.tags_code & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
         if tags and low_bits not in tags:
             if not selection.messages:
@@ -111,9 +108,7 @@ def select_batch_units(
         if not (log_begin <= offset and size > 0 and offset + size <= min(log_end, file_end)):
             if not selection.messages:
                 selection.status = "MESSAGE_WAS_REMOVING"
-            skip_until = _as_long(file_end)
             continue
-        skip_until = None
         selection.messages.append((offset, size))
         count += number
         selection.status = "FOUND"

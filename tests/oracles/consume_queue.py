@@ -35,11 +35,6 @@ def group_units(places: Sequence[Place], next_offsets: Sequence[int], begin: int
     return [b"".join(encode_unit(*unit) for unit in units) for units in taken], stop
 
 
-def _as_long(value: int) -> int:
-    """Java's long, which wraps round."""
-    return (value + 2**63) % 2**64 - 2**63
-
-
 @dataclass(frozen=True)
 class Limits:
     """What bounds one pull: counts of messages, sizes in bytes."""
@@ -83,9 +78,11 @@ def is_batch_full(size: int, selection: Selection, limits: Limits, *, in_memory:
 def select_units(
     units: Sequence[Unit], log_begin: int, log_end: int, file_size: int, tags: Sequence[int], limits: Limits
 ) -> Selection:
-    """The units of one pull (`DefaultMessageStore.getMessage`); it stays in the log file of its first message."""
+    """The units of one pull (`DefaultMessageStore.getMessage`); it stays in the log file of its first message.
+
+    A unit without a record is passed over alone; RocketMQ passes over all units of its log file.
+    """
     selection = Selection()
-    skip_until: int | None = None
     for unit in units:
         offset, size, _ = unit
         if is_batch_full(size, selection, limits, in_memory=offset >= limits.memory_begin):
@@ -96,8 +93,6 @@ def select_units(
             break
         selection.examined += 1
         selection.last = offset
-        if skip_until is not None and offset < skip_until:
-            continue
         low_bits = (unit.tags_code & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
         if tags and low_bits not in tags and unit.tags_code > -(2**31) - 1:
             if not selection.messages:
@@ -107,9 +102,7 @@ def select_units(
         if not (log_begin <= offset and size > 0 and offset + size <= min(log_end, file_end)):
             if not selection.messages:
                 selection.status = "MESSAGE_WAS_REMOVING"
-            skip_until = _as_long(file_end)
             continue
-        skip_until = None
         selection.messages.append((offset, size))
         selection.status = "FOUND"
     return selection

@@ -18,7 +18,7 @@ from reput.formats.batch_consume_queue import (
     STORE_TIMESTAMP,
     TAGS_CODE,
 )
-from reput.formats.java import INT64_MAX, INT64_MIN
+from reput.formats.java import INT64_MAX
 from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -55,7 +55,6 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
 _UNIT = BATCH_UNIT_SIZE
 _INNER_NU = int.from_bytes(b"INNER_NU", "big")
 _INNER_BA = int.from_bytes(b"INNER_BA", "big")
-_NOTHING_TO_SKIP = np.int64(INT64_MIN)
 
 #: In `last_offsets` of `group_batch_units`: a queue that gets no units.
 NO_BATCH_QUEUE = INT64_MAX
@@ -189,7 +188,7 @@ def select_batch_units(  # type: ignore[no-untyped-def]
     memory_count, memory_size = load_i64_native(limits + 16), load_i64_native(limits + 24)
     disk_count, disk_size = load_i64_native(limits + 32), load_i64_native(limits + 40)
     pairs = out + 8 * PULL_RESULT_COUNT
-    taken, messages, following, status, skip_until = 0, np.int64(0), np.int64(-1), 1, _NOTHING_TO_SKIP
+    taken, messages, following, status = 0, np.int64(0), np.int64(-1), 1
     total = last = first = file_begin = file_end = np.int64(0)
     for i in range(count):
         unit = units + i * _UNIT
@@ -211,8 +210,6 @@ def select_batch_units(  # type: ignore[no-untyped-def]
                 break
         following = base + max(number, 1)
         last = offset
-        if offset < skip_until:
-            continue
         matches = tag_count == 0
         for k in range(tag_count):
             matches |= load_i32_native(tags + 4 * k) == load_i32(unit + TAGS_CODE + 4)
@@ -224,7 +221,6 @@ def select_batch_units(  # type: ignore[no-untyped-def]
         if not inside:
             if not taken:
                 status = 2
-            skip_until = file_end
             continue
         if taken == 0:
             first = offset

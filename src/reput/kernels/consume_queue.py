@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
-from reput.formats.java import INT64_MIN
 from reput.formats.record_layout import SysFlag
 from reput.kernels._jit import kernel
 from reput.kernels.columns import (
@@ -41,7 +40,6 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
 )
 _UNIT = UNIT_SIZE
 _MAX_ADDRESS = MAX_ADDRESS
-_NOTHING_TO_SKIP = np.int64(INT64_MIN)
 #: How far a pull prefetches units, in bytes: the processor does not prefetch beyond a page.
 _UNITS_AHEAD = 1024
 
@@ -165,7 +163,7 @@ def select_units(  # type: ignore[no-untyped-def]
     memory_count, memory_size = load_i64_native(limits + 16), load_i64_native(limits + 24)
     disk_count, disk_size = load_i64_native(limits + 32), load_i64_native(limits + 40)
     pairs = out + 8 * PULL_RESULT_COUNT
-    taken, examined, status, skip_until = 0, 0, 1, _NOTHING_TO_SKIP
+    taken, examined, status = 0, 0, 1
     total = last = first = file_begin = file_end = np.int64(0)
     while examined < count:
         unit = units + examined * _UNIT
@@ -184,8 +182,6 @@ def select_units(  # type: ignore[no-untyped-def]
                 break
         examined += 1
         last = offset
-        if offset < skip_until:
-            continue
         matches = tag_count == 0 or load_i64(unit + TAGS_CODE) <= _MAX_ADDRESS
         for i in range(tag_count):
             matches |= load_i32_native(tags + 4 * i) == load_i32(unit + TAGS_CODE + 4)
@@ -197,7 +193,6 @@ def select_units(  # type: ignore[no-untyped-def]
         if not inside:
             if not taken:
                 status = 2
-            skip_until = file_end
             continue
         if taken == 0:
             first = offset

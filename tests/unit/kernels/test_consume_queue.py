@@ -144,13 +144,15 @@ def test_the_low_half_of_the_tags_code_is_compared():
     assert select(units, tags=[-5])[0] == TAKEN[:3]
 
 
-def test_after_an_unreadable_record_the_rest_of_its_log_file_is_skipped():
+def test_a_unit_without_a_record_is_passed_over_alone():
     units = [Unit(100, 100, 0), Unit(200, 100, 0), Unit(FILE_SIZE, 100, 0), Unit(FILE_SIZE + 100, 100, 0)]
     log = (FILE_SIZE, 2 * FILE_SIZE)
     assert select(units, log=log) == ([(FILE_SIZE, 100), (FILE_SIZE + 100, 100)], 4, "FOUND")
     assert select(units[:2], log=log) == ([], 2, "MESSAGE_WAS_REMOVING")
-    # 250 is readable, but lies before the end of the file that has to be skipped.
-    assert select([Unit(100, 100, 0), Unit(250, 10, 0)], log=(200, 900)) == ([], 2, "MESSAGE_WAS_REMOVING")
+    # 250 lies in the same file, and RocketMQ skips it.
+    assert select([Unit(100, 100, 0), Unit(250, 10, 0)], log=(200, 900)) == ([(250, 10)], 2, "FOUND")
+    filler = Unit(*FILLER)
+    assert select([filler, filler, Unit(250, 10, 0), filler], log=(200, 900)) == ([(250, 10)], 3, "FOUND")
 
 
 @pytest.mark.parametrize(

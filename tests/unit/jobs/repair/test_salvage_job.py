@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import reput
 from campaign import repairs
 from reput.errors import ConfigError, StoreFormatError
+from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata
 from reput.formats.record import decode_record
 from reput.jobs.audit.job import audit
@@ -134,6 +135,16 @@ def everywhere(store: Path) -> None:
         overwrite(file, 8_000, random.Random(number).randbytes(700))
 
 
+def pulled(store: reput.MessageStore, queue_id: int, tags: str | None) -> Iterator[MessageExt]:
+    """The messages of a queue as a consumer gets them: each pull begins where the one before said."""
+    begin = 0
+    while begin < store.max_offset("orders", queue_id):
+        found = store.get_message("orders", queue_id, begin, 5, tags)
+        yield from found.messages()
+        assert found.next_begin_offset > begin
+        begin = found.next_begin_offset
+
+
 CASES = [
     one_bit, begin_of_a_file, end_of_a_file, middle_file_zeroed, middle_file_gone, middle_file_cut, middle_file_grown,
     topics_gone, impossible_queue_offset, impossible_topic, last_files_zeroed, everywhere,
@@ -160,14 +171,9 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
     assert audit(target, runner=LocalRunner(1)).is_clean
     with reput.MessageStore.open(target, files=FaultyFiles(), **SIZES) as opened:
         assert {queue.topic for queue in opened.queues()} == {"orders"}
-        got = [
-            message.commit_log_offset
-            for queue_id in range(4)
-            for begin in range(opened.max_offset("orders", queue_id))
-            for message in opened.get_message("orders", queue_id, begin, 1).messages()
-            if message.queue_offset == begin
-        ]
-        assert sorted(got) == sorted(whole)
+        for filter_ in (None, "*", "t0 || t1 || t2"):
+            got = [message.commit_log_offset for queue_id in range(4) for message in pulled(opened, queue_id, filter_)]
+            assert sorted(got) == sorted(whole)
         opened.put_message(reput.Message("orders", b"later"))
     assert not store.with_name("salvaged.unfinished").exists()
 
