@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,14 @@ from reput.client.topic_route import (
     subscribe_queues,
 )
 from reput.errors import MQClientError, ReputError
+from reput.events import Event
+from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.queue_tables import QueueKey
 
 if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
+
+logger = logging.getLogger("reput.client")
 
 #: A route that a failed send asks for again is as old as this at least.
 _RENEW_AFTER_S = 1.0
@@ -41,6 +46,7 @@ class TopicRoutes:
         self._publish: dict[str, tuple[QueueKey, ...]] = {}
         self._asked_at: dict[str, float] = {}
         self._locks: dict[str, asyncio.Lock] = {}
+        self._without_queues: set[str] = set()  # consumed topics of which a line was logged
 
     async def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues to send to, one at least.
@@ -56,14 +62,21 @@ class TopicRoutes:
         return found
 
     async def subscribe_queues(self, topic: str) -> tuple[QueueKey, ...]:
-        """The queues to consume, sorted; none for a topic that is not there.
+        """The queues to consume, sorted; none for a topic that is not there, of which one line is logged.
 
         Raises MQClientError where no name server answers.
         """
         if topic not in self._asked_at:
             await self._fetch(topic)
         route = self._routes.get(topic)
-        return () if route is None else subscribe_queues(topic, route)
+        queues = () if route is None else subscribe_queues(topic, route)
+        if queues:
+            self._without_queues.discard(topic)
+        elif topic not in self._without_queues and not topic.startswith(RETRY_TOPIC_PREFIX):  # brokers make those
+            self._without_queues.add(topic)
+            why = "no name server knows the topic" if route is None else "no broker lets read the topic"
+            logger.warning(Event(f"nothing is consumed until this changes: {why}", topic=topic))
+        return queues
 
     async def renew(self, topic: str) -> None:
         """Ask for a route again, since a broker of it did not answer; where that fails, the route stays."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
+import pytest
+
 from reput.client.topic_routes import TopicRoutes
 from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
 
@@ -30,3 +34,26 @@ async def test_the_newest_route_says_where_a_broker_is() -> None:
     assert routes.master("a") == "new master"
     assert routes.brokers_of("refunds") == ["slave"]
     assert (routes.address("b"), routes.master("b"), routes.brokers_of("none")) == (None, None, [])
+
+
+async def test_a_topic_without_queues_is_logged_once_until_it_has_some(caplog: pytest.LogCaptureFixture) -> None:
+    told: dict[str, TopicRouteData] = {}
+
+    async def ask(topic: str) -> TopicRouteData | None:
+        return told.get(topic)
+
+    routes = TopicRoutes(ask, lambda: None)
+    for topic in ("ordrs", "ordrs", "%RETRY%group"):
+        assert await routes.subscribe_queues(topic) == ()
+    (line,) = caplog.records
+    assert (line.levelno, str(line.msg)) == (
+        logging.WARNING, "nothing is consumed until this changes: no name server knows the topic topic=ordrs"
+    )  # fmt: skip
+    told["ordrs"] = route(a={0: "master"})
+    await routes.refresh()
+    assert len(await routes.subscribe_queues("ordrs")) == 2
+    told["ordrs"] = TopicRouteData((QueueData("a", 2, 2, 2),), told["ordrs"].broker_datas)
+    await routes.refresh()
+    assert await routes.subscribe_queues("ordrs") == ()
+    assert "no broker lets read the topic" in caplog.records[-1].getMessage()
+    assert len(caplog.records) == 2
