@@ -21,8 +21,10 @@ from reput.kernels.json_objects import (
     CONTROL_BYTE,
     EMPTY,
     MORE_AFTER,
+    MOST_LEVELS,
     NO_OBJECT,
     NOT_FINITE,
+    TOO_DEEP,
     UNFINISHED,
     find_json_faults,
 )
@@ -37,6 +39,7 @@ _FAULTS = {
     MORE_AFTER: "something after the end of the JSON object",
     CONTROL_BYTE: "no JSON: a control byte outside of an escape",
     NOT_FINITE: "no JSON: NaN or Infinity in place of a number",
+    TOO_DEEP: f"more than {MOST_LEVELS} objects and lists within each other",
 }
 #: Characters of a reason; an error may quote a value of any length.
 MOST_REASON = 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,10 @@ from reput.jobs.json_bodies import json_faults, parse_in_ranges, read_json_bodie
 
 #: A body without so many digits in a row has no integer beyond 64 bits.
 _MAY_BE_LARGE = "[0-9]{19}"
+
+
+#: What Iceberg's paths have for the items of a list.
+_ELEMENT = ".element"
 
 
 class SampledFields:
@@ -55,10 +59,11 @@ class SampledFields:
 
         Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. Where
         types do not agree otherwise, the type of the most values counts: bodies with another type do not fit the
-        schema.
+        schema. Names are as in `grown_fields`.
         """
         kinds = {name: _common_type(counts) for name, counts in self._types.items()}
-        return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)])
+        found = [pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)]
+        return pa.schema(grown_fields((), found))
 
 
 def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
@@ -75,6 +80,53 @@ def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
     if not len(schema):
         raise no_schema(fields)
     return schema
+
+
+def grown_fields(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
+    """Fields that are known, each with its type, and those of the found ones that are new and that every table takes.
+
+    Left out are an empty name, and one that differs from another only in upper and lower case, or that is the path of
+    another with points: `a.b` beside the field `b` of `a`. Engines, Delta and Iceberg take those for one field.
+    """
+    fields = list(known)
+    return _grown(fields, found, "", {path.casefold() for path in _paths(fields, "")})
+
+
+def _paths(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
+    for field in fields:
+        path, kind = f"{prefix}{field.name}", field.type
+        yield path
+        while pa.types.is_list(kind):
+            path, kind = path + _ELEMENT, kind.value_type
+            yield path
+        if pa.types.is_struct(kind):
+            yield from _paths(kind, f"{path}.")
+
+
+def _grown(known: Iterable[pa.Field], found: Iterable[pa.Field], prefix: str, taken: set[str]) -> list[pa.Field]:
+    fields = {field.name: field for field in known}
+    for field in found:
+        path = f"{prefix}{field.name}"
+        mine = fields.get(field.name)
+        if mine is not None:
+            fields[field.name] = mine.with_type(_grown_type(mine.type, field.type, path, taken))
+        elif field.name and path.casefold() not in taken:
+            taken.add(path.casefold())
+            if (kind := _grown_type(None, field.type, path, taken)) is not None:
+                fields[field.name] = field.with_type(kind)
+    return list(fields.values())
+
+
+def _grown_type(known: pa.DataType | None, found: pa.DataType, path: str, taken: set[str]) -> pa.DataType | None:
+    """A field's type with the new fields in it; `known` is None for a new field. None for one without any field."""
+    if pa.types.is_struct(found) and (known is None or pa.types.is_struct(known)):
+        fields = _grown(() if known is None else known, found, f"{path}.", taken)
+        return pa.struct(fields) if fields else None
+    if pa.types.is_list(found) and (known is None or pa.types.is_list(known)):
+        taken.add((path + _ELEMENT).casefold())
+        item = _grown_type(None if known is None else known.value_type, found.value_type, path + _ELEMENT, taken)
+        return None if item is None else pa.list_(item)
+    return found if known is None else known
 
 
 def no_schema(fields: SampledFields) -> ConfigError:

@@ -12,7 +12,10 @@ from reput.kernels._jit import kernel
 from reput.kernels.memory import load_i32_native, load_u8
 
 #: Faults that `find_json_faults` writes for a text; 0: one object, as far as brackets and strings show.
-EMPTY, NO_OBJECT, UNFINISHED, MORE_AFTER, CONTROL_BYTE, NOT_FINITE = 1, 2, 3, 4, 5, 6
+EMPTY, NO_OBJECT, UNFINISHED, MORE_AFTER, CONTROL_BYTE, NOT_FINITE, TOO_DEEP = 1, 2, 3, 4, 5, 6, 7
+#: Most objects and lists within each other. Parsers, types of columns and writers of files recur for each of them: with
+#: some hundreds they end in errors, with thousands in a stack overflow.
+MOST_LEVELS = 32
 
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 _OPEN_BRACE, _CLOSE_BRACE, _OPEN_BRACKET, _CLOSE_BRACKET = 0x7B, 0x7D, 0x5B, 0x5D
@@ -67,6 +70,9 @@ def find_json_faults(texts, offsets, faults):  # type: ignore[no-untyped-def]
                 break
             elif byte in (_OPEN_BRACE, _OPEN_BRACKET):
                 depth += 1
+                if depth > MOST_LEVELS:
+                    fault = TOO_DEEP
+                    break
             elif byte in (_CLOSE_BRACE, _CLOSE_BRACKET):
                 depth -= 1
                 if depth == 0:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 import pyarrow as pa
 
@@ -18,8 +19,8 @@ class BodyDecoders:
     Attributes:
         decode: raw, utf8, json, avro or protobuf.
         common: decoder of the topics that have none of their own; None: their schema is to be inferred.
-        by_topic: decoders of single topics; with a schema. A schema without fields is that of a topic of whose bodies
-            none can be inferred: all its bodies are rejected.
+        by_topic: decoders of single topics; with a schema. An inferred schema without fields is that of a topic of
+            whose bodies none has a field, in one commit: they are rejected, and later ones are looked at again.
     """
 
     decode: str
@@ -40,6 +41,11 @@ class BodyDecoders:
         """Decoder of a topic; None: its schema is to be inferred."""
         return self.by_topic.get(topic, self.common)
 
+    def with_fields(self) -> BodyDecoders:
+        """The decoders without those of inferred schemas that have no fields."""
+        kept = {topic: one for topic, one in self.by_topic.items() if not is_inferred(one) or one.type.num_fields}
+        return replace(self, by_topic=kept)
+
     def schema_text(self, topic: str) -> str | None:
         """Schema of a topic's bodies; None for bodies without fields, and where none could be inferred."""
         decoder = self.of(topic)
@@ -48,6 +54,11 @@ class BodyDecoders:
         if decoder is None or not pa.types.is_struct(decoder.type):
             return None
         return ", ".join(f"{one.name} {one.type}" for one in decoder.type) or None
+
+
+def is_inferred(decoder: BodyDecoder) -> TypeGuard[JsonDecoder]:
+    """Whether a decoder's schema was inferred."""
+    return isinstance(decoder, JsonDecoder) and decoder.refuses_others
 
 
 def make_decoders(decode: str, schema: BodySchema | Mapping[str, BodySchema] | None) -> BodyDecoders:

@@ -27,7 +27,6 @@ from reput.jobs.lake.files import Kind, LakeFile, groups_to_merge
 from reput.jobs.lake.rejects import Reject, first_rejects
 from reput.jobs.lake.rows import LakeRows, make_rows
 from reput.jobs.lake.staging import Staging
-from reput.jobs.lake.table_formats import check_names
 from reput.jobs.lake.tables import open_tables
 from reput.jobs.lake.topic_schemas import (
     TopicSamples,
@@ -176,6 +175,7 @@ class _ExportJob:
                 log_end = self._log.end(begin)
                 if self._options.damaged == "skip":  # else a run would follow a live store without end
                     end = log_end
+        lost_end = self._log.lost_end(log_end) if begin.offset == log_end.offset else ()
         newest = None if self._commits.last is None else self._commits.last.newest_ms
         age_seconds = None if newest is None else max(0.0, time.time() - newest / 1000)
         lake_files = [one for commit in commits for one in commit.lake_files]
@@ -196,7 +196,7 @@ class _ExportJob:
             first_rejects=tuple(first_rejects[topic] for topic in sorted(first_rejects)),
             body_schemas={topic: text for topic, text in schemas.items() if text is not None},
             lost=lost,
-            damages=tuple(damage for commit in commits for damage in commit.damages),
+            damages=(*(damage for commit in commits for damage in commit.damages), *lost_end),
             newest_ms=newest,
             age_seconds=age_seconds,
             lag_bytes=log_end.offset - begin.offset,
@@ -206,6 +206,7 @@ class _ExportJob:
     def _commit(self, begin: int, end: LogPosition, rejects: list[Reject], progress: Progress | None) -> LakeCommit:
         """Export a range of the log as one commit; adds the first reject of each topic to `rejects`."""
         staging = Staging(self._commits.stage(), self._files)
+        self._rows = replace(self._rows, decoders=self._rows.decoders.with_fields())
         if self._commits.last is not None and not self._rows.field_ids:
             self._take_ids((one.kind, one.topic) for one in self._commits.last.lake_files)
         rows, description = self._rows, "export the log"
@@ -273,9 +274,6 @@ class _ExportJob:
         decoders = with_inferred(self._rows.decoders, samples)
         if not self.has_commits and not any(decoder.type.num_fields for decoder in decoders.by_topic.values()):
             raise no_schema(next(iter(samples.by_topic.values())))
-        if self._options.has_tables:
-            for topic in samples.by_topic:
-                check_names(decoders.by_topic[topic].type, f"topic {topic}: ")
         keep_schemas(decoders, self._state, self._files)
         self._rows = replace(self._rows, decoders=decoders)
 

@@ -18,10 +18,10 @@ from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import LACKS, JsonDecoder
-from reput.jobs.lake.body_decoders import BodyDecoders
+from reput.jobs.lake.body_decoders import BodyDecoders, is_inferred
 from reput.jobs.lake.files import LakeFile
 from reput.jobs.lake.staging import Staging
-from reput.jobs.sampled_fields import SampledFields
+from reput.jobs.sampled_fields import SampledFields, grown_fields
 
 _SCHEMAS = "schemas"
 #: Bodies of a topic whose fields a task looks at.
@@ -73,35 +73,14 @@ def new_fields(staged: Sequence[LakeFile], staging: Staging) -> TopicSamples:
 def with_new_fields(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecoders:
     """The decoders, and those of topics whose inferred schemas get the new ones of the sampled fields.
 
-    A field keeps its type, and a name that differs from a known one only in upper and lower case is left out.
+    A field keeps its type.
     """
     grown = {}
     for topic, fields in samples.by_topic.items():
         decoder = decoders.by_topic[topic]
         assert isinstance(decoder, JsonDecoder), "bodies with new fields are JSON"
-        grown[topic] = pa.schema(_with_new(decoder.schema, fields.schema()))
+        grown[topic] = pa.schema(grown_fields(decoder.schema, fields.schema()))
     return _with_schemas(decoders, grown)
-
-
-def _with_new(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
-    fields = {field.name: field for field in known}
-    names = {name.casefold() for name in fields}
-    for field in found:
-        if (mine := fields.get(field.name)) is not None:
-            fields[field.name] = mine.with_type(_grown_type(mine.type, field.type))
-        elif field.name.casefold() not in names:
-            fields[field.name] = field.with_type(_grown_type(None, field.type))
-            names.add(field.name.casefold())
-    return list(fields.values())
-
-
-def _grown_type(known: pa.DataType | None, found: pa.DataType) -> pa.DataType:
-    """A field's type with the new fields in it; `known` is None for a new field."""
-    if pa.types.is_struct(found) and (known is None or pa.types.is_struct(known)):
-        return pa.struct(_with_new(() if known is None else known, found))
-    if pa.types.is_list(found) and (known is None or pa.types.is_list(known)):
-        return pa.list_(_grown_type(None if known is None else known.value_type, found.value_type))
-    return found if known is None else known
 
 
 def with_kept(decoders: BodyDecoders, folder: str, files: FileLayer) -> BodyDecoders:
@@ -110,9 +89,7 @@ def with_kept(decoders: BodyDecoders, folder: str, files: FileLayer) -> BodyDeco
     if not files.exists(path):
         return decoders
     texts: Mapping[str, str] = json.loads(files.read_bytes(path))
-    return _with_schemas(
-        decoders, {topic: parse_body_schema(text) if text else pa.schema([]) for topic, text in texts.items()}
-    )
+    return _with_schemas(decoders, {topic: parse_body_schema(text) for topic, text in texts.items() if text})
 
 
 def _with_schemas(decoders: BodyDecoders, schemas: Mapping[str, pa.Schema]) -> BodyDecoders:
@@ -129,7 +106,7 @@ def keep_schemas(decoders: BodyDecoders, folder: str, files: FileLayer) -> None:
     inferred = {
         topic: body_schema_text(decoder.schema)
         for topic, decoder in decoders.by_topic.items()
-        if isinstance(decoder, JsonDecoder) and decoder.refuses_others
+        if is_inferred(decoder) and decoder.schema.names
     }
     files.write_atomically(os.path.join(folder, _SCHEMAS), json.dumps(inferred, ensure_ascii=False, indent=1).encode())
 
