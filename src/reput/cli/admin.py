@@ -9,6 +9,7 @@ import typer
 from reput.cli import admin_groups, admin_messages, admin_topics
 from reput.cli.command import Command, CommandGroup, help_of
 from reput.cli.mqadmin import commands_like
+from reput.cli.output import write_text
 
 
 class AdminGroup(CommandGroup):
@@ -36,9 +37,17 @@ admin = typer.Typer(
         """
     ),
     rich_markup_mode=None,
-    no_args_is_help=True,
     add_completion=False,
 )
+
+
+@admin.callback(invoke_without_command=True)
+def group(context: typer.Context) -> None:
+    """Print the help where no command is named."""
+    if context.invoked_subcommand is None:
+        write_text(context.get_help())
+
+
 for _command in (
     admin_topics.cluster,
     admin_topics.forget_broker,

@@ -162,10 +162,10 @@ def application(
 
 
 def _what_is_wrong(error: typer.TyperException) -> str:
-    """Line about wrong usage; where no argument's value is wrong, with the help that lists what there is."""
+    """Line about wrong usage; where it is no argument's value, with the help that lists what there is."""
     text = str(error.format_message()).replace("Value error, ", "")
     context = getattr(error, "ctx", None)
-    if context is None or getattr(error, "param", None) is not None:
+    if context is None or (getattr(error, "param", None) is not None and not text.startswith("Missing")):
         return text
     return f"{text.rstrip('.')}; see {context.command_path} --help"
 

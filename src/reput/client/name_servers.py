@@ -158,6 +158,11 @@ class NameServers:
         answer = await self._ask(address, command)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            text = (
+                "it knows no routes, as a name server does: it may be a broker; name servers listen on 9876 as a rule"
+            )
+            raise MQBrokerError(address, answer.code, text)
         if answer.code != ResponseCode.SUCCESS:
             raise refusal(address, answer)
         try:

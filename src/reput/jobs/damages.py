@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from reput.jobs.log_bounds import bounded_splits, fixed_log_end
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end, lost_ends
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.record_scan import ScanLevel
@@ -36,7 +36,8 @@ def find_damages(
 ) -> tuple[Damage, ...]:
     """Find the damage of a log by record headers and the CRCs of bodies. The result is in the order of the log.
 
-    The log of a live store is read up to where it ends now.
+    The log of a live store is read up to where it ends now. That of a closed store reaches as far as it did then, else
+    its lost end is damage, too.
 
     Raises StoreFormatError where there is no store.
     """
@@ -44,7 +45,8 @@ def find_damages(
     log_files = directory.log_files()
     splits = bounded_splits(log_files, split_bytes, fixed_log_end(directory, log_files))
     outcomes, _ = run_over_splits(runner, _look, splits, description="look for damage", progress=progress)
-    return tuple(damage for outcome in outcomes for damage in outcome.damages)
+    damages = tuple(damage for outcome in outcomes for damage in outcome.damages)
+    return damages + lost_ends(directory, [outcome.read for outcome in outcomes])
 
 
 def _look(split: Split) -> _Looked:

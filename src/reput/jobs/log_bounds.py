@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reput.log.directory import LogFile, StoreDirectory
+from reput.log.lost_end import lost_end
+from reput.log.scan import Damage
 from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitResult, plan_splits
 
@@ -23,6 +25,13 @@ def bounded_splits(log_files: Sequence[LogFile], split_bytes: int, log_end: int 
     if log_end is None:
         return splits
     return [replace(split, end=min(split.end, log_end)) for split in splits if split.begin < log_end]
+
+
+def lost_ends(directory: StoreDirectory, reads: Sequence[SplitResult]) -> tuple[Damage, ...]:
+    """The lost end of a log whose splits were all read, as damage; none where it reaches as far as it did."""
+    end = max((read.end_offset for read in reads if read.end_offset is not None), default=None)
+    lost = None if end is None else lost_end(directory, end)
+    return () if lost is None else (lost,)
 
 
 def proven_split(read: SplitResult) -> Split:

@@ -22,10 +22,12 @@ from reput.formats.record import decode_record
 from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.log.blocks import BEGIN, END, Walk, splits_of_blocks, walk
 from reput.log.directory import LogFile, StoreDirectory, open_listed
+from reput.log.lost_end import lost_end
 from reput.log.plan_parts import Part, part_before, part_bytes
 from reput.log.points import Points
 from reput.log.pruning import Locations, Wanted, points_of, wanted_blocks, wanted_by, wanted_files, wanted_locations
 from reput.log.queue_records import NotProven
+from reput.log.scan import OnDamage
 from reput.log.selection import Selection
 from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split
@@ -135,6 +137,10 @@ class _Planner:
             parts = self._parts()
         if end < self.log_end:
             parts = [cut for part in parts for cut in part_before(part, end)]
+        if self.options.flushed_ms is None and (lost := lost_end(directory, self.log_end)) is not None:
+            if self.on_damage is OnDamage.RAISE:
+                raise lost.error()
+            logger.warning("%s", lost.error())
         log_bytes = sum(file.size for file in self.log_files[: self.started])
         plan = Plan(tuple(parts), log_bytes, tuple(self.reasons))
         logger.info("%s: %d of %d bytes: %s", directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)

@@ -19,10 +19,11 @@ from reput.kernels.gather import total_size
 from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
 from reput.log.directory import LogFile, StoreDirectory
+from reput.log.lost_end import lost_end
 from reput.log.object_storage import files_of
 from reput.log.open_batches import batch_reader
 from reput.log.points import Points, read_records
-from reput.log.scan import MAX_ROWS, SplitScan, first_rows, scan_split, with_rows
+from reput.log.scan import MAX_ROWS, OnDamage, SplitScan, first_rows, scan_split, with_rows
 from reput.log.selection import Selection, make_selection
 from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split, SplitStop
@@ -143,13 +144,23 @@ def _read_from(
         log_end = committed_end(directory, log_files)
     else:
         watch, log_end = before, log_files[-1].end_offset if log_files else 0
+    end = begin
     for file in log_files:
         if begin < file.end_offset:
             split = Split(file, max(begin, file.start_offset), min(file.end_offset, log_end), is_record_start=True)
             scan = scan_split(split, level=selection.level, on_damage=selection.on_damage, files=directory.files)
             changed = yield from _read_scan(scan, selection, flushed_ms, watch)
-            if changed is not None or scan.stop is not SplitStop.BLANK:
+            if changed is not None:
                 return changed
+            end = scan.end_offset or end
+            if scan.stop is not SplitStop.BLANK:
+                break
+    if flushed_ms is None and (lost := lost_end(directory, end)) is not None:
+        if selection.on_damage is OnDamage.RAISE:
+            raise selection.named_modes(lost.error())
+        logger.warning("%s", lost.error())
+        if selection.shows_damage:
+            yield selection.damage_row(lost)
     return None
 
 

@@ -72,8 +72,8 @@ class Selection:
         if self.on_damage is OnDamage.SKIP:
             return error
         hint = (
-            "or read on after it, as read_log and Spark's source do with the mode PERMISSIVE, which reports it in a "
-            "row, or DROPMALFORMED"
+            "or read on after it: with --damaged skip at the command line, with the mode PERMISSIVE, which reports it "
+            "in a row, or DROPMALFORMED in read_log and in Spark"
         )
         return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")
 

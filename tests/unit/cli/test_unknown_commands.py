@@ -54,3 +54,16 @@ def test_an_unknown_command_is_told_with_what_is_meant(run_reput: Run, typed: tu
     done = run_reput(*typed)
     assert (done.status, done.out) == (2, "")
     assert done.err == f"reput: No such command {name!r}{told}; see {' '.join(['reput', *group])} --help\n"
+
+
+@pytest.mark.parametrize("typed", [("get",), ("admin", "lag"), ("admin", "topic")])
+def test_a_missing_argument_is_told_with_the_help_that_explains_it(run_reput: Run, typed: tuple[str, ...]) -> None:
+    done = run_reput(*typed)
+    assert (done.status, done.out) == (2, "")
+    assert re.fullmatch(rf"reput: Missing argument '\w+'; see reput {' '.join(typed)} --help\n", done.err)
+
+
+def test_admin_alone_prints_its_help_line_by_line(run_reput: Run) -> None:
+    assert (alone := run_reput("admin")) == run_reput("admin", "--help")
+    assert (alone.status, alone.err) == (0, "")
+    assert alone.out.count("\n") > 20

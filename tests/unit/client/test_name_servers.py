@@ -191,3 +191,9 @@ def test_commands_and_spark_find_a_topic_that_one_of_them_knows(tmp_path: Path) 
             spark = Cluster(options.access)
             assert spark.queues(["orders", "nosuch"]) == (QueueKey("orders", "broker-a", 0),)
             spark.close()
+
+
+async def test_a_broker_that_is_asked_as_a_name_server_is_told_from_one(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served, Producer(served.controller.address, group="g") as producer:
+        with pytest.raises(MQBrokerError, match="it may be a broker; name servers listen on 9876"):
+            await producer.send(Message("t", b"x"))

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from reput.errors import DataLossError
 from reput.log.directory import StoreDirectory
+from reput.log.lost_end import lost_end
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import read_split
-from reput.log.scan import OnDamage
+from reput.log.scan import Damage, OnDamage
 from reput.log.selection import Selection
 from reput.log.splits import Split, plan_splits
 from reput.log.tail import LogTail
@@ -29,6 +30,7 @@ class ExportedLog:
 
     def __init__(self, directory: StoreDirectory, on_damage: OnDamage) -> None:
         self._directory = directory
+        self._on_damage = on_damage
         self._tail = LogTail(directory, on_damage=on_damage)
 
     def begin(
@@ -55,6 +57,13 @@ class ExportedLog:
     def end(self, begin: LogPosition) -> LogPosition:
         """Position after the last record that follows a position now."""
         return self._tail.advance(begin)
+
+    def lost_end(self, end: LogPosition) -> tuple[Damage, ...]:
+        """What the log of a closed store has lost behind a position, its end now; raises it where damage is refused."""
+        lost = lost_end(self._directory, end.offset)
+        if lost is not None and self._on_damage is OnDamage.RAISE:
+            raise lost.error()
+        return () if lost is None else (lost,)
 
     def commit_end(self, begin: LogPosition, end: LogPosition, commit_bytes: int) -> LogPosition:
         """End of a commit of about `commit_bytes`: after the last record of a log file, or `end`."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.job_folder import JobFolder, Option
-from reput.jobs.log_bounds import bounded_splits, fixed_log_end
+from reput.jobs.log_bounds import bounded_splits, fixed_log_end, lost_ends
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
@@ -185,7 +185,10 @@ def _count(
         table=_table([outcome.table for outcome in outcomes], grouping),
         largest=_largest([outcome.largest for outcome in outcomes], largest),
         disk=disk,
-        damages=tuple(damage for outcome in outcomes for damage in outcome.damages),
+        damages=(
+            *(damage for outcome in outcomes for damage in outcome.damages),
+            *lost_ends(directory, [outcome.read for outcome in outcomes]),
+        ),
         messages=messages,
         log_bytes=log_bytes,
         seconds=0.0,

@@ -1,0 +1,38 @@
+"""The end that the log of a closed store has lost: its last clean exit recorded how far the log reached."""
+
+from __future__ import annotations
+
+import os
+
+from reput.formats.paths import offset_to_file_name
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import StoreDirectory
+from reput.log.metadata import read_shutdown
+from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.splits import Split
+
+
+def lost_end(directory: StoreDirectory, end: int) -> Damage | None:
+    """What follows the end of the log that was read, and was there at the last clean exit; None for nothing.
+
+    Nothing is known of a store that is open, whose writer was killed, or that no clean exit of reput's has closed; a
+    store that was written to since the read has lost nothing.
+    """
+    if directory.was_killed or (shutdown := read_shutdown(directory.path, directory.files)) is None:
+        return None
+    log_files = directory.log_files()
+    if shutdown.commit_log_end <= end or not log_files:
+        return None
+    file = next((file for file in log_files if file.start_offset <= end < file.end_offset), None)
+    if file is not None:
+        split = Split(file, end, file.end_offset, is_record_start=True)
+        scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END, files=directory.files)
+        if any(columns.rows for columns in scan):
+            return None
+    folder = os.path.dirname(log_files[-1].path)
+    path = os.path.join(folder, offset_to_file_name(end)) if file is None else file.path
+    reason = (
+        f"expected a record, for the last clean exit left records up to {shutdown.commit_log_end}: restore the file "
+        "from a copy, or go on without them by `reput repair`"
+    )
+    return Damage(path, end, shutdown.commit_log_end, reason)
