@@ -17,7 +17,8 @@ broker() {  # its name, its port
 
 run() {
     case $1 in
-        namesrv) exec reput namesrv --port "$namesrv_port" --set "kvConfigPath=$stores/kvConfig.json" ;;
+        namesrv) exec reput namesrv --port "$namesrv_port" --set "bindAddress=$host" \
+            --set "kvConfigPath=$stores/kvConfig.json" ;;
         broker-a) broker broker-a "${BROKER_A_PORT:-10911}" ;;
         broker-b) broker broker-b "${BROKER_B_PORT:-10921}" ;;
         *) echo "$1: there are namesrv, broker-a and broker-b" >&2; exit 2 ;;

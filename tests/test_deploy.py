@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reput.config.broker import BrokerConfig
+from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
 from tests.support.commands import run_reput
@@ -28,6 +28,7 @@ SERVING = sorted(path for path in UNITS.glob("*.service") if "Type=exec" in path
 TIMERS = sorted(UNITS.glob("*.timer"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
+OF_REPUT = [name for name, one in SERVICES.items() if one["image"] == "reput"]
 PROXY: dict[str, Any] = json.loads((ROOT / "deploy/proxy.json").read_text())
 #: Where each service of the compose file listens.
 LISTENS = {
@@ -76,7 +77,9 @@ def starts_and_ends(command: list[str]) -> None:
     """A command of reput says that it is ready, and ends well at SIGTERM."""
     has_own_namesrv = command[0] == "broker" and "--namesrv" not in command
     free = [*FREE[command[0]], *(FREE_NAMESRV if has_own_namesrv else [])]
-    command = [sys.executable, "-m", "reput", *command, *free, "--set", "bindAddress=127.0.0.1"]
+    local = ["--set", "bindAddress=127.0.0.1"] if "bindAddress=0.0.0.0" not in command else []
+    command = [word.replace("=0.0.0.0", "=127.0.0.1") for word in command]
+    command = [sys.executable, "-m", "reput", *command, *free, *local]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -84,6 +87,21 @@ def starts_and_ends(command: list[str]) -> None:
         finally:
             process.terminate()
     assert (ready.split(" ")[0], process.returncode) == ("ready", 0)
+
+
+def words_of(service: str) -> list[str]:
+    """The words of a service's command, its variables with their defaults."""
+    given = SERVICES[service].get("command", [])
+    words = shlex.split(given) if isinstance(given, str) else given
+    return [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in words]
+
+
+@pytest.mark.parametrize("command", [json.loads(instruction("CMD")), *map(words_of, OF_REPUT)], ids=" ".join)
+def test_what_is_served_in_a_container_is_reached_from_outside(command: list[str]) -> None:
+    """In a container 127.0.0.1 is the container's own: a port that is published would lead to nobody."""
+    given = dict(word.split("=", 1) for word in command if "=" in word)
+    config = broker_configs(given)[0] if command[0] == "broker" else NamesrvConfig.from_mapping(given)
+    assert config.bind_address == "0.0.0.0"
 
 
 def test_image_copies_files_that_are_there() -> None:
@@ -97,15 +115,8 @@ def test_command_of_the_image_starts(tmp_path: Path) -> None:
     starts_and_ends([word.replace("/store", str(tmp_path / "store")) for word in json.loads(instruction("CMD"))])
 
 
-def words_of(service: str) -> list[str]:
-    """The words of a service's command, its variables with their defaults."""
-    given = SERVICES[service].get("command", [])
-    words = shlex.split(given) if isinstance(given, str) else given
-    return [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in words]
-
-
 @sampled(2)
-@pytest.mark.parametrize("service", [name for name, one in SERVICES.items() if one["image"] == "reput"])
+@pytest.mark.parametrize("service", OF_REPUT)
 def test_command_of_a_service_starts(service: str, tmp_path: Path) -> None:
     here = {"/store": str(tmp_path), "namesrv:9876": "127.0.0.1:1", "=broker": "=localhost"}
     pattern = re.compile("|".join(here))

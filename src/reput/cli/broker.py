@@ -31,7 +31,8 @@ def broker(
 ) -> int:
     """Serve a store to RocketMQ's clients, until Ctrl-C or SIGTERM.
 
-    A name server comes with it, unless --namesrv or a broker.conf says where another one is. When clients can be
+    It listens on this machine alone, until brokerIP1 names another address, where clients find it, or bindAddress says
+    where. A name server comes with it, unless --namesrv or a broker.conf says where another one is. When clients can be
     served, one line on stdout says where: `ready broker=127.0.0.1:10911 namesrv=127.0.0.1:9876`. Port 0 takes a free
     one. Messages are synced before they are acknowledged, unless --set or the file of --config names
     flushDiskType=ASYNC_FLUSH: what a file does not name has reput's default (`reput config`). Logs go to stderr, as
@@ -41,7 +42,7 @@ def broker(
       reput broker store --set flushDiskType=ASYNC_FLUSH --set brokerIP1=10.0.0.5
     """
     from reput.broker.broker import BrokerController
-    from reput.cli.serving import Serving, serve
+    from reput.cli.serving import Serving, listens, serve
 
     more = {} if port is None else {"listenPort": str(port)}
     more |= {} if namesrv is None else {"namesrvAddr": namesrv}
@@ -56,7 +57,8 @@ def broker(
         return Serving(
             {"broker": controller.address, "namesrv": controller.namesrv},
             controller.stop,
-            {"flushDiskType": chosen_store.flush_disk_type},
+            {"flushDiskType": chosen_store.flush_disk_type}
+            | listens(chosen.bind_address, "brokerIP1=ADDRESS, where they find the broker"),
         )
 
     own_defaults = {} if config is None else chosen_store.own_defaults() | chosen.own_defaults()

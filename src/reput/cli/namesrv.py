@@ -27,15 +27,17 @@ def namesrv(
     """Run a name server, until Ctrl-C or SIGTERM.
 
     Brokers register here, and clients ask here for the brokers and queues of a topic: reput's and Apache RocketMQ's.
-    When clients can be served, one line on stdout says where: `ready namesrv=127.0.0.1:9876`. Port 0 takes a free one.
+    It listens on this machine alone, until bindAddress says where: 0.0.0.0 is on all addresses. When clients can be
+    served, one line on stdout says where: `ready namesrv=127.0.0.1:9876`. Port 0 takes a free one.
     Logs go to stderr, as JSON with --json.
 
     Example:
       reput namesrv --port 0 --set kvConfigPath=/tmp/kvConfig.json
     """
-    from reput.cli.serving import Serving, serve
+    from reput.cli.serving import Serving, listens, serve
     from reput.config.namesrv import NamesrvConfig
     from reput.files import DISK
+    from reput.formats.hosts import ALL_ADDRESSES
     from reput.namesrv.name_server import NameServer
     from reput.transport.server import reached_at
 
@@ -49,6 +51,7 @@ def namesrv(
     async def start() -> Serving:
         server = NameServer(chosen)
         bound = await server.start()
-        return Serving({"namesrv": reached_at(chosen.bind_address, bound)}, server.stop)
+        facts = listens(chosen.bind_address, f"bindAddress={ALL_ADDRESSES}, or an address of this machine")
+        return Serving({"namesrv": reached_at(chosen.bind_address, bound)}, server.stop, facts)
 
     return serve(start, log_level=log_level, as_json=as_json, ignored=chosen.ignored)

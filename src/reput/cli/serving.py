@@ -14,6 +14,7 @@ from reput import __version__
 from reput.cli.logs import logs_on_stderr
 from reput.cli.output import write_ready
 from reput.events import Event
+from reput.formats.hosts import is_of_this_machine
 from reput.transport.loop import run
 
 logger = logging.getLogger("reput")
@@ -31,6 +32,12 @@ class Serving(NamedTuple):
     addresses: Mapping[str, str]
     stop: Callable[[], Awaitable[None]]
     facts: Mapping[str, str] = MappingProxyType({})
+
+
+def listens(address: str, advice: str) -> dict[str, str]:
+    """Facts of a server for the line `started`: where it listens, and what lets others in where this machine alone does."""
+    others = {"otherMachinesNeed": advice} if is_of_this_machine(address) else {}
+    return {"listens": address} | others
 
 
 def serve(

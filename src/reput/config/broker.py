@@ -17,6 +17,7 @@ from reput.config.rocketmq_config import config_key, keys_of
 from reput.config.tls import TlsConfig
 from reput.errors import ConfigError
 from reput.formats.consumers import MessageRequestMode
+from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE, is_of_this_machine
 from reput.formats.java import INT64_MAX
 
 __all__ = ["BrokerConfig"]
@@ -57,7 +58,10 @@ class BrokerConfig(TlsConfig):
 
     # where name servers are, and where it listens
     namesrv_addr: str | None = config_key(None, "Name servers: HOST:PORT;HOST:PORT. Without them it has its own.")
-    bind_address: str = config_key("0.0.0.0", "The address on which it listens.", local=True)
+    bind_address: str = config_key(
+        THIS_MACHINE, "The address on which it listens; 0.0.0.0 where brokerIP1 is not of this machine alone.",
+        local=True, rocketmq=ALL_ADDRESSES,
+    )  # fmt: skip
     register_name_server_period: int = config_key(
         30_000, "Time between two registrations.", unit="ms", minimum=10_000, maximum=60_000
     )
@@ -307,9 +311,14 @@ def broker_configs(
 ) -> tuple[BrokerConfig, MessageStoreConfig, tuple[str, ...]]:
     """Configurations of a broker and of its store from keys of both, over `base` and `store_base`.
 
+    A broker listens where `brokerIP1` tells clients that it is: on this machine alone, or on all addresses, unless
+    `bindAddress` was given.
+
     Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`.
     """
     config = BrokerConfig.from_mapping(mapping, base)
     store_config = MessageStoreConfig.from_mapping(mapping, store_base)
+    if not is_of_this_machine(store_config.broker_ip1):
+        config = config.with_defaults({"bind_address": ALL_ADDRESSES})
     ignored = tuple(name for name in config.ignored if name in store_config.ignored)
     return config, store_config, ignored

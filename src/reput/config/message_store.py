@@ -15,7 +15,7 @@ from reput.config.properties import split_folders
 from reput.config.rocketmq_config import RocketmqConfig, config_key
 from reput.errors import ConfigError, MessageIllegalError
 from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file, timer_log, timer_wheel
-from reput.formats.hosts import encode_host
+from reput.formats.hosts import THIS_MACHINE, encode_host
 from reput.formats.java import INT32_MAX
 
 __all__ = ["OS_PAGE_SIZE", "SMALL_FILES", "FlushDiskType", "MessageStoreConfig"]
@@ -67,7 +67,8 @@ class MessageStoreConfig(RocketmqConfig):
         None, "Those of the commit log's folders that get no new file; a comma separates them.", local=True
     )
     broker_ip1: str = config_key(
-        "127.0.0.1", "The store host in records: IPv4, IPv6, or a host name.", rocketmq="the machine's address"
+        THIS_MACHINE, "Where clients find the broker, the store host in records: IPv4, IPv6, or a host name.", local=True,
+        rocketmq="the machine's address",
     )
     listen_port: int = config_key(10911, "The port that a record names as its store host.", maximum=65_535)
 

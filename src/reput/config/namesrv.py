@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from reput.config.rocketmq_config import config_key
 from reput.config.tls import TlsConfig
+from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE
 from reput.formats.java import INT64_MAX
 
 __all__ = ["NamesrvConfig"]
@@ -27,7 +28,9 @@ class NamesrvConfig(TlsConfig):
     )
 
     # where
-    bind_address: str = config_key("0.0.0.0", "The address on which it listens.", local=True)
+    bind_address: str = config_key(
+        THIS_MACHINE, "The address on which it listens; 0.0.0.0: on all.", local=True, rocketmq=ALL_ADDRESSES
+    )
     listen_port: int = config_key(9876, "The port on which it listens; 0 takes a free one.", maximum=65_535)
     kv_config_path: str = config_key(
         "~/namesrv/kvConfig.json", "The file of the values that PUT_KV_CONFIG keeps.", local=True

@@ -12,6 +12,16 @@ HOST_V6_SIZE = 20
 #: By so much an IPv6 host moves what follows it.
 HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _PORT_SIZE = 4
+#: Where a server listens that this machine alone reaches, and one that others reach.
+THIS_MACHINE, ALL_ADDRESSES = "127.0.0.1", "0.0.0.0"
+
+
+def is_of_this_machine(host: str) -> bool:
+    """Whether this machine alone reaches an address or a host name; of names `localhost` alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @lru_cache(maxsize=4096)

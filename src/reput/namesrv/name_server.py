@@ -13,6 +13,7 @@ from reput.errors import RemotingError
 from reput.events import Event
 from reput.files import DISK
 from reput.files.layer import FileLayer
+from reput.formats.hosts import is_of_this_machine
 from reput.namesrv.configuration import Configuration
 from reput.namesrv.kv_config_manager import KVConfigManager
 from reput.namesrv.request_processor import Clock, RequestProcessor
@@ -81,6 +82,9 @@ class NameServer:
         host = config.bind_address if host is None else host
         bound = await self._server.start(host, config.listen_port if port is None else port)
         self._configuration.config = replace(config, bind_address=host, listen_port=bound)  # what operators are shown
+        if not is_of_this_machine(host):
+            what = "whoever reaches the name server may register brokers, and change routes: it asks nobody, as RocketMQ's"
+            logger.warning(Event(what, listens=host, port=bound))
         self._scan_later()
         return bound
 

@@ -114,6 +114,39 @@ def test_a_file_without_a_flush_mode_syncs_and_the_log_tells_where_defaults_are_
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("others", [(), ("--set", "brokerIP1=127.0.0.2", "--set", "bindAddress=0.0.0.0")])
+def test_this_machine_alone_reaches_a_broker_until_it_is_told_another_address(
+    tmp_path: Path, others: tuple[str, ...]
+) -> None:
+    sizes = ("--set", f"mapped_file_size_commit_log={SMALL['mapped_file_size_commit_log']}", *GEOMETRY)
+    words = ("broker", tmp_path / "store", "--port", "0", "--namesrv-port", "0", "--json", *sizes, *others)
+    command = [sys.executable, "-m", "reput", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        ports = [int(ready[name].rpartition(":")[2]) for name in ("broker", "namesrv")]
+        reached = [_is_reached("127.0.0.2", port) for port in ports]  # as at another address of this machine
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    lines = {line["message"]: line for line in map(json.loads, errors.splitlines())}
+    started = lines["started"]
+    told = any("whoever reaches" in message for message in lines)
+    if others:
+        assert (reached, started["listens"], told) == ([True, True], "0.0.0.0", True)
+        assert "otherMachinesNeed" not in started
+    else:
+        assert (reached, started["listens"], told) == ([False, False], "127.0.0.1", False)
+        assert started["otherMachinesNeed"].startswith("brokerIP1=")
+
+
+def _is_reached(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 async def test_bodies_and_properties_are_in_no_log(tmp_path: Path) -> None:
     secret = {"SECRET": "SECRET"}
 

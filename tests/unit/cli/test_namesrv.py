@@ -57,6 +57,21 @@ async def test_it_serves_once_the_ready_line_is_there_until_a_signal(tmp_path: P
     assert json.loads((tmp_path / "kv/kvConfig.json").read_text()) == {"configTable": {"NS": {"k": "v"}}}
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+def test_this_machine_alone_reaches_it_until_it_is_told_an_address(tmp_path: Path, *, is_told: bool) -> None:
+    arguments = ("--port", 0, "--json", *(("--set", "bindAddress=0.0.0.0") if is_told else ()))
+    with serving(tmp_path, *arguments) as (process, line):
+        port = int(json.loads(line)["namesrv"].rpartition(":")[2])
+        with socket.socket() as client:
+            assert (client.connect_ex(("127.0.0.2", port)) == 0) == is_told  # as at another address of this machine
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    lines = {one["message"]: one for one in map(json.loads, err.splitlines())}
+    assert lines["started"]["listens"] == ("0.0.0.0" if is_told else "127.0.0.1")
+    assert ("otherMachinesNeed" in lines["started"]) != is_told
+    assert any("whoever reaches the name server" in message for message in lines) == is_told
+
+
 async def test_json_says_that_it_is_ready_and_the_port_wins_over_the_file(tmp_path: Path) -> None:
     conf = tmp_path / "namesrv.conf"
     conf.write_text("listenPort=1\nclusterTest=true\nserverWorkerThreads=3\n")

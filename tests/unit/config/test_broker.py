@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from reput.config.broker import BrokerConfig
+import pytest
+
+from reput.config.broker import BrokerConfig, broker_configs
+from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.config.rocketmq_config import keys_of
 from reput.config.tls import TlsConfig
@@ -121,5 +124,30 @@ def test_defaults_are_rocketmqs_but_those_that_are_told() -> None:
     config = BrokerConfig()
     ours = {camel_case(name): getattr(config, name) for name in keys_of(BrokerConfig)}
     assert {name: value for name, value in ours.items() if value != told[name]} == {
-        "brokerName": "broker-a", "haListenPort": 0, "slaveReadEnable": True, "tls.client.authServer": True,
+        "bindAddress": "127.0.0.1", "brokerName": "broker-a", "haListenPort": 0, "slaveReadEnable": True, "tls.client.authServer": True,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "127.0.0.1"),
+        ({"namesrvAddr": "10.0.0.9:9876"}, "127.0.0.1"),
+        *[({"brokerIP1": here}, "127.0.0.1") for here in ("127.0.0.1", "127.0.0.2", "localhost", "::1")],
+        *[({"brokerIP1": there}, "0.0.0.0") for there in ("10.0.0.5", "2001:db8::1", "broker-a.example.org")],
+        ({"bindAddress": "0.0.0.0"}, "0.0.0.0"),
+        ({"bindAddress": "0.0.0.0", "brokerIP1": "127.0.0.1"}, "0.0.0.0"),
+        ({"bindAddress": "127.0.0.1", "brokerIP1": "10.0.0.5"}, "127.0.0.1"),
+        ({"bindAddress": "10.0.0.5", "brokerIP1": "10.0.0.5"}, "10.0.0.5"),
+    ],
+)
+def test_a_broker_listens_where_it_tells_clients_that_it_is_or_where_it_is_told(
+    given: dict[str, str], expected: str
+) -> None:
+    assert broker_configs(given)[0].bind_address == expected
+
+
+def test_the_command_line_goes_before_the_file_also_for_where_a_broker_listens() -> None:
+    base = MessageStoreConfig.from_mapping({"brokerIP1": "10.0.0.5"})
+    assert broker_configs({}, store_base=base)[0].bind_address == "0.0.0.0"
+    assert broker_configs({"brokerIP1": "127.0.0.1"}, store_base=base)[0].bind_address == "127.0.0.1"

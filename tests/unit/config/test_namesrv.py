@@ -50,8 +50,8 @@ def test_each_key_of_rocketmq_is_used_or_listed_as_ignored(key: str) -> None:
 def test_defaults_are_rocketmqs_but_those_that_are_told() -> None:
     told = {name: (key.default, key.metadata["rocketmq"]) for name, key in keys_of(NamesrvConfig).items()}
     differ = {name: both for name, both in told.items() if both[0] != both[1]}
-    assert differ == {"tls_client_auth_server": (True, False)}
-    assert {name: one for name, (one, _) in told.items() if not name.startswith("tls_")} == ROCKETMQ_DEFAULTS
+    assert differ == {"tls_client_auth_server": (True, False), "bind_address": ("127.0.0.1", "0.0.0.0")}
+    assert {name: one for name, (_, one) in told.items() if not name.startswith("tls_")} == ROCKETMQ_DEFAULTS
 
 
 def test_a_wrong_key_is_named_with_the_nearest_one() -> None:

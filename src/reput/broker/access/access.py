@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from ipaddress import ip_address
 from typing import Any
 
 from reput.broker.access.auth_processor import AuthProcessor
@@ -19,6 +18,7 @@ from reput.errors import ConfigError
 from reput.events import Event
 from reput.files import FileLayer
 from reput.formats.access import Policies, User, UserType
+from reput.formats.hosts import is_of_this_machine
 from reput.service.access.access_manager import AccessManager
 from reput.service.access.migration import migrated, widened
 from reput.service.access.plain_acl_manager import PlainAclManager
@@ -65,7 +65,7 @@ class Access:
 
         Who is asked nothing is told, where others than this machine reach the broker.
         """
-        if self.gate is None and not _is_loopback(self._bind_address):
+        if self.gate is None and not is_of_this_machine(self._bind_address):
             advice = "authenticationEnabled=true and authorizationEnabled=true, or bindAddress=127.0.0.1"
             what = "whoever reaches the broker may read, send, delete and change its keys"
             logger.warning(Event(what, listens=self._bind_address, advice=advice))
@@ -115,14 +115,6 @@ def _name_and_secret(key: str, text: str, name: str, secret: str) -> tuple[str, 
     if not all(isinstance(one, str) and one for one in found):
         raise ConfigError(f'{key}: expected {{"{name}":"...","{secret}":"..."}}')
     return found
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens at an address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return host == "localhost"
 
 
 def _keeps_users(config: BrokerConfig) -> bool:

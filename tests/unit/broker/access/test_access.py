@@ -110,7 +110,8 @@ async def test_a_wrong_file_stops_the_start_and_makes_no_user(tmp_path: Path) ->
     ("keys", "is_told"),
     [
         ({"bind_address": "127.0.0.1"}, False), ({"bind_address": "::1"}, False),
-        ({"bind_address": "localhost"}, False), ({}, True), ({"bind_address": "::"}, True), (AUTHENTICATION, False),
+        ({"bind_address": "localhost"}, False), ({}, False), ({"bind_address": "::"}, True),
+        ({"bind_address": "0.0.0.0"}, True), (AUTHENTICATION | {"bind_address": "0.0.0.0"}, False),
     ],
 )  # fmt: skip
 def test_a_broker_that_asks_nobody_and_is_reached_by_others_says_so(
