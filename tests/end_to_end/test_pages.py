@@ -63,7 +63,7 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "client/tasks.md": page_worlds.broker,
 }
 #: These start several processes.
-SLOW = ("access.md", "broker.md", "client/README.md-2")
+SLOW = ("access.md", "broker.md", "secure.md", "client/README.md-2")
 #: Pages with Spark whose examples start processes in a folder of their own, as a reader does; others share one.
 ALONE = ("tour.md",)
 #: Kinds of blocks that no page runs, and why.

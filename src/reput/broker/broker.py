@@ -145,7 +145,7 @@ class BrokerController:
             )  # fmt: skip
             try:
                 ha_port = config.ha_listen_port
-                ha = HAService(store, config.bind_address, ha_port) if ha_port else None
+                ha = HAService(store, config.bind_address, ha_port, config.ha_slave_networks) if ha_port else None
                 self._client = self._name_server_client(servers)
                 self._state = state = BrokerState(
                     config, store, self.address, servers, self._client, topics, filters, self._files, ha

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import ClassVar
 
 from reput.config.message_store import MessageStoreConfig
@@ -21,6 +22,9 @@ from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE, is_of_this_machine
 from reput.formats.java import INT64_MAX
 
 __all__ = ["BrokerConfig"]
+
+
+Network = IPv4Network | IPv6Network
 
 
 class MetricsExporterType(StrEnum):
@@ -77,6 +81,10 @@ class BrokerConfig(TlsConfig):
     ha_listen_port: int = config_key(
         0, "The port at which slaves and followers get the log; 0: none.", maximum=65_535, rocketmq=10912
     )
+    ha_slave_addresses: str | None = config_key(
+        None, "Who may be a slave or a follower: IP addresses and networks, 10.0.0.6,10.1.0.0/16; without it all.",
+        local=True,
+    )  # fmt: skip
     ha_master_address: str | None = config_key(
         None, "Where a slave gets the log, HOST:PORT; without it, where name servers say that its master serves it."
     )
@@ -270,7 +278,7 @@ class BrokerConfig(TlsConfig):
 
     def __post_init__(self) -> None:
         TlsConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
-        _ = self.name_servers, self.metric_labels
+        _ = self.name_servers, self.metric_labels, self.ha_slave_networks
         if self.broker_role is BrokerRole.SYNC_MASTER and not self.ha_listen_port:
             raise ConfigError("brokerRole=SYNC_MASTER needs haListenPort: without it no slave can get the log")
 
@@ -286,6 +294,19 @@ class BrokerConfig(TlsConfig):
             if not (host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
                 raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {address!r} is no HOST:PORT")
         return tuple(addresses)
+
+    @property
+    def ha_slave_networks(self) -> tuple[Network, ...] | None:
+        """The networks of `haSlaveAddresses`, an address is one of its own; None where all may be slaves.
+
+        Raises ConfigError for a text that is no address and no network.
+        """
+        if self.ha_slave_addresses is None:
+            return None
+        try:
+            return tuple(ip_network(text.strip()) for text in self.ha_slave_addresses.split(","))
+        except ValueError as error:
+            raise ConfigError(f"haSlaveAddresses={self.ha_slave_addresses}: {error}") from None
 
     @property
     def metric_labels(self) -> dict[str, str]:

@@ -39,6 +39,7 @@ class BrokerOptions(MessageStoreOptions, total=False):
     server_channel_max_idle_time_seconds: int
     broker_role: BrokerRole | Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
     ha_listen_port: int
+    ha_slave_addresses: str | None
     ha_master_address: str | None
     slave_read_enable: bool
     in_sync_replicas: int

@@ -14,8 +14,9 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import NamedTuple
 
 from reput.errors import RemotingError
@@ -80,14 +81,17 @@ class HAService:
         store: Of the master; its log is only read.
         host: The address to listen at.
         port: 0 takes a free one.
+        slaves: The networks from which slaves and followers connect; None: from anywhere.
 
     Attributes:
         port: Where it listens, after `start`.
         on_acknowledged: Called in the thread of a connection after its slave has acknowledged more.
     """
 
-    def __init__(self, store: MessageStore, host: str, port: int) -> None:
-        self._store, self._host, self.port = store, host, port
+    def __init__(
+        self, store: MessageStore, host: str, port: int, slaves: Sequence[IPv4Network | IPv6Network] | None = None
+    ) -> None:
+        self._store, self._host, self.port, self._known = store, host, port, slaves
         self._connections: set[_Connection] = set()
         self._changing = threading.Lock()
         self._closing = threading.Event()
@@ -127,6 +131,14 @@ class HAService:
         end = self._store.max_commit_log_offset
         return sum(connection.slave.is_in_sync(end, max_gap) for connection in self._connections)
 
+    def is_known(self, host: str) -> bool:
+        """Whether a slave may connect from an address."""
+        if self._known is None:
+            return True
+        address = ip_address(host.partition("%")[0])
+        address = getattr(address, "ipv4_mapped", None) or address  # as a socket for IPv6 tells one of IPv4
+        return any(address in network for network in self._known)
+
     def close(self) -> None:
         """Close the port and all connections, and wait for their threads."""
         self._closing.set()
@@ -143,7 +155,11 @@ class HAService:
         while not self._closing.is_set():
             try:
                 accepted, (host, port, *_) = self._server.accept()
-                self._begin(accepted, f"{host}:{port}")
+                if self.is_known(host):
+                    self._begin(accepted, f"{host}:{port}")
+                else:
+                    accepted.close()
+                    logger.warning(Event("sent away: the address is not in haSlaveAddresses", slave=f"{host}:{port}"))
             except (OSError, RuntimeError) as error:  # RuntimeError: there is no thread to be had
                 if not self._closing.is_set():
                     logger.warning(Event("a slave cannot be accepted", error=error))

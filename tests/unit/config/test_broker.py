@@ -100,6 +100,8 @@ ROCKETMQ_DEFAULTS = {
     "useServerSideResetOffset": True,
     "waitTimeMillsInAdminBrokerQueue": 5_000,
 }
+#: Keys that RocketMQ has not.
+OWN = {"haSlaveAddresses": None}
 #: `TlsSystemConfig` of 5.3.3.
 TLS_DEFAULTS = {
     "tls.client.authServer": False,
@@ -119,7 +121,7 @@ TLS_DEFAULTS = {
 
 def test_defaults_are_rocketmqs_but_those_that_are_told() -> None:
     told = {camel_case(name): key.metadata["rocketmq"] for name, key in keys_of(BrokerConfig).items()}
-    assert told == ROCKETMQ_DEFAULTS | TLS_DEFAULTS
+    assert told == ROCKETMQ_DEFAULTS | TLS_DEFAULTS | OWN
     assert {camel_case(name) for name in keys_of(TlsConfig)} == TLS_DEFAULTS.keys()
     config = BrokerConfig()
     ours = {camel_case(name): getattr(config, name) for name in keys_of(BrokerConfig)}

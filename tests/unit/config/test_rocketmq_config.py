@@ -60,7 +60,7 @@ KINDS = (BrokerConfig, MessageStoreConfig, NamesrvConfig)
 
 #: Names of keys that say where files are, who may reach a server, and who may do what.
 _NOT_FOR_REQUESTS = re.compile(
-    r"tls_|path|home|acl_|auth|password|black_list|whitelist|bind_address|broker_ip1|exporter_host"
+    r"tls_|path|home|acl_|auth|password|black_list|whitelist|bind_address|broker_ip1|slave_addresses|exporter_host"
 )
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from reput import Message, MessageStore
-from reput.errors import RemotingError
+from reput.config.broker import BrokerConfig
+from reput.errors import ConfigError, RemotingError
 from reput.formats.replication import FRAME_HEADER, HEARTBEAT_S, REPORT
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand, encode_command
@@ -332,3 +333,43 @@ def test_who_asks_the_ha_port_as_a_broker_is_told_of_the_ports(service: HAServic
 
 def test_a_slave_of_rocketmq_49_which_asks_after_a_heartbeat_s_time_comes_in_time() -> None:
     assert ha_service._FIRST_REPORT_S >= HEARTBEAT_S + 3  # its loop looks each second, on a busy machine later
+
+
+@pytest.mark.parametrize(
+    ("host", "listed", "is_slave"),
+    [
+        ("127.0.0.1", None, True), ("127.0.0.1", "127.0.0.1", True), ("127.0.0.1", "10.0.0.6, 127.0.0.0/8", True),
+        ("127.0.0.1", "127.0.0.2,10.0.0.0/8", False), ("127.0.0.1", "2001:db8::/32", False),
+        ("::ffff:127.0.0.1", "127.0.0.1", True), ("::ffff:127.0.0.1", "127.0.0.2", False), ("::1", "::1", True),
+        ("fe80::1%eth0", "fe80::/10", True),
+    ],
+)  # fmt: skip
+def test_who_may_be_a_slave(store: MessageStore, host: str, listed: str | None, *, is_slave: bool) -> None:
+    """A socket for IPv6 tells an address of IPv4 as ::ffff:127.0.0.1."""
+    networks = BrokerConfig(ha_slave_addresses=listed).ha_slave_networks
+    assert HAService(store, "127.0.0.1", 0, networks).is_known(host) == is_slave
+
+
+@pytest.mark.parametrize(("listed", "is_slave"), [("127.0.0.1", True), ("10.0.0.0/8", False)])
+def test_where_slaves_are_listed_others_are_sent_away_and_named_in_the_log(
+    store: MessageStore, caplog: pytest.LogCaptureFixture, listed: str, *, is_slave: bool
+) -> None:
+    service = HAService(store, "127.0.0.1", 0, BrokerConfig(ha_slave_addresses=listed).ha_slave_networks)
+    service.start()
+    try:
+        with suppress(RemotingError):
+            stream = connect(service)
+            stream.report(0)
+            assert receive(stream, 0, 100)
+            stream.close()
+            assert is_slave
+    finally:
+        service.close()
+    told = [one for one in caplog.messages if "not in haSlaveAddresses slave=127.0.0.1:" in one]
+    assert bool(told) != is_slave
+
+
+@pytest.mark.parametrize("text", ["", "host", "10.0.0.1/8", "10.0.0.1;10.0.0.2"])
+def test_a_list_of_slaves_has_addresses_and_networks(text: str) -> None:
+    with pytest.raises(ConfigError, match="haSlaveAddresses="):
+        BrokerConfig(ha_slave_addresses=text)
