@@ -227,11 +227,14 @@ def judge(
 
 
 def checked_once_more(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a half message that is put back (`needDiscard`)."""
+    """The properties of a half message that is put back, and whose producer is asked (`needDiscard`)."""
     times = properties.get(CHECK_TIMES)
     return {**properties, CHECK_TIMES: "1" if times is None else str(number(times) + 1)}
 
 
 def with_first_offset(properties: Mapping[str, str], queue_offset: int) -> dict[str, str]:
-    """The properties of a half message that is put back before its time is over (`renewImmunityHalfMessageInner`)."""
+    """The properties of a half message that is put back before its time is over (`renewImmunityHalfMessageInner`).
+
+    No check is counted, as nobody is asked; RocketMQ counts it, and gives up such a message unasked.
+    """
     return {PREPARED_QUEUE_OFFSET: str(queue_offset)} | dict(properties)

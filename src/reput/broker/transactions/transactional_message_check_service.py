@@ -154,7 +154,7 @@ class _Round:
         elif verdict is Verdict.CHECK:
             await self._check(half, message)
         elif verdict is Verdict.PUT_BACK:
-            message.properties = with_first_offset(checked_once_more(message.properties), half.queue_offset)
+            message.properties = with_first_offset(message.properties, half.queue_offset)
             await self._put_back(half, message)
         self._half += 1
         return True

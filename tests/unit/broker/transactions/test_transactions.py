@@ -287,6 +287,27 @@ async def test_a_message_with_a_time_of_its_own(tmp_path: Path) -> None:
         assert (await end(client, late, fromTransactionCheck=True)).code == 0
 
 
+async def test_rounds_before_a_message_s_own_time_are_no_checks(tmp_path: Path) -> None:
+    """Else a message whose time is longer than transactionCheckMax rounds was given up, and nobody was asked."""
+    async with serving_broker(tmp_path / "store", **KEYS | {"transactionCheckMax": 2}) as served:
+        client = await started(served)
+        await send_half(client, CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+        for rounds in range(1, 5):
+            await check(served)
+            assert len(await pulled(client, HALF)) == 1 + rounds  # put back each time
+        copies = await pulled(client, HALF, 1)
+        assert {copy.properties.get("TRANSACTION_CHECK_TIMES") for copy in copies} == {None}
+        assert client.requests.empty()
+        assert await count(client, GIVEN_UP) == 0
+
+        served.controller.state.put_forward(61_000)
+        for _ in range(2):
+            await check(served)
+            await asked(client)
+        await check(served)
+        assert len(await pulled(client, GIVEN_UP)) == 1
+
+
 async def test_members_of_a_group_are_asked_in_turn_and_a_group_may_be_empty(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store", **KEYS) as served:
         client, other = await started(served), await served.client()
