@@ -74,18 +74,6 @@ async def test_an_answer_holds_no_more_messages_than_the_key_allows(tmp_path: Pa
         assert await by_key(client, "all", count=2) == (0, [b"3", b"4"])
 
 
-@pytest.mark.parametrize("odd", [{"key": "\ud800"}, {"topic": "\udfff"}, {"topic": "\ud800" * 600, "key": "a\ud800"}])
-async def test_nothing_has_a_topic_or_a_key_with_a_lone_surrogate(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, odd: dict[str, str]
-) -> None:
-    async with serving_broker(tmp_path / "store") as served:
-        client = await served.client()
-        await send_keyed(client, 1)
-        fields = {"topic": "orders", "key": "all", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": INT64_MAX} | odd
-        assert (await client.ask(RequestCode.QUERY_MESSAGE, **fields)).code == ResponseCode.QUERY_NOT_FOUND
-        assert not [one for one in caplog.records if one.exc_info]
-
-
 async def test_an_answer_holds_the_newest_messages_that_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_processor, "_MOST_BYTES", 600)
 
