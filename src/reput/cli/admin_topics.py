@@ -156,6 +156,9 @@ def delete_topic(
 ) -> int:
     """Delete a topic on all brokers and name servers, once --yes says so.
 
+    Its messages stay in the log until that expires: a topic of the same name has them again. `reput admin reset` lets a
+    group begin after them.
+
     Example:
       reput admin delete-topic orders --yes
     """

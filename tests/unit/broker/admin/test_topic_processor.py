@@ -8,7 +8,7 @@ from typing import Any
 
 from reput.formats.fastjson import decode_fastjson
 from reput.remoting.codes import RequestCode, ResponseCode
-from tests.support.broker import Client, consumer, pull_command, serving_broker, with_topic
+from tests.support.broker import Client, consumer, messages_of, pull_command, serving_broker, with_topic
 
 
 def on_disk(store: Path, name: str, table: str) -> Any:
@@ -50,6 +50,28 @@ async def test_a_topic_is_made_changed_shown_and_deleted(tmp_path: Path) -> None
         assert await topic_config(client, "orders") == ResponseCode.TOPIC_NOT_EXIST
         assert "orders" not in on_disk(store, "topics.json", "topicConfigTable")
         assert served.controller._state.offsets.query_offset("g", "orders", 0) == -1
+
+
+async def test_a_topic_that_is_made_again_has_its_old_messages_until_a_group_is_reset(tmp_path: Path) -> None:
+    """As docs/admin.md says: the queues stay, and no offset of a group does."""
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0}
+        await client.heartbeat("c", consumer("g", "orders"))
+        await with_topic(client, "orders", 1)
+        await client.send_message("orders", b"old-0")
+        await client.send_message("orders", b"old-1")
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=2)
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+        await with_topic(client, "orders", 1)
+        await client.send_message("orders", b"new")
+        offset = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
+        assert (offset.code, offset.ext_fields) == (0, {"offset": "0"})  # of a group without one, in a queue from 0 on
+        assert [one.body for one in messages_of(await client.pull("orders", 0))] == [b"old-0", b"old-1", b"new"]
+        reset = {"topic": "orders", "group": "g", "timestamp": -1, "isForce": True}
+        assert (await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **reset)).code == 0
+        offset = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
+        assert offset.ext_fields == {"offset": "3"}
 
 
 async def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:
