@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reput.files import File, FileLayer
 
@@ -18,8 +18,8 @@ class CountedReads(FileLayer):
     def __init__(self) -> None:
         self.bytes_of: Counter[str] = Counter()
 
-    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
-        file = super().open(path, writable=writable, create=create, size=size)
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
+        file = super().open(path, **options)
         return _CountedFile(path, file.fileno(), self.bytes_of)
 
     def log_bytes(self) -> int:

@@ -118,11 +118,13 @@ class FaultyFiles(FileLayer):
                 raise sync_failure(error, path) from error
             raise failure(error, path, kind) from error
 
-    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+    def open(
+        self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None, mode: int = 0o644
+    ) -> File:
         is_new = create and not os.path.exists(path)
         if is_new:
             self.step("create", path, size or 0)
-        opened = super().open(path, writable=writable, create=create, size=size)
+        opened = super().open(path, writable=writable, create=create, size=size, mode=mode)
         file = _FaultyFile(path, opened.fileno(), self)
         if is_new:  # its inode may be that of a removed file, which was synced
             self._synced_files.pop(os.fstat(file.fileno()).st_ino, None)

@@ -35,7 +35,7 @@ class Serving(NamedTuple):
 
 
 def listens(address: str, advice: str) -> dict[str, str]:
-    """Facts of a server for the line `started`: where it listens, and what lets others in where this machine alone does."""
+    """Facts for the line `started`: where a server listens; if at this machine alone, what lets others in."""
     others = {"otherMachinesNeed": advice} if is_of_this_machine(address) else {}
     return {"listens": address} | others
 

@@ -67,7 +67,9 @@ class MessageStoreConfig(RocketmqConfig):
         None, "Those of the commit log's folders that get no new file; a comma separates them.", local=True
     )
     broker_ip1: str = config_key(
-        THIS_MACHINE, "Where clients find the broker, the store host in records: IPv4, IPv6, or a host name.", local=True,
+        THIS_MACHINE,
+        "Where clients find the broker, the store host in records: IPv4, IPv6, or a host name.",
+        local=True,
         rocketmq="the machine's address",
     )
     listen_port: int = config_key(10911, "The port that a record names as its store host.", maximum=65_535)

@@ -58,19 +58,21 @@ class FileLayer:
     def __repr__(self) -> str:  # signatures show it
         return f"{type(self).__name__}()"
 
-    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+    def open(
+        self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None, mode: int = 0o644
+    ) -> File:
         """Open a file; with `size`, extend a shorter file to that length by a hole.
 
-        `create` makes a missing file (and needs `writable`). Its *name* survives a power cut only after
-        `sync_directory` of its folder, which is left to the caller: one such sync serves many files. Raises StoreError
-        for a folder, a device or a pipe.
+        `create` makes a missing file (and needs `writable`), with `mode` less the process's umask. Its *name* survives
+        a power cut only after `sync_directory` of its folder, which is left to the caller: one such sync serves many
+        files. Raises StoreError for a folder, a device or a pipe.
         """
         flags = (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
         missing = create and not os.path.exists(path)
         if missing:
             about_to_wait(path, "make the file")
         try:
-            file = File(path, os.open(path, flags | os.O_NONBLOCK, 0o644))  # without O_NONBLOCK a pipe would block
+            file = File(path, os.open(path, flags | os.O_NONBLOCK, mode))  # without O_NONBLOCK a pipe would block
         except OSError as error:
             if missing:
                 raise write_failure(error, path, "create", size or 0) from error
@@ -106,9 +108,12 @@ class FileLayer:
         if os.path.exists(temporary):
             self.unlink(temporary)  # a crash left it here
         try:
-            with self.open(temporary, writable=True, create=True) as file:
-                if is_private or os.path.exists(path):
-                    os.chmod(temporary, 0o600 if is_private else stat.S_IMODE(os.stat(path).st_mode))
+            kept = 0o600 if is_private else stat.S_IMODE(self._status(path).st_mode) if os.path.exists(path) else None
+            # Private until it has its mode: whoever has opened it before reads what is written then.
+            first = 0o644 if kept is None else 0o600
+            with self.open(temporary, writable=True, create=True, mode=first) as file:
+                if kept is not None:
+                    os.chmod(temporary, kept)
                 file.write(0, data)
                 file.sync()
             self.rename(temporary, path)

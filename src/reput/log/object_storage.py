@@ -57,7 +57,9 @@ class ObjectStorage(FileLayer):
     Raises StoreError for every error of a storage's library.
     """
 
-    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+    def open(
+        self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None, mode: int = 0o644
+    ) -> File:
         """As `FileLayer.open`; an object is not opened for writing."""
         if not is_url(path):
             return super().open(path, writable=writable, create=create, size=size)

@@ -83,7 +83,9 @@ class NameServer:
         bound = await self._server.start(host, config.listen_port if port is None else port)
         self._configuration.config = replace(config, bind_address=host, listen_port=bound)  # what operators are shown
         if not is_of_this_machine(host):
-            what = "whoever reaches the name server may register brokers, and change routes: it asks nobody, as RocketMQ's"
+            what = (
+                "whoever reaches the name server may register brokers, and change routes: it asks nobody, as RocketMQ's"
+            )
             logger.warning(Event(what, listens=host, port=bound))
         self._scan_later()
         return bound

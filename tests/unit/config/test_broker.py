@@ -126,7 +126,8 @@ def test_defaults_are_rocketmqs_but_those_that_are_told() -> None:
     config = BrokerConfig()
     ours = {camel_case(name): getattr(config, name) for name in keys_of(BrokerConfig)}
     assert {name: value for name, value in ours.items() if value != told[name]} == {
-        "bindAddress": "127.0.0.1", "brokerName": "broker-a", "haListenPort": 0, "slaveReadEnable": True, "tls.client.authServer": True,
+        "bindAddress": "127.0.0.1",
+        "brokerName": "broker-a", "haListenPort": 0, "slaveReadEnable": True, "tls.client.authServer": True,
     }  # fmt: skip
 
 

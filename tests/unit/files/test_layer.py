@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from reput.errors import StoreError, StoreFullError
-from reput.files import DISK, Entry, FileLayer
+from reput.files import DISK, Entry, File, FileLayer
 from reput.files.failure import failure, write_failure
 
 
@@ -180,6 +181,34 @@ def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
         assert path.read_bytes() == content
     assert os.listdir(tmp_path) == ["checkpoint"]
     assert files.synced[-1] == str(tmp_path)
+
+
+class _Watched(FileLayer):
+    """Notes who may read a file that is being written, before anything is in it and at its end."""
+
+    def __init__(self) -> None:
+        self.modes: list[int] = []
+
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
+        file = super().open(path, **options)
+        self.modes.append(os.fstat(file.fileno()).st_mode & 0o777)
+        return file
+
+
+@pytest.mark.parametrize("before", [None, 0o644, 0o640, 0o600, 0o400])
+@pytest.mark.parametrize("is_private", [False, True])
+def test_who_may_read_a_file_that_is_replaced_stays_as_it_is_and_nobody_else_ever_may(
+    tmp_path: Path, before: int | None, *, is_private: bool
+) -> None:
+    """Whoever opens the new file before it is private reads what is written into it afterwards."""
+    path, files = tmp_path / "broker.conf", _Watched()
+    if before is not None:
+        path.write_bytes(b"secret")
+        path.chmod(before)
+    files.write_atomically(str(path), b"another", is_private=is_private)
+    kept = 0o600 if is_private else 0o644 if before is None else before
+    assert path.stat().st_mode & 0o777 == kept
+    assert [mode & ~kept & 0o077 for mode in files.modes] == [0]
 
 
 def test_a_file_becomes_executable(tmp_path: Path) -> None:

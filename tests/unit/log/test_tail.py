@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,9 @@ class WatchedFiles(FileLayer):
     def __init__(self) -> None:
         self.deeds: list[str] = []
 
-    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
         self.deeds.append(f"open {path}")
-        return super().open(path, writable=writable, create=create, size=size)
+        return super().open(path, **options)
 
     def list_directory(self, path: str) -> list[Entry]:
         self.deeds.append(f"list {path}")

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -86,9 +87,9 @@ class CountingFiles(FileLayer):
         self.opened: list[str] = []
         self.bytes_of_runs = 0
 
-    def open(self, path: str, *, writable: bool = False, create: bool = False, size: int | None = None) -> File:
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
         self.opened.append(path)
-        return super().open(path, writable=writable, create=create, size=size)
+        return super().open(path, **options)
 
     def read_runs(self, paths, positions, sizes):  # type: ignore[no-untyped-def]
         self.bytes_of_runs += int(sizes.sum())
