@@ -62,7 +62,7 @@ class ObjectStorage(FileLayer):
     ) -> File:
         """As `FileLayer.open`; an object is not opened for writing."""
         if not is_url(path):
-            return super().open(path, writable=writable, create=create, size=size)
+            return super().open(path, writable=writable, create=create, size=size, mode=mode)
         if writable:
             raise StoreError(f"{path}: cannot be written: a store on object storage is only read; copy it to a disk")
         with _errors(path, "open"):
