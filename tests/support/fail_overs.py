@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from reput import read_log
 from reput.errors import RemotingError
+from reput.formats.message_id import decode_message_id
+from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.transport.blocking_client import BlockingConnection
-from tests.support.asking import call, request, until
-from tests.support.broker import make_topic, messages_of, pull_command, send_command
+from tests.support.asking import WITHIN_S, call, request, until
+from tests.support.broker import Client, make_topic, messages_of, pull_command, send_command
 from tests.support.master_and_slave import Pair
 from tests.support.pop import handle_fields, handles, pop_command
 
@@ -22,21 +26,25 @@ from tests.support.pop import handle_fields, handles, pop_command
 SHORT = {
     "message_delay_level": "1s 2s", "timer_precision_ms": 100, "timer_flush_interval_ms": 50,
     "timer_roll_window_slot": 8, "revive_interval": 100, "flush_delay_offset_interval": 100,
+    "transaction_time_out": 300, "transaction_check_interval": 200, "transaction_op_batch_interval": 50,
+    "transaction_check_max": 10_000,
 }  # fmt: skip
 KINDS: dict[str, dict[str, str]] = {
     "plain": {}, "level": {"DELAY": "1"}, "timer": {"TIMER_DELAY_MS": "350"}, "rolled": {"TIMER_DELAY_MS": "2500"},
-    "popped": {},
+    "popped": {}, "half": {"TRAN_MSG": "true", "PGROUP": "payers"},
 }  # fmt: skip
 Work = Callable[[BlockingConnection], None]
 INVISIBLE_MS, ANSWER_S = 500, 5
+_COMMIT = int(SysFlag.TRANSACTION_COMMIT)
 
 
 class Load:
-    """Sends of each kind, and a consumer that pops and acknowledges some.
+    """Sends of each kind, a consumer that pops and acknowledges some, and commits of some half messages.
 
     Attributes:
         sent: By kind, the bodies that were answered SEND_OK.
         acked: Those that the consumer has acknowledged, whether or not that was answered.
+        lag: How many of those that were answered SEND_OK the slave did not have.
     """
 
     def __init__(self, address: str, chance: random.Random) -> None:
@@ -44,6 +52,7 @@ class Load:
         self._is_over = threading.Event()
         self.sent: dict[str, set[bytes]] = {kind: set() for kind in KINDS}
         self.acked: set[bytes] = set()
+        self.lag = 0
 
     def __enter__(self) -> Load:
         self._pool = ThreadPoolExecutor()
@@ -69,8 +78,16 @@ class Load:
 
     def _send(self, kind: str, connection: BlockingConnection) -> None:
         body = b"%s-%d" % (kind.encode(), len(self.sent[kind]))
-        if ask(connection, send_command(kind, body, properties=KINDS[kind])).code == 0:
+        is_half = kind == "half"
+        unique_key = {"UNIQ_KEY": body.decode()} if is_half else {}
+        flag = int(SysFlag.TRANSACTION_PREPARED) if is_half else 0
+        born = int(time.time() * 1000)  # transactions of long ago are given up
+        properties = KINDS[kind] | unique_key
+        answer = ask(connection, send_command(kind, body, properties=properties, sysFlag=flag, bornTimestamp=born))
+        if answer.code == 0:
             self.sent[kind].add(body)
+            if is_half and self._chance.random() < 0.5:
+                ask(connection, _commit_of(answer, body))
 
     def _consume(self, connection: BlockingConnection) -> None:
         answer = ask(connection, pop_command("popped", invisible_ms=INVISIBLE_MS, maxMsgNums=4))
@@ -78,6 +95,16 @@ class Load:
             if self._chance.random() < 0.5:
                 self.acked.add(message.body)
                 ask(connection, request(RequestCode.ACK_MESSAGE, **handle_fields(topic, handle)))
+
+
+def _commit_of(answer: RemotingCommand, body: bytes) -> RemotingCommand:
+    """The end of the transaction of a half message whose send was answered so."""
+    fields = answer.ext_fields or {}
+    _, offset = decode_message_id(fields["msgId"])
+    return request(
+        RequestCode.END_TRANSACTION, producerGroup="payers", commitOrRollback=_COMMIT, msgId=body.decode(),
+        tranStateTableOffset=fields["queueOffset"], commitLogOffset=offset,
+    )  # fmt: skip
 
 
 def ask(connection: BlockingConnection, command: RemotingCommand) -> RemotingCommand:
@@ -103,6 +130,7 @@ def fail_over(pair: Pair, seed: int, role: str) -> Load:
     has = {body.as_py() for batch in read_log(pair.path("slave"), ["body"]) for body in batch["body"]}
     for kind, sent in load.sent.items():
         assert role == "ASYNC_MASTER" or sent <= has, f"{kind}: the slave lacks {sorted(sent - has)}"
+        load.lag += len(sent - has)
         load.sent[kind] = sent & has
     return load
 
@@ -110,17 +138,42 @@ def fail_over(pair: Pair, seed: int, role: str) -> Load:
 def check_all_come(pair: Pair, load: Load) -> int:
     """Make the slave the master, and return once all messages have come; their number."""
     with pair.start("slave") as promoted:
-        come: dict[str, set[bytes]] = {kind: set() for kind in KINDS}
-        offsets = dict.fromkeys(KINDS, 0)
-
-        def lost() -> dict[str, set[bytes]]:
-            for kind in KINDS:
-                command = pop_command(kind) if kind == "popped" else pull_command(kind, offsets[kind])
-                answer = call(promoted.address, command)
-                if answer.code == 0:
-                    come[kind] |= {message.body for message in messages_of(answer)}
-                    offsets[kind] += len(messages_of(answer))
-            return {kind: left for kind, sent in load.sent.items() if (left := sent - come[kind] - load.acked)}
-
-        until(lambda: not lost())
+        asyncio.run(_until_all_come(promoted.address, load))
     return sum(map(len, load.sent.values()))
+
+
+async def _until_all_come(address: str, load: Load) -> None:
+    """Consume as a client whose producer commits all that it is asked."""
+    host, _, port = address.rpartition(":")
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    await client.heartbeat("payer", producers=["payers"])
+    commits = asyncio.create_task(_commit_what_is_asked(client))
+    lost = {kind: sent - load.acked for kind, sent in load.sent.items()}
+    offsets = dict.fromkeys(KINDS, 0)
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while any(lost.values()):
+                for kind in KINDS:
+                    command = pop_command(kind) if kind == "popped" else pull_command(kind, offsets[kind])
+                    answer = await client.begin_all([command])[0]
+                    if answer.code == 0:
+                        come = messages_of(answer)
+                        lost[kind] -= {message.body for message in come}
+                        offsets[kind] += len(come)
+    except TimeoutError:
+        raise AssertionError(f"these do not come at the new master: {lost}") from None
+    finally:
+        commits.cancel()
+        await client.leave()
+
+
+async def _commit_what_is_asked(client: Client) -> None:
+    while True:
+        asked = await client.requests.get()
+        if asked.code == RequestCode.CHECK_TRANSACTION_STATE:
+            given = asked.ext_fields or {}
+            half = {name: given[name] for name in ("tranStateTableOffset", "commitLogOffset", "msgId")}
+            await client.ask(
+                RequestCode.END_TRANSACTION, producerGroup="payers", commitOrRollback=_COMMIT,
+                fromTransactionCheck=True, **half,
+            )  # fmt: skip
