@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,7 @@ from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingError, WouldWaitError
 from reput.events import Event
 from reput.files import DISK, FileLayer, NeverWaiting
+from reput.formats.kv_config import KV_CONFIG_FILE
 from reput.formats.metadata import (
     ConsumerOffsets,
     ConsumerOrderInfos,
@@ -28,6 +30,7 @@ from reput.formats.metadata import (
     SubscriptionGroups,
     TransactionMetrics,
 )
+from reput.formats.paths import CONFIG
 from reput.log.metadata import read_metadata
 from reput.namesrv.name_server import NameServer
 from reput.replication.ha_service import HAService
@@ -129,7 +132,9 @@ class BrokerController:
             servers = config.name_servers
             self.namesrv = ";".join(servers)
             if not servers:
-                self._name_server = NameServer(NamesrvConfig(**config.tls_values), changes_keys=False)
+                kept = os.path.join(self._path, CONFIG, KV_CONFIG_FILE)
+                namesrv_config = NamesrvConfig(**config.tls_values, kv_config_path=kept)
+                self._name_server = NameServer(namesrv_config, files=self._files, changes_keys=False)
                 with _port_of("the name server"):
                     namesrv_port = await self._name_server.start(config.bind_address, self._namesrv_port)
                 self.namesrv = f"{self.address.rpartition(':')[0]}:{namesrv_port}"

@@ -10,6 +10,8 @@ from typing import Any
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.java_bean import decode_bean
 
+#: Below `config` of the store whose broker has a name server of its own.
+KV_CONFIG_FILE = "kvConfig.json"
 #: Values by namespace and key.
 KVConfigTable = Mapping[str, Mapping[str, str]]
 

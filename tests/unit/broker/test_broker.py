@@ -18,10 +18,12 @@ from reput.errors import ConfigError, CorruptMetadataError, RemotingError, Reput
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command
 from reput.service.config_manager import ConfigManager
+from reput.transport.client import RemotingClient
 from tests.support.broker import (
     SMALL,
     SYNCED,
     Client,
+    Served,
     consumer,
     controller_of,
     messages_of,
@@ -193,6 +195,33 @@ async def test_a_broker_registers_at_its_own_name_server_whatever_address_client
             assert table["broker-a"]["brokerAddrs"] == {"0": served.controller.address}
             assert served.controller.address.startswith("192.0.2.1:")
             await client.leave()
+
+
+async def test_the_key_values_of_a_brokers_own_name_server_stay_in_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read from the user's home or written there: other brokers of the same user would share it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    kept = {"namespace": "ns", "key": "k"}
+
+    async def value(served: Served) -> str | None:
+        answer = await namesrv_client.call(
+            served.controller.namesrv, RemotingCommand(RequestCode.GET_KV_CONFIG, ext_fields=kept)
+        )
+        return (answer.ext_fields or {}).get("value")
+
+    namesrv_client = RemotingClient()
+    try:
+        async with serving_broker(tmp_path / "one") as one, serving_broker(tmp_path / "two") as two:
+            put = RemotingCommand(RequestCode.PUT_KV_CONFIG, ext_fields={**kept, "value": "v"})
+            assert (await namesrv_client.call(one.controller.namesrv, put)).code == ResponseCode.SUCCESS
+            assert (await value(one), await value(two)) == ("v", None)
+        async with serving_broker(tmp_path / "one") as one:
+            assert await value(one) == "v"
+    finally:
+        namesrv_client.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]
+    assert (tmp_path / "one/config/kvConfig.json").is_file()
 
 
 async def test_a_broker_starts_without_its_name_server(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from reput.errors import CorruptMetadataError
 from reput.files import FileLayer
 from reput.formats.access import ACCESS_FILE
 from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.kv_config import KV_CONFIG_FILE
 from reput.formats.metadata import (
     FILE_NAMES,
     ConsumerFilters,
@@ -239,7 +240,10 @@ JUDGED_BEFORE = frozenset(
 NO_POINTERS = frozenset(
     (
         ABORT, LOCK,
-        *(f"{CONFIG}/{name}" for name in (ACCESS_FILE, DISPATCHER_LOCK, FAILED_SYNC_FILE, "broker.properties")),
+        *(
+            f"{CONFIG}/{name}"
+            for name in (ACCESS_FILE, KV_CONFIG_FILE, DISPATCHER_LOCK, FAILED_SYNC_FILE, "broker.properties")
+        ),
         *(
             f"{CONFIG}/{FILE_NAMES[kind]}"
             for kind in (
