@@ -33,5 +33,5 @@ def run(folder: Path, seed: int) -> Counter[str]:
 
 PART = Part(
     "fail-overs", "fail-overs at any moment, under load of all kinds of messages", 200, run,
-    ("SYNC_MASTERs lost", "ASYNC_MASTERs lost", "messages that came", "messages of the lag"),
+    ("SYNC_MASTERs lost", "ASYNC_MASTERs lost", "messages that came", "messages of the lag", "acknowledged pops"),
 )  # fmt: skip

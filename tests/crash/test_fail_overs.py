@@ -27,4 +27,5 @@ def test_nothing_that_the_slave_has_is_lost_at_any_moment(pair: Pair, role: str,
     """A SYNC_MASTER's slave has all that was answered SEND_OK; an ASYNC_MASTER's lacks its lag alone."""
     load = fail_over(pair, seed, role)
     assert all(load.sent.values()), {kind: len(sent) for kind, sent in load.sent.items()}
+    assert load.acked
     check_all_come(pair, load)

@@ -55,9 +55,9 @@ class Load:
         self.lag = 0
 
     def __enter__(self) -> Load:
-        self._pool = ThreadPoolExecutor()
-        works: list[Work] = [partial(self._send, kind) for kind in KINDS]
-        self._tasks = [self._pool.submit(self._work, work) for work in (*works, self._consume)]
+        works: list[Work] = [self._consume, *(partial(self._send, kind) for kind in KINDS)]
+        self._pool = ThreadPoolExecutor(len(works))
+        self._tasks = [self._pool.submit(self._work, work) for work in works]
         return self
 
     def __exit__(self, *_: object) -> None:
