@@ -10,10 +10,8 @@ from reput.broker.send_message_processor import SEND_CODES
 from reput.config.broker import BrokerConfig
 from reput.remoting.body_bounds import most_body
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import RemotingCommand
-from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
-from reput.transport.requests import Handler, Observer, Requests
+from reput.transport.requests import Handler, Observer, Refusal, Requests
 
 #: Requests that see all messages that were sent before them.
 _SEES_MESSAGES = (
@@ -56,7 +54,7 @@ def request_table(
     sending: RequestQueue,
     with_all_messages: Callable[[Handler], Handler],
     observer: Observer | None = None,
-    refusal: Callable[[Connection, RemotingCommand], RemotingCommand | None] | None = None,
+    refusal: Refusal | None = None,
 ) -> Requests:
     """The requests of all processors.
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from datetime import date
 from functools import partial
+from typing import Any
 
 from reput.broker.access.access import Access, inner_credentials
 from reput.broker.access.plain_gate import PlainGate
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
+from reput.broker.large_bodies import is_large
 from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop import Pop
 from reput.broker.pull_message_processor import PullMessageProcessor
@@ -36,11 +37,11 @@ from reput.broker.transactions.transactional_op_batch_service import Transaction
 from reput.client.mq_client_api import MQClientAPI
 from reput.config.broker import BrokerRole
 from reput.remoting.command import RemotingCommand
+from reput.service.access.needs import names_in_body
 from reput.service.broker_stats_manager import SAMPLE_S
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
-
-Refusal = Callable[[Connection, RemotingCommand], RemotingCommand | None]
+from reput.transport.requests import Refusal
 
 _SCAN_CLIENTS_S = 10.0
 _PERSIST_FILTERS_S = 10.0
@@ -112,14 +113,22 @@ class BrokerServices:
         self.sends = SendFrameProcessor(state, self._requests, self.pop.ack_frames, is_checked=is_checked)
 
     def _refusal(self) -> Refusal | None:
-        """What is asked before each request whether it may be done; None where all may."""
-        gate, state = self._gate, self._state
-        if state.slave is None:
-            return None if gate is None else gate.refusal
+        """What is asked before each request whether it may be done; None where all may.
 
-        def refusal(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-            refused = None if gate is None else gate.refusal(connection, command)
-            return refused or slave_refusal(state.config, command)
+        A large body that says what a request is about is read beside the loop, as its processor does.
+        """
+        gate, state = self._gate, self._state
+        if gate is None and state.slave is None:
+            return None
+
+        def refused(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+            answer = None if gate is None else gate.refusal(connection, command)
+            return answer if answer is not None or state.slave is None else slave_refusal(state.config, command)
+
+        def refusal(connection: Connection, command: RemotingCommand) -> Any:
+            if gate is not None and names_in_body(command.code) and is_large(command):
+                return state.reads.run_for(connection, refused, connection, command)
+            return refused(connection, command)
 
         return refusal
 

@@ -64,10 +64,11 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
 
     def persist(self, snapshot: Snapshot[ConsumerOffsets]) -> None:
         """See `ConfigManager.persist`; a broker also writes the topics of each group."""
-        topics: dict[str, tuple[str, ...]] = {}
+        topics: dict[str, list[str]] = {}
         for topic, group in map(split_topic_group, snapshot.content.offset_table):
-            topics[group] = (*topics.get(group, ()), topic)
-        others = {**snapshot.content.others, _GROUP_TOPIC_MAP: topics}
+            topics.setdefault(group, []).append(topic)
+        of_groups = {group: tuple(names) for group, names in topics.items()}
+        others = {**snapshot.content.others, _GROUP_TOPIC_MAP: of_groups}
         super().persist(replace(snapshot, content=replace(snapshot.content, others=others)))
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:

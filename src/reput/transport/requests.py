@@ -21,6 +21,9 @@ logger = logging.getLogger("reput.transport")
 Answer = RemotingCommand | bytes | None
 #: Takes a request; returns its answer, or a coroutine that will return it.
 Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
+_Refused = RemotingCommand | None
+#: Says what a request is answered that may not be done, None where it may; or returns a coroutine that will say it.
+Refusal = Callable[[Connection, RemotingCommand], "Coroutine[Any, Any, _Refused] | _Refused"]
 
 
 class Observer(Protocol):
@@ -57,7 +60,7 @@ class Requests:
         queues: Mapping[int, RequestQueue] | None = None,
         others: RequestQueue | None = None,
         observer: Observer | None = None,
-        refusal: Callable[[Connection, RemotingCommand], RemotingCommand | None] | None = None,
+        refusal: Refusal | None = None,
         most_body: Callable[[int], int] | None = None,
     ) -> None:
         self._refusal = refusal
@@ -122,9 +125,13 @@ class Requests:
             answer = command.response(ResponseCode.SYSTEM_ERROR, remark)
         else:
             try:
-                answer = None if self._refusal is None else self._refusal(connection, command)
-                if answer is None:
+                refused = None if self._refusal is None else self._refusal(connection, command)
+                if refused is None:
                     answer = handler(connection, command)
+                elif isinstance(refused, RemotingCommand):
+                    answer = refused
+                else:
+                    answer = _unless_refused(refused, handler, connection, command)
             except Exception as error:
                 if isinstance(error, WouldWaitError) and error.room:
                     raise
@@ -167,6 +174,19 @@ class Requests:
         """Wait until the requests that handlers work on are answered, at most so long."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
+
+
+async def _unless_refused(
+    refused: Coroutine[Any, Any, _Refused],
+    handler: Handler,
+    connection: Connection,
+    command: RemotingCommand,
+) -> Answer:
+    """The answer to a request of which is said later whether it may be done."""
+    answer: Any = await refused
+    if answer is None:
+        answer = handler(connection, command)
+    return answer if isinstance(answer, Answer) else await answer
 
 
 async def answer_later(

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from reput.formats.metadata import MessageRequestModeBody, TopicConfig
 from reput.remoting.body import encode_body
-from reput.remoting.body_bounds import LARGE_BODY
+from reput.remoting.body_bounds import LARGE_BODY, most_body
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import encode_command
+from reput.remoting.command import RemotingCommand, encode_command
+from reput.service.access.needs import names_in_body
 from tests.support.broker import LONG_MS, Served, fill, pull_command, serving_broker, with_topic
 from tests.support.loop_gaps import loop_gaps
+from tests.support.signed import ALICE_PASSWORD, AUTHORIZATION, make_alice, signed
 from tests.support.worst_frames import exchange, known, of_code
 
 #: Seconds of CPU in one turn of the loop.
@@ -54,6 +57,49 @@ async def test_no_frame_of_any_code_has_the_loop_for_long(tmp_path: Path, code: 
         await client.send_message("t")
         found = {name: await worst_of(served, data) for name, data in of_code(code)}
     assert {name: seconds for name, seconds in found.items() if seconds > _MOST_S} == {}
+
+
+async def test_what_a_user_may_do_is_read_beside_the_loop_out_of_a_large_body(tmp_path: Path) -> None:
+    """The gate reads each body that names topics or groups, before its processor does."""
+    codes = [code for code in RequestCode if names_in_body(code) and most_body(code) > LARGE_BODY]
+    assert len(codes) > 5
+    async with serving_broker(tmp_path / "store", **AUTHORIZATION) as served:
+        client = await served.client()
+        await make_alice(client)
+        for code in codes:
+            many = [{"topic": f"t{n}", "groupName": f"g{n}", "brokerName": "b"} for n in range(most_body(code) // 60)]
+            body = encode_body({"consumerGroup": "g", "acks": many[: len(many) // 2], "mqSet": many[: len(many) // 3]})
+            command = signed(RemotingCommand(code, ext_fields={}, body=body), "alice", ALICE_PASSWORD)
+            assert LARGE_BODY < len(body) < most_body(code)
+            with loop_gaps() as gaps:
+                answer = await client.begin_all([command])[0]
+            assert (answer.code, gaps.worst < _MOST_S) == (ResponseCode.NO_PERMISSION, True), (code, answer)
+
+
+async def test_a_large_table_is_encoded_beside_the_loop(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(2500)]
+    codes = (
+        RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, RequestCode.GET_TIMER_METRICS,
+        RequestCode.GET_ALL_PRODUCER_INFO,
+    )  # fmt: skip
+    async with serving_broker(tmp_path / "store") as served:
+        state, services = served.controller.state, served.controller._services
+        client = await served.client()
+        await state.writes.run(state.store.update_topics, [TopicConfig(name) for name in names])
+        for name in names:
+            state.groups.find_subscription_group_config(name, 0)
+            state.offsets.commit_offset(name, "t", 0, 0, 0)
+            services.pop.modes.set_message_request_mode(MessageRequestModeBody("t", name), 0)
+        assert services.timers is not None
+        services.timers.metrics.add(dict.fromkeys(names, 1), 0)
+        for begin in range(0, 900, 300):
+            await client.heartbeat("c", producers=names[begin : begin + 300])
+        for code in codes:
+            with loop_gaps() as gaps:
+                answer = await client.ask(code)
+            assert (answer.code, gaps.worst < _MOST_S) == (0, True), (code, gaps.worst)
+            assert len(answer.body) > 30_000, code
 
 
 async def test_held_pulls_are_answered_some_in_a_turn(tmp_path: Path) -> None:

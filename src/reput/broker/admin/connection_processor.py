@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reput.broker.admin.client_bodies import connections_body, subscription_body
+from reput.broker.large_bodies import encode_beside, in_pieces
 from reput.broker.state import BrokerState
 from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -53,17 +54,19 @@ class ConnectionProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         return command.response(body=encode_body({"connectionSet": connections_body(members.values())}))
 
-    def all_producers(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_producers(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The members of all groups of producers."""
         producers = self._state.producers
-        data = {
-            group: [
-                {
-                    "clientId": one.client_id, "language": one.language,
-                    "lastUpdateTimestamp": one.last_update_ms, "remoteIP": one.channel.remote, "version": one.version,
-                }
-                for one in producers.channels(group).values()
-            ]
-            for group in producers.groups()
-        }  # fmt: skip
-        return command.response(body=encode_body({"data": data}))
+        data: dict[str, list[dict[str, object]]] = {}
+        async for groups in in_pieces(producers.groups()):
+            data |= {
+                group: [
+                    {
+                        "clientId": one.client_id, "language": one.language, "lastUpdateTimestamp": one.last_update_ms,
+                        "remoteIP": one.channel.remote, "version": one.version,
+                    }
+                    for one in producers.channels(group).values()
+                ]
+                for group in groups
+            }  # fmt: skip
+        return command.response(body=await encode_beside(self._state, connection, encode_body, {"data": data}))

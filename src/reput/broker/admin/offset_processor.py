@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reput.broker.admin.client_bodies import subscription_body
+from reput.broker.large_bodies import encode_beside
 from reput.broker.state import BrokerState
 from reput.formats.java import INT64_MAX
 from reput.remoting.body import encode_body
@@ -37,9 +38,11 @@ class OffsetProcessor:
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
         }
 
-    def all_offsets(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_offsets(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The content of `consumerOffset.json`, as of now."""
-        return command.response(body=encode_body(self._state.offsets.content()))
+        return command.response(
+            body=await encode_beside(self._state, connection, encode_body, self._state.offsets.content())
+        )
 
     def correction_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The smallest offset of all groups in each queue; the largest number where one group is before it."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reput.broker.large_bodies import decode_beside
+from reput.broker.large_bodies import decode_beside, encode_beside
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.errors import ConfigError, RemotingCommandError
 from reput.events import Event
 from reput.formats.java_bean import encode_bean
-from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig, TopicFilterType
+from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig, TopicFilterType, Topics
 from reput.remoting.body import decode_body, encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -152,17 +152,10 @@ class TopicProcessor:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return command.response(body=encode_body(config))
 
-    def all_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
         """All topics, with the version of their changes."""
-        topics = self._state.store.topic_metadata
-        body: dict[str, Any] = {
-            "dataVersion": encode_bean(topics.data_version),
-            "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
-            "topicConfigTable": encode_bean(topics.topic_config_table),
-            "topicQueueMappingDetailMap": {},
-            "topicQueueMappingInfoMap": {},
-        }
-        return command.response(ext_fields={}, body=encode_body(body))
+        body = await encode_beside(self._state, connection, _encode_topics, self._state.store.topic_metadata)
+        return command.response(ext_fields={}, body=body)
 
     async def update_group(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make a group or change it."""
@@ -221,9 +214,22 @@ class TopicProcessor:
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         return command.response(body=encode_body(config))
 
-    def all_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
         """All groups, with the version of their changes."""
-        return command.response(body=encode_body(self._state.groups.content()))
+        return command.response(
+            body=await encode_beside(self._state, connection, encode_body, self._state.groups.content())
+        )
+
+
+def _encode_topics(topics: Topics) -> bytes:
+    body: dict[str, Any] = {
+        "dataVersion": encode_bean(topics.data_version),
+        "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
+        "topicConfigTable": encode_bean(topics.topic_config_table),
+        "topicQueueMappingDetailMap": {},
+        "topicQueueMappingInfoMap": {},
+    }
+    return encode_body(body)
 
 
 def _decode_topics(body: bytes) -> TopicList:

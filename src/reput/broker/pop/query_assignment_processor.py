@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reput.broker.large_bodies import encode_beside
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.client.topic_route import subscribe_queues
 from reput.errors import RemotingCommandError, RemotingError
@@ -43,9 +44,9 @@ class QueryAssignmentProcessor:
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.all_modes,
         }
 
-    def all_modes(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_modes(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The content of `messageRequestMode.json`, as of now; slaves copy it."""
-        return command.response(body=encode_body(self.modes.content()))
+        return command.response(body=await encode_beside(self._state, connection, encode_body, self.modes.content()))
 
     async def set_message_request_mode(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Set how the members of a group get the messages of a topic; it is on the disk before the answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.large_bodies import encode_beside
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import RemotingCommandError, ReputError
@@ -116,11 +117,12 @@ class RecallMessageProcessor:
         body = encode_timer_checkpoint(self._state.timers.checkpoint)
         return command.response(ResponseCode.SUCCESS, None, None, body)
 
-    def metrics(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def metrics(self, connection: Connection, command: RemotingCommand) -> Answer:
         """How many messages wait, by topic."""
         if self._timers is None:
             return command.response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
-        return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._timers.metrics.shown()))
+        body = await encode_beside(self._state, connection, encode_metadata, self._timers.metrics.shown())
+        return command.response(ResponseCode.SUCCESS, None, None, body)
 
 
 def _illegal(remark: str) -> RemotingCommandError:

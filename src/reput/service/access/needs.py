@@ -180,6 +180,11 @@ _INNER_MEMBERS = (
 )  # fmt: skip
 
 
+def names_in_body(code: int) -> bool:
+    """Whether `needs_of` reads the body of a request."""
+    return code in _BY_BODY
+
+
 def needs_of(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -> list[Need] | None:
     """What a request needs; None where only super users may ask for it.
 
