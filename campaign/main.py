@@ -36,6 +36,7 @@ from campaign import (
     power,
     repairs,
     replication,
+    states,
     tables,
     turns,
 )  # fmt: skip
@@ -44,8 +45,8 @@ from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, turns.PART, brokers.PART, replication.PART, fail_overs.PART, *kinds.PARTS,
-    java_clients.PART, tables.PART,
+    repairs.PART, frames.PART, turns.PART, states.PART, brokers.PART, replication.PART, fail_overs.PART,
+    *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]
 

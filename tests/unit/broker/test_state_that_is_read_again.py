@@ -13,64 +13,37 @@ from reput.errors import ConfigError, StoreError
 from reput.files import DISK
 from reput.formats.metadata import ConsumerOrderInfos, OrderInfo, SubscriptionGroupConfig
 from reput.namesrv.kv_config_manager import KVConfigManager
+from reput.remoting.acl import signature
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.service.subscription_group_manager import check_policies
 from reput.store.config_files import persist_metadata
-from tests.support.broker import serving_broker, with_topic
+from tests.support.broker import fill, serving_broker, with_topic
+from tests.support.odd_state import KEYS, OddState
 from tests.support.pop import pop_command
 
-#: Values that JSON has, and a file of fastjson's may not take as they are.
-_ODD: tuple[str, ...] = (
-    '{"$ref":"$.y"}', '{"$ref":"$"}', '{"$ref":".."}', '{"$ref":1}', "1" * 41, "-" + "9" * 40, "1e400", "NaN",
-    "Infinity",
-    "[" * 99 + "]" * 99, "[" * 101 + "]" * 101, '{"a":' * 101 + "1" + "}" * 101, '"\\ud800"', '"\\u0000"', "null",
-    "[]", "[1,2]", "{}", '{"1":2}', "true", "1.5", '""',
-)  # fmt: skip
 
-
-def odd_object(random: Random, *members: str) -> str:
-    """A JSON object with these members, and others of any name and value."""
-    names = ["x", "$ref", "others", "groupRetryPolicy", "attributes", "dataVersion", "subscriptionDataSet"]
-    more = [f'"{random.choice(names)}":{random.choice(_ODD)}' for _ in range(random.randrange(3))]
-    both = [*members, *more]
-    random.shuffle(both)
-    return "{" + ",".join(both) + "}"
-
-
-async def test_groups_modes_and_topics_that_were_made_are_there_after_a_restart(tmp_path: Path) -> None:
-    random, groups, topics, modes = Random(5), set[str](), set[str](), set[str]()
-    async with serving_broker(tmp_path) as served:
+@pytest.mark.parametrize("seed", range(2))
+async def test_what_requests_have_made_is_there_after_a_restart(tmp_path: Path, seed: int) -> None:
+    state = OddState(Random(seed))
+    async with serving_broker(tmp_path, **KEYS) as served:
         client = await served.client()
         await with_topic(client, "orders")
-        for number in range(150):
-            name, kind = f"n{number}", random.randrange(4)
-            if kind == 0:
-                body = odd_object(random, f'"groupName":"{name}"')
-                code, made = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, groups
-            elif kind == 1:
-                body = '{"groupConfigList":[' + odd_object(random, f'"groupName":"{name}"') + "]}"
-                code, made = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, groups
-            elif kind == 2:
-                body = '{"topicConfigList":[' + odd_object(random, f'"topicName":"{name}"') + "]}"
-                code, made = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, topics
-            else:
-                body = odd_object(random, '"topic":"orders"', f'"consumerGroup":"{name}"', '"mode":"POP"')
-                code, made = RequestCode.SET_MESSAGE_REQUEST_MODE, modes
-            if (await client.ask(code, body.encode())).code == 0:
-                made.add(name)
-    assert min(len(groups), len(topics), len(modes)) > 10
-    async with serving_broker(tmp_path) as served:
+        await fill(client, "orders", "a", "b")
+        await state.write(served, client, 200)
+    made = {kind: len(names) for kind, names in state.made.items()}
+    assert min(made[kind] for kind in ("groups", "topics", "modes", "offsets", "key values", "users", "filters")) > 0
+    async with serving_broker(tmp_path, **KEYS) as served:
+        await state.check(served, await served.client())
+
+
+async def test_a_password_with_half_of_a_character_stops_no_list_of_users(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **KEYS) as served:
         client = await served.client()
-
-        async def body_of(code: RequestCode) -> Any:
-            return json.loads((await client.ask(code)).body)
-
-        found = (await body_of(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))["subscriptionGroupTable"]
-        assert groups <= found.keys()
-        assert topics <= (await body_of(RequestCode.GET_ALL_TOPIC_CONFIG))["topicConfigTable"].keys()
-        assert (
-            modes <= (await body_of(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE))["messageRequestModeMap"]["orders"].keys()
-        )
+        body = b'{"password":"a\\ud800","userType":"Normal"}'
+        assert (await client.ask(RequestCode.AUTH_CREATE_USER, body, username="u")).code == 0
+        answer = await client.ask(RequestCode.AUTH_LIST_USER)
+        assert [one["password"] for one in json.loads(answer.body)] == ["a?"]
+        signature({}, b"", "a\ud800")
 
 
 def _deep(levels: int) -> list[Any]:

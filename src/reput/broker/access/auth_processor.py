@@ -82,10 +82,8 @@ class AuthProcessor:
     def _looks(self, work: Callable[[AccessManager, dict[str, str]], Any]) -> Handler:
         def handle(connection: Connection, command: RemotingCommand) -> Answer:
             found = work(self._kept(), command.ext_fields or {})
-            body = (
-                json.dumps(found, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode() if found else b""
-            )
-            return command.response(body=body)
+            text = json.dumps(found, separators=(",", ":"), sort_keys=True, ensure_ascii=False) if found else ""
+            return command.response(body=text.encode("utf-8", "replace"))  # as Java writes half of a character
 
         return handle
 
