@@ -33,6 +33,7 @@ from campaign import (
     kills,
     kinds,
     model,
+    network,
     power,
     repairs,
     replication,
@@ -45,8 +46,8 @@ from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, turns.PART, states.PART, brokers.PART, replication.PART, fail_overs.PART,
-    *kinds.PARTS, java_clients.PART, tables.PART,
+    repairs.PART, frames.PART, network.PART, turns.PART, states.PART, brokers.PART, replication.PART,
+    fail_overs.PART, *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign import frames
+from campaign import frames, network
 from campaign.cases import run_case
 
 
@@ -21,6 +21,22 @@ def test_hostile_frames_raise_errors_of_ours_alone(tmp_path: Path, seed: int) ->
     assert counts["understood"] > 500
     assert counts["refused"] > 500
     assert len([name for name in counts if name.startswith("way: ")]) == len(set(frames._WAYS))
+
+
+def test_a_broker_lives_on_whatever_its_connections_send(tmp_path: Path) -> None:
+    counts = network.run(tmp_path, 900_000, connections=20, requests=300)
+    assert (counts["connections"], counts["requests"]) == (20, 300)
+    assert counts["answered SUCCESS"] > 20
+    assert counts["messages stored"] > 5
+
+
+def test_a_bug_that_a_request_meets_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise KeyError("topic")
+
+    monkeypatch.setattr("reput.broker.admin.topic_processor.TopicProcessor.system_topics", breaks)
+    with pytest.raises(AssertionError, match=r"bugs, the first: .*request failed.*KeyError\('topic'\)"):
+        network.run(tmp_path, 900_000, connections=0, requests=1500)
 
 
 def test_a_seed_repeats_its_frames() -> None:
