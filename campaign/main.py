@@ -30,6 +30,7 @@ from campaign import (
     frames,
     hostile,
     java_clients,
+    kernels,
     kills,
     kinds,
     model,
@@ -46,7 +47,7 @@ from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, frames.PART, network.PART, turns.PART, states.PART, brokers.PART, replication.PART,
+    repairs.PART, kernels.PART, frames.PART, network.PART, turns.PART, states.PART, brokers.PART, replication.PART,
     fail_overs.PART, *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]

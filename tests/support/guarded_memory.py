@@ -3,7 +3,7 @@
 `test_hostile_bytes.py` runs it as a program of its own. The bytes end, or begin, exactly where a page of `PROT_NONE`
 lies, so one byte too far is a SIGSEGV.
 
-    python -m tests.support.guarded_memory SUBJECT
+    python -m tests.support.guarded_memory SEED SUBJECT
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import ctypes
 import mmap
 import random
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,8 @@ from reput.formats.index_file import (
     entry_position,
     key_hash,
 )
+from reput.formats.message_batch import decode_batch
+from reput.formats.record_layout import unpack_record
 from reput.kernels.ack_frames import MARK, AckForm
 from reput.kernels.batch_consume_queue import group_batch_units
 from reput.kernels.columns import NARROW, WIDE
@@ -58,6 +62,8 @@ from reput.kernels.send_frames import SendFrames
 from reput.kernels.small_pass import SmallPass
 from reput.kernels.tags import keep_matching_tags
 from reput.kernels.timer_records import read_timer_records
+from reput.remoting.command import decode_command, frame_size
+from reput.remoting.send_headers import decode_send_header
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V1, V2
 from tests.support.send_streams import TOPICS, send_stream
@@ -65,6 +71,7 @@ from tests.support.send_streams import TOPICS, send_stream
 Array = npt.NDArray[np.uint8]
 
 _PAGE = mmap.PAGESIZE
+_ROOT = Path(__file__).parents[2]
 _EXTREMES = (0, 1, -1, 2, 7, 8, 90, 91, 127, 128, 255, 0x7FFF, -0x8000, 0x7FFFFFFF, -(2**31))
 _BASE = 1 << 33
 _RANDOM = random.Random(20)
@@ -443,7 +450,7 @@ def send_frames() -> int:
     for first, (topic, queues) in zip((0, 4), TOPICS, strict=True):
         kernel.topics.add_topic(topic, np.arange(first, first + queues, dtype=np.int32))
     next_offsets, count, taken = np.zeros(16, np.int64), 0, 0
-    frames = list(send_stream(1, 400))
+    frames = list(send_stream(_RANDOM.randrange(1000), 400))
     for number, frame in enumerate(frames):
         whole = b"".join(frames[number : number + _RANDOM.randrange(1, 4)])
         cuts = [whole[: _RANDOM.randrange(len(whole))] for _ in range(5)]
@@ -458,9 +465,28 @@ def send_frames() -> int:
                 log = LogRoom(room.ctypes.data, 1000, room.size - 8, 1, next_offsets.ctypes.data)
                 kernel.take(begin, begin + one.size, log)
                 assert begin <= kernel.at <= begin + one.size
+                stored = room[: kernel.log_address - room.ctypes.data].tobytes()
+                check_stored(stored, content[: kernel.at - begin])
                 count, taken = count + 1, taken + (kernel.at > begin)
     assert taken > count / 20
     return count
+
+
+def check_stored(log: bytes, frames: bytes) -> None:
+    """The records are what the plain decoder reads in the frames, and it refuses none of them."""
+    position = begin = 0
+    while begin < len(frames):
+        end = begin + frame_size(frames[begin : begin + 8])
+        command = decode_command(frames[begin:end])
+        header = decode_send_header(command.code, command.ext_fields)
+        bodies = [one.body for one in decode_batch(command.body)] if header.batch else [command.body]
+        for body in bodies:
+            head, at = unpack_record(log, position)
+            found = (log[at[2] : at[3]].decode(), log[at[0] : at[1]], head[3], head[7], head[8])
+            assert found == (header.topic, body, header.queue_id, header.sys_flag, header.born_timestamp), command
+            position += head[0]
+        begin = end
+    assert position == len(log)
 
 
 def one_byte_too_far() -> int:
@@ -494,6 +520,14 @@ SUBJECTS: dict[str, Callable[[], int]] = {
 }
 OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}
 
+
+def guarded(seed: int, *subjects: str) -> subprocess.CompletedProcess[str]:
+    """Run subjects in a process of their own; a seed draws their bytes."""
+    command = [sys.executable, "-m", "tests.support.guarded_memory", str(seed), *subjects]
+    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
+    _RANDOM.seed(int(sys.argv[1]))
+    for name in sys.argv[2:]:
         print(name, (SUBJECTS | OVERRUNS)[name](), flush=True)
