@@ -23,7 +23,9 @@ def signature(fields: Mapping[str, str], body: bytes, secret_key: str, *, withou
     """
     names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
     text = "".join(fields[name] for name in names if name not in (SIGNATURE, without))
-    digest = hmac.new(secret_key.encode("utf-8", "replace"), text.encode("utf-8", "surrogatepass") + body, hashlib.sha1).digest()
+    digest = hmac.new(
+        secret_key.encode("utf-8", "replace"), text.encode("utf-8", "surrogatepass") + body, hashlib.sha1
+    ).digest()
     return base64.b64encode(digest).decode()
 
 

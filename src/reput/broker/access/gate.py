@@ -14,7 +14,7 @@ from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.access.access_manager import AccessManager
 from reput.service.access.needs import needs_of
-from reput.service.access.policies import decide
+from reput.service.access.policies import Need, decide
 from reput.transport.connection import Connection
 
 logger = logging.getLogger("reput.broker")
@@ -52,7 +52,7 @@ class Gate:
             if user is None:  # a white list let it in, which is no proof of who it is
                 user, reason = self._authenticate(command, fields)
             if user is not None:
-                reason = self._authorize(connection, command, fields, user)
+                reason, _ = self._authorize(connection, command, fields, user)
         if reason is None:
             return None
         _tell(connection, command, reason)
@@ -64,8 +64,13 @@ class Gate:
             return
         fields = {**(command.ext_fields or {}), **found}
         user = self._access.users.get(fields.get(ACCESS_KEY, ""))
-        reason = "the user is gone" if user is None else self._authorize(connection, command, fields, user)
+        if user is None:
+            reason, need = "the user is gone", None
+        else:
+            reason, need = self._authorize(connection, command, fields, user)
         if reason is not None:
+            if need is not None:
+                reason = f"{reason} What was found needs {need.asked}."
             _tell(connection, command, reason)
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, reason)
 
@@ -87,23 +92,23 @@ class Gate:
 
     def _authorize(
         self, connection: Connection, command: RemotingCommand, fields: dict[str, str], user: User
-    ) -> str | None:
-        """Why a user may not do it; None where it may."""
+    ) -> tuple[str | None, Need | None]:
+        """Why a user may not do it, and what it may not; (None, None) where it may."""
         if user.user_type is UserType.SUPER:
-            return None
+            return None, None
         try:
             needs = needs_of(command.code, fields, bytes(command.body), self._cluster)
         except RemotingCommandError:
-            return "parse authorization context error"
+            return "parse authorization context error", None
         if needs is None:
-            return f"User:{user.username} has no permission: request {command.code} is for super users"
+            return f"User:{user.username} has no permission: request {command.code} is for super users", None
         policies, source_ip = self._access.acls.get(user.username, {}), connection.remote_host[0]
         for need in needs:
             decision = decide(policies, need, source_ip)
             if decision is not Decision.ALLOW:
                 why = "no matched policies." if decision is None else "the decision is deny."
-                return f"User:{user.username} has no permission to access {need.key} from {source_ip}, {why}"
-        return None
+                return f"User:{user.username} has no permission to access {need.key} from {source_ip}, {why}", need
+        return None, None
 
 
 def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None:

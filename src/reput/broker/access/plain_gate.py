@@ -111,7 +111,11 @@ class PlainGate:
             needs = None
         if not account.admin and (needs is None or any(_CHANGES.issuperset(one.actions) for one in needs)):
             return f"Need admin permission for request code={command.code}, but accessKey={key} is not"
-        return next((why for one in needs or () if (why := _check(account, one)) is not None), None)
+        for need in needs or ():
+            why = _check(account, need)
+            if why is not None:
+                return why if found is None else f"{why}; what was found needs {need.asked}"
+        return None
 
 
 def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None:

@@ -73,13 +73,26 @@ from reput.remoting.transaction_headers import (
 )
 from reput.service.access.policies import Need
 from reput.service.pop.topics import normal_topic_of, revive_topic_of
-from reput.service.topic_validator import TIMER_TOPIC, TRANS_HALF_TOPIC
+from reput.service.topic_validator import (
+    SCHEDULE_GROUP,
+    TIMER_TOPIC,
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    dlq_topic_of,
+)
 
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 _PUB, _SUB, _GET, _LIST = (Action.PUB,), (Action.SUB,), (Action.GET,), (Action.LIST,)
 _CREATE, _UPDATE, _DELETE = (Action.CREATE,), (Action.UPDATE,), (Action.DELETE,)
-#: Topics in which messages of all topics wait; and the revive topic of a cluster.
-_OF_ALL_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC})
+#: Topics in which messages of all topics wait, or end that can never be delivered, and the one that says how
+#: transactions of all topics ended; and the revive topic of a cluster.
+_OF_ALL_TOPICS = frozenset(
+    (
+        SCHEDULE_TOPIC, TIMER_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC,
+        dlq_topic_of(SCHEDULE_GROUP),
+    )
+)  # fmt: skip
 
 #: By request code: what is done, and the header, whose fields name topics and groups.
 _BY_HEADER: dict[int, tuple[tuple[Action, ...], type]] = {

@@ -23,6 +23,11 @@ class Need(NamedTuple):
         """As remarks name the resource."""
         return f"{self.resource_type.text}:{self.name}"
 
+    @property
+    def asked(self) -> str:
+        """The right and the resource, for who does not see in his request what was found."""
+        return f"{' or '.join(one.text for one in self.actions)} of {self.key}"
+
 
 def decide(policies: Policies, need: Need, source_ip: str) -> Decision | None:
     """What a user's policies say; None where nothing matches, which is no.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ async def test_only_messages_of_topics_that_a_user_may_name_are_reached_by_offse
             answer = await asked(client, command, "alice", ALICE_PASSWORD)
             assert (answer.code != ResponseCode.NO_PERMISSION) == is_allowed, name
             assert is_allowed or not answer.body
+            assert is_allowed or re.search(r"What was found needs .+ of Topic:", str(answer.remark)), answer
         end = served.controller.state.store.max_offset("%RETRY%g", 0)
         assert end == 0  # what may be sent back waits for its delay
         assert (served.controller.state.store.max_offset("SCHEDULE_TOPIC_XXXX", 0) == 1) == is_allowed

@@ -13,7 +13,8 @@ from reput.service.access.policies import Need
 
 CLUSTER = "DefaultCluster"
 OF_ALL_TOPICS = (
-    "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_REVIVE_LOG_DefaultCluster"
+    "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_REVIVE_LOG_DefaultCluster",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "%DLQ%SCHEDULE_CONSUMER",
 )  # fmt: skip
 
 
