@@ -21,6 +21,6 @@ def run(folder: Path, seed: int) -> Counter[str]:
 
 
 PART = Part(
-    "kernels", "kernels over hostile bytes, between pages that nobody may touch", 50, run,
+    "kernels", "kernels over hostile bytes, between pages that nobody may touch", 12, run,
     ("calls", "calls of the send kernel"),
 )  # fmt: skip

@@ -109,3 +109,24 @@ def test_the_backup_serves_where_the_file_is_damaged(tmp_path):
     path.with_name("consumerOffset.json.bak").write_bytes(b"{")
     with pytest.raises(CorruptMetadataError, match=r"consumerOffset.json: damaged at offset 30"):
         manager_at(tmp_path)
+
+
+def test_each_write_reads_what_it_writes_and_what_was_there_only_where_others_have_written_it(tmp_path, monkeypatch):
+    read = []
+
+    def decode(kind, data):
+        read.append(data)
+        return decode_metadata(kind, data)
+
+    monkeypatch.setattr("reput.store.config_files.decode_metadata", decode)
+    manager, file = manager_at(tmp_path), tmp_path / "config/consumerOffset.json"
+    for offset in range(3):
+        manager.commit_offset("g", "t", 0, offset, NOW_MS)
+        manager.persist(manager.snapshot())
+        assert read.pop() == file.read_bytes()
+        assert not read
+    by_others = file.read_bytes().replace(b"2", b"7")
+    file.write_bytes(by_others)
+    manager.commit_offset("g", "t", 0, 9, NOW_MS)
+    manager.persist(manager.snapshot())
+    assert read == [file.read_bytes(), by_others]
