@@ -64,10 +64,10 @@ class Gate:
             return
         fields = {**(command.ext_fields or {}), **found}
         user = self._access.users.get(fields.get(ACCESS_KEY, ""))
-        if user is None:
-            reason, need = "the user is gone", None
-        else:
-            reason, need = self._authorize(connection, command, fields, user)
+        refused: tuple[str | None, Need | None] = "the user is gone", None
+        if user is not None:
+            refused = self._authorize(connection, command, fields, user)
+        reason, need = refused
         if reason is not None:
             if need is not None:
                 reason = f"{reason} What was found needs {need.asked}."
