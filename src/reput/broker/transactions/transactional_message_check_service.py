@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable
 from functools import partial
 
@@ -240,9 +241,11 @@ class _Round:
         if self._put_to:
             await self._state.appends.safe(self._put_to)
         questions, self._questions = self._questions, []
+        nobody: Counter[str] = Counter()
         for group, header, record in questions:
-            if not self._clients.check_transaction_state(group, header, record):
-                logger.warning(Event("nobody can be asked how a transaction ended", group=group))
+            nobody[group] += not self._clients.check_transaction_state(group, header, record)
+        for group, transactions in (+nobody).items():  # thousands may wait for a producer that is away
+            logger.warning(Event("nobody can be asked how transactions ended", group=group, transactions=transactions))
 
 
 def _messages(result: GetRawResult) -> list[MessageExt]:

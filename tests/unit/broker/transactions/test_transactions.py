@@ -308,7 +308,9 @@ async def test_rounds_before_a_message_s_own_time_are_no_checks(tmp_path: Path) 
         assert len(await pulled(client, GIVEN_UP)) == 1
 
 
-async def test_members_of_a_group_are_asked_in_turn_and_a_group_may_be_empty(tmp_path: Path) -> None:
+async def test_members_of_a_group_are_asked_in_turn_and_a_group_may_be_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving_broker(tmp_path / "store", **KEYS) as served:
         client, other = await started(served), await served.client()
         await other.heartbeat("other", producers=["payers"])
@@ -323,6 +325,8 @@ async def test_members_of_a_group_are_asked_in_turn_and_a_group_may_be_empty(tmp
         await late.round_trip()
         await check(served)
         assert judged(served)[0] == 4
+        told = [one.getMessage() for one in caplog.records if "nobody can be asked" in one.getMessage()]
+        assert told == ["nobody can be asked how transactions ended group=payers transactions=2"]
         await late.heartbeat("late", producers=["payers"])
         await check(served)
         await asked(late)
