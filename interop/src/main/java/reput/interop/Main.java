@@ -94,6 +94,7 @@ public final class Main {
         PrintStream answers = new PrintStream(System.out, true, "UTF-8");
         System.setOut(System.err);   // whatever a library prints is no answer
         Map<String, Command> commands = commands();
+        Shutdowns.hasten();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             answers.println(answer(commands, JsonParser.parseString(line).getAsJsonObject()));
