@@ -98,7 +98,7 @@ def test_a_consumer_tells_what_it_does_and_consumes_what_it_is_given(apache: Apa
         assert apache.run("consumer-take") == "look"
 
 
-# A client that is told so sleeps for 10 s; 5.5.0's is as 5.3.3's.
+# 5.5.0's client is as 5.3.3's.
 @pytest.mark.parametrize("apache", ["4.9.7", "5.3.3"], indirect=True)
 def test_members_reset_their_offsets_where_the_broker_leaves_it_to_them(apache: Apache, tmp_path: Path) -> None:
     keys = HERE | {"useServerSideResetOffset": "false"}

@@ -10,6 +10,7 @@ import pytest
 from reput import Broker
 from reput.client import Message
 from reput.client.sync import Producer, PushConsumer
+from tests.support.asking import until
 from tests.support.broker import make_topic
 from tests.support.rocketmq.apache import Apache
 
@@ -17,8 +18,6 @@ pytestmark = pytest.mark.java
 
 HERE = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": 1 << 20}
 TRACES = "RMQ_SYS_TRACE_TOPIC"
-#: Asked again so often: a sample is taken every ten seconds, traces are written at once, and a command takes a second.
-_TRIES = 100
 
 
 def mqadmin(apache: Apache, broker: Broker, *words: str) -> str:
@@ -40,12 +39,16 @@ def row(table: str, *first: str) -> list[str]:
 def check_trace(broker: Broker, clients: Apache, tools: Apache) -> None:
     """Let traced clients send and consume a message, and let RocketMQ's tool read both traces."""
     make_topic(broker.address, "orders", 1)
+    told = ""
+
+    def both_are_there() -> bool:
+        nonlocal told
+        told = mqadmin(tools, broker, "queryMsgTraceById", "-i", message_id)
+        return bool(row(told, "Pub") and row(told, "Sub"))
+
     try:
         message_id = clients.run("traced", namesrv=broker.namesrv, topic="orders")
-        for _ in range(_TRIES):  # the clients write traces beside their work
-            told = mqadmin(tools, broker, "queryMsgTraceById", "-i", message_id)
-            if row(told, "Pub") and row(told, "Sub"):
-                break
+        until(both_are_there)  # the clients write traces beside their work
     finally:
         clients.run("traced-stop")
     assert row(told, "Pub")[:3] == ["Pub", "traced-producers", "127.0.0.1"], told
@@ -94,11 +97,12 @@ def test_messages_a_second_and_in_a_day_are_told_by_mqadmin(apache: Apache, tmp_
         where = {"namesrv": broker.namesrv, "topic": "orders"}
         apache.run("client-send", **where)
         assert len(apache.run("client-push", **where, group="g", tags="*", count=9)) == 9
-        for _ in range(_TRIES):
-            told = row(mqadmin(apache, broker, "statsAll", "-t", "orders"), "orders", "g")
-            if told and told[-1] != "0":
-                break
-        topic, group, behind, in_tps, out_tps, in_a_day, out_a_day = told
+
+        def stats() -> list[str]:
+            return row(mqadmin(apache, broker, "statsAll", "-t", "orders"), "orders", "g")
+
+        until(lambda: stats()[-1:] not in ([], ["0"]))  # a sample is taken every ten seconds
+        topic, group, behind, in_tps, out_tps, in_a_day, out_a_day = stats()
         assert (topic, group, behind, in_a_day, out_a_day) == ("orders", "g", "0", "9", "9")
         assert 0 < float(in_tps) <= 0.9
         assert 0 < float(out_tps) <= 0.9

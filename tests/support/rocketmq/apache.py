@@ -25,11 +25,16 @@ _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
+#: A consumer that has missed its turn looks again which queues are its own, by default 20 s later.
+_REBALANCE = "-Drocketmq.client.rebalance.waitInterval=1000"
 #: Its servers make a key for TLS at their start, which takes longer than the rest of it. Later options may turn TLS on.
 _NO_TLS = "-Dtls.server.mode=disabled"
 #: A thread of a 5.x broker spins until the first of these intervals is over: by default 3 s, in 5.5.0 10 s. Another one
-#: writes the wheel of timers, 38 MB, each second by default; it is written when the broker is stopped, too.
-_SHORT_LIVED = {"transactionMetricFlushInterval": "100", "timerFlushIntervalMs": "3600000"}
+#: writes the wheel of timers, 38 MB, each second by default; it is written when the broker is stopped, too. A third one
+#: sleeps between its flushes, whoever waits for its end, unless they are not timed.
+_SHORT_LIVED = {
+    "transactionMetricFlushInterval": "100", "timerFlushIntervalMs": "3600000", "flushCommitLogTimed": "false",
+}  # fmt: skip
 
 
 class ApacheError(Exception):
@@ -84,7 +89,7 @@ def classes_command(version: str, home: Path, java_options: tuple[str, ...] = JA
     # 5.x has a logback of its own, with names of its own.
     silent = f"-Drmq.logback.configurationFile={built / 'classes/logback.xml'}"
     path = f"{built / 'classes'}:{built / 'jars'}/*"
-    return ["java", _NO_TLS, *java_options, *opened, silent, f"-Duser.home={home}", "-cp", path]
+    return ["java", _NO_TLS, _REBALANCE, *java_options, *opened, silent, f"-Duser.home={home}", "-cp", path]
 
 
 class Apache:

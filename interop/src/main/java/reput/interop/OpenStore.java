@@ -77,6 +77,7 @@ final class OpenStore {
         config.setDeleteWhen("99");
         config.setFileReservedTime(1_000_000);
         config.setDiskMaxUsedSpaceRatio(98);
+        config.setFlushCommitLogTimed(false);   // else a thread sleeps for half a second, also when the store is closed
         Map<String, Method> setters = new HashMap<>();
         for (Method method : MessageStoreConfig.class.getMethods()) {
             if (method.getName().startsWith("set") && method.getParameterCount() == 1) setters.put(method.getName().substring(3).toLowerCase(), method);
