@@ -106,9 +106,9 @@ def test_messages_a_second_and_in_a_day_are_told_by_mqadmin(apache: Apache, tmp_
         assert (topic, group, behind, in_a_day, out_a_day) == ("orders", "g", "0", "9", "9")
         assert 0 < float(in_tps) <= 0.9
         assert 0 < float(out_tps) <= 0.9
-        told = mqadmin(apache, broker, "consumerProgress", "-g", "g")
-        assert 0 < float(row(told, "Consume", "TPS:")[-1]) <= 0.9
-        assert row(told, "Consume", "Diff", "Total:")[-1] == "0"
+        progress = mqadmin(apache, broker, "consumerProgress", "-g", "g")
+        assert 0 < float(row(progress, "Consume", "TPS:")[-1]) <= 0.9
+        assert row(progress, "Consume", "Diff", "Total:")[-1] == "0"
         told = row(mqadmin(apache, broker, "clusterList", "-m"), "DefaultCluster")
         assert told[-4:-2] == ["0", "0"]  # of yesterday
         assert int(told[-2]) >= 9

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ from tests.support.broker import make_topic, messages_of, pull_command
 from tests.support.rocketmq.apache import Apache
 from tests.support.sockets import free_ports
 
-pytestmark = [pytest.mark.java, pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)]
+pytestmark = pytest.mark.java
 
+VERSION = "5.3.3"
 FILE_SIZE = 1 << 20
 HERE = {
     "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1", "mapped_file_size_commit_log": FILE_SIZE,
@@ -49,30 +52,39 @@ def send_and_recall(apache: Apache, namesrv: str, *, recalled: str) -> dict[str,
     return {body: time for body, (_, _, time) in sent.items() if body != recalled}
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
-def test_apaches_broker_delivers_what_ours_was_sent(apache: Apache, tmp_path: Path, is_killed: bool) -> None:
-    path = tmp_path / "store"
-    with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
-        make_topic(broker.address, "orders", 1)
-        times = send_and_recall(apache, broker.namesrv, recalled="gone")
-        if is_killed:
-            path = Path(shutil.copytree(path, tmp_path / "copy"))
-    (port,) = free_ports(1)
-    with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=1, port=port):
-        check(f"127.0.0.1:{port}", times, 2 if is_killed else 1)  # what it had no checkpoint of it takes twice
+def side_by_side(delivers: Callable[[Path, bool], None], folder: Path) -> None:
+    """Let the other broker deliver what is stopped and what is killed: each waits until its messages are due."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(delivers, [folder / "stopped", folder / "killed"], [False, True]))
 
 
-@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
-def test_our_broker_delivers_what_apaches_was_sent(apache: Apache, tmp_path: Path, is_killed: bool) -> None:
-    path = tmp_path / "store"
-    with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
-        make_topic(broker.address, "orders", 1)
-    # A kill leaves the wheel as it was last written: each second, as by default.
-    keys = {"recallMessageEnable": "true", "timerFlushIntervalMs": "1000"}
-    namesrv = apache.serve(path, keys=keys, log_file_size=FILE_SIZE, topic="orders", queues=1)
-    times = send_and_recall(apache, namesrv, recalled="gone")
-    if not is_killed:
-        apache.run("broker-stop")
-    apache.kill()
-    with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
-        check(broker.address, times)
+def test_apaches_broker_delivers_what_ours_was_sent(tmp_path: Path) -> None:
+    def delivers(path: Path, is_killed: bool) -> None:
+        with Apache(VERSION) as apache:
+            with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
+                make_topic(broker.address, "orders", 1)
+                times = send_and_recall(apache, broker.namesrv, recalled="gone")
+                if is_killed:
+                    path = Path(shutil.copytree(path, tmp_path / "copy"))
+            (port,) = free_ports(1)
+            with apache.serving(path, log_file_size=FILE_SIZE, topic="orders", queues=1, port=port):
+                check(f"127.0.0.1:{port}", times, 2 if is_killed else 1)  # what it had no checkpoint of it takes twice
+
+    side_by_side(delivers, tmp_path)
+
+
+def test_our_broker_delivers_what_apaches_was_sent(tmp_path: Path) -> None:
+    def delivers(path: Path, is_killed: bool) -> None:
+        with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
+            make_topic(broker.address, "orders", 1)
+        # A kill leaves the wheel as it was last written: each second, as by default.
+        keys = {"recallMessageEnable": "true", "timerFlushIntervalMs": "1000"}
+        with Apache(VERSION) as apache:
+            namesrv = apache.serve(path, keys=keys, log_file_size=FILE_SIZE, topic="orders", queues=1)
+            times = send_and_recall(apache, namesrv, recalled="gone")
+            if not is_killed:
+                apache.run("broker-stop")
+        with Broker.start(path, **HERE) as broker:  # type: ignore[arg-type]
+            check(broker.address, times)
+
+    side_by_side(delivers, tmp_path)
