@@ -67,14 +67,15 @@ PYTEST := $(BIN)/pytest -q --durations 10
 # Four processes for two processors, as tests wait, too. One that has nothing left takes half of the rest of another one.
 BY_TIME := -n 4 --dist worksteal
 # A file is run by one process: its tests share what starts slowly. Long files come first by their names, and not last by
-# their few tests. Three processes, as some start Java beside them.
-BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder
+# their few tests. Four processes, as they wait for what they start.
+BY_FILE := -n 4 --dist loadfile --no-loadscope-reorder
 # Hundreds of processes start, and each assertion is rewritten: Python keeps the bytecode of both.
 unexport PYTHONDONTWRITEBYTECODE
 # The markers of pyproject.toml.
 LEFT_OUT := java or browser or spark or slow or campaign
 # Waiting for the disk takes half of the time, and no power is cut but in a model: so the folders of make test are in
-# memory, where there are 4 GB of it. Those of make test-rest are on the disk.
+# memory, where there are 4 GB of it. So are those of make test-rest where tests need no more than a store; the others are
+# on the disk.
 MEMORY := /dev/shm
 ROOMY = $(shell test -w $(MEMORY) && df -Pk $(MEMORY) | awk 'NR == 2 && $$4 > 4000000 { print "$(MEMORY)" }')
 
@@ -90,10 +91,14 @@ tests-of: setup ## only the tests of make test that cover a module: make tests-o
 	@tests=$$($(BIN)/python -m tests.support.tests_of $(FILE)); echo "$$tests"; \
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_TIME) -m "not ($(LEFT_OUT))" $$tests
 
+OF_STORES := $(addprefix tests/,crash golden property unit)
+REST := -m "($(LEFT_OUT) or hypothesis) and not campaign" --hypothesis-profile whole
+
 # Spark starts some forty times, each time with 5 s of processors less by its class archive, which takes 40 s, once.
 test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium
 	@$(BIN)/reput warm --spark >/dev/null
-	$(PYTEST) $(BY_FILE) -m "($(LEFT_OUT) or hypothesis) and not campaign" --hypothesis-profile whole
+	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_FILE) $(REST) $(OF_STORES)
+	$(PYTEST) $(BY_FILE) $(REST) $(addprefix --ignore=,$(OF_STORES))
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -80,10 +82,19 @@ def acked(address: str, group: str) -> list[str]:
     return [ack.key.topic for ack in acks if ack is not None and ack.key.group == group for _ in ack.offsets]
 
 
+@pytest.fixture(scope="module")
+def programs(served: tuple[Broker, str]) -> Iterator[dict[str, Future[Any]]]:
+    """What the program in each language tells: they run side by side, as they wait for what they make invisible."""
+    with ThreadPoolExecutor() as pool:
+        yield {language: pool.submit(run_client, f"grpc/{language}", served[1], language) for language in LANGUAGES}
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_an_unmodified_client_does_all_that_it_can(served: tuple[Broker, str], language: str) -> None:
-    broker, proxy = served
-    told = run_client(f"grpc/{language}", proxy, language)
+def test_an_unmodified_client_does_all_that_it_can(
+    served: tuple[Broker, str], programs: dict[str, Future[Any]], language: str
+) -> None:
+    broker, _ = served
+    told = programs[language].result()
 
     topic, group = f"{language}-normal", f"{language}-simple"
     messages = [one for kind in ("normal", "fifo") for one in stored(broker.address, f"{language}-{kind}", QUEUES)]
