@@ -20,6 +20,7 @@ from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
 from reput.kernels.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
+from reput.spark.session import spark_home
 from tests.support.cluster.deaths import DRIVER, EXECUTOR, SIBLINGS, WORKER
 from tests.support.cluster.driver import Driver, driver
 from tests.support.cluster.dying_jobs import (
@@ -79,7 +80,8 @@ def last_program(master: str, executor_python: Path) -> Iterator[Driver]:
 
 def driver_on(master: str, executor_python: Path) -> AbstractContextManager[Driver]:
     start = partial(reput.spark.session, master, "cluster tests", **SETTINGS)
-    return driver({"PYSPARK_PYTHON": str(executor_python)}, start)
+    # Of this SPARK_HOME Python imports with bytecode: planners and streams start a Python again and again.
+    return driver({"PYSPARK_PYTHON": str(executor_python), "SPARK_HOME": spark_home()}, start)
 
 
 def places(spark: SparkSession) -> list[tuple[str, str, str, int]]:
