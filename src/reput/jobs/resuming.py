@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from reput.errors import StoreFormatError
 from reput.files import DISK
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.runner import Runner
@@ -97,10 +98,21 @@ def keep(path: str, value: object, *, synced: bool) -> None:
 
 
 def load(path: str) -> Any:
-    """Read the value that `keep` has written; None where the file is missing, or was torn by a kill."""
+    """Read the value that `keep` has written; None where the file is missing, or was torn by a kill.
+
+    Raises StoreFormatError for a file of another user, or that others may write: to read a pickle is to run what its
+    writer wants.
+    """
     if not DISK.exists(path):
         return None
-    content = DISK.read_bytes(path)  # may end with bytes of a longer value that was torn before
+    with DISK.open(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise StoreFormatError(
+                f"{path}: state of a job that another user has begun, or that others may write, so it is not read; "
+                "remove the folder of the job, or give another one"
+            )
+        content = file.read(0, status.st_size)  # may end with bytes of a longer value that was torn before
     begin = _SIZE_BYTES + _DIGEST_BYTES
     data = content[begin : begin + int.from_bytes(content[:_SIZE_BYTES], "big")]
     return pickle.loads(data) if content[_SIZE_BYTES:begin] == _digest(data) else None

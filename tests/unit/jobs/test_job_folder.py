@@ -230,3 +230,21 @@ def test_an_outcome_that_a_kill_has_torn_is_none(tmp_path: Path, size: int) -> N
     keep(str(path), "shorter", synced=False)
     assert load(str(path)) == "shorter"
     assert os.listdir(tmp_path) == ["outcome"]
+
+
+@pytest.mark.parametrize("foreign", [lambda path: path.chmod(0o666), lambda path: path.chmod(0o620)])
+def test_state_that_others_may_write_is_not_read(foreign: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "plan"
+    keep(str(path), {"a": 1}, synced=True)
+    assert load(str(path)) == {"a": 1}
+    foreign(path)
+    with pytest.raises(StoreFormatError, match="others may write"):
+        load(str(path))
+
+
+def test_state_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "plan"
+    keep(str(path), {"a": 1}, synced=False)
+    monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    with pytest.raises(StoreFormatError, match="another user has begun"):
+        load(str(path))
