@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -81,9 +82,10 @@ class DeltaTables:
         small = Counter(partition for partition, size in sizes if size < upkeep.target_bytes)
         if max(small.values(), default=0) < upkeep.small_files:
             return
-        before = set(table.file_uris())
+        before = {one["path"] for one in actions}
         table.optimize.compact(target_size=upkeep.target_bytes)
-        made = sorted(set(table.file_uris()) - before)
+        after = pa.table(table.get_add_actions())["path"].to_pylist()
+        made = [os.path.join(path, unquote(one)) for one in sorted(set(after) - before)]  # paths in its log are URLs
         self._files.sync_files(made)
         self._files.sync_directories(sorted({os.path.dirname(one) for one in made}))
         self._sync(path)  # before old files go

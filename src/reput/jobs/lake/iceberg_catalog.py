@@ -6,6 +6,7 @@ import os
 import sqlite3
 from contextlib import closing
 from typing import Any
+from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -67,7 +68,7 @@ class _EmbeddedCatalog(SqlCatalog):
 
     def __init__(self, output: str, files: FileLayer) -> None:
         self._database, self._layer = os.path.join(output, CATALOG_FILE), files
-        super().__init__(EMBEDDED, uri=f"sqlite:///{self._database}", warehouse=location(output))
+        super().__init__(EMBEDDED, uri=f"sqlite:///{quote(self._database)}", warehouse=location(output))
 
     def _write_metadata(self, metadata: Any, io: Any, metadata_path: str) -> None:  # type: ignore[override]
         SqlCatalog._write_metadata(metadata, io, metadata_path)

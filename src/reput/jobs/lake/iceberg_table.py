@@ -54,7 +54,7 @@ class IcebergTables:
         catalog: name of the catalog; None: the embedded one.
         namespace: of the tables; it is made if it is missing.
 
-    Raises ConfigError where there is no such catalog, or the paths of the output are no locations.
+    Raises ConfigError where there is no such catalog.
     """
 
     def __init__(
@@ -63,8 +63,6 @@ class IcebergTables:
     ) -> None:  # fmt: skip
         self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
         self._catalog, self._namespace = catalog, tuple(namespace.split("."))
-        if set("?#") & set(output):
-            raise ConfigError(f"{output}: the path of an Iceberg table has no ? and no #; give another folder")
         if catalog is not None:  # the embedded one comes with the first commit
             self._open_catalog().close()
 

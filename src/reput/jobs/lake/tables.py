@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
 
+from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.jobs.lake.commits import LakeCommit
 from reput.jobs.lake.delta_table import DeltaTables
@@ -14,6 +16,13 @@ from reput.jobs.lake.export_options import ExportOptions
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.iceberg_table import IcebergTables
 from reput.jobs.lake.staging import Staging
+
+_NOTHING = re.compile(r"(?!)")
+#: What no path of a format's tables has, as the format's library takes paths for parts of URLs.
+_ODD = {
+    "delta": (re.compile(r"[\0-\x1f\\]|%[0-9A-Fa-f]{2}"), r"no control character, no \ and no % before two hex digits"),
+    "iceberg": (re.compile(r"[\0-\x1f?#]"), "no control character, no ? and no #"),
+}
 
 
 class Tables(Protocol):
@@ -69,8 +78,11 @@ def open_tables(
         schema: schema of the files of a kind and a topic, as it is at the time of the call.
         store: path of the store, for the lineage.
 
-    Raises ConfigError for a catalog that is not there.
+    Raises ConfigError for a catalog that is not there, and for a folder that the tables' library takes for another.
     """
+    odd, text = _ODD.get(options.format, (_NOTHING, ""))
+    if odd.search(output):
+        raise ConfigError(f"{output!r}: a path of {options.format} tables has {text}; give another folder")
     if options.format == "delta":
         return DeltaTables(output, schema, store, files, options.upkeep)
     if options.format == "iceberg":
