@@ -47,6 +47,9 @@ class Broker:
     ) -> Self:
         """Serve a store directory; clients can be served when this returns.
 
+        It listens on this machine alone, until `broker_ip1`, where clients find it, is another address, or
+        `bind_address` says where.
+
         Args:
             path: The store's directory; one is made where nothing is.
             port: Of the broker; 0 takes a free one.
