@@ -51,10 +51,47 @@ def test_messages_are_all_topics_also_beside_a_topic_of_that_name(spark: SparkSe
 
 def test_what_spark_refuses_is_told_in_a_line(spark: SparkSession, store: Path) -> None:
     for sql in ("selec", "select x from raw", "select * from nothing"):
-        with pytest.raises(ConfigError, match=r"sql: \["):
+        with pytest.raises(ConfigError, match=r"sql: (expected one statement that reads, .*: )?\["):
             query_sql_on_spark(spark, Source(path=store), sql)
     with pytest.raises(ConfigError, match=r"; the topic my-orders stands in quotes: `my-orders`$"):
         query_sql_on_spark(spark, Source(path=store), "select * from my-orders")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "insert overwrite directory '{folder}' using csv select tags from raw",
+        "with some as (select tags from raw) insert overwrite directory '{folder}' using csv select * from some",
+        "from raw insert overwrite directory '{folder}' using csv select tags",
+        "create table made using csv location '{folder}/made' as select tags from raw",
+        "select tags from raw; insert overwrite directory '{folder}' using csv select tags from raw",
+        "select 1) union all (select 2",
+        "drop view raw",
+        "set spark.sql.session.timeZone=UTC",
+    ],
+)
+def test_a_statement_that_does_not_read_is_refused_and_does_nothing(
+    spark: SparkSession, store: Path, tmp_path: Path, sql: str
+) -> None:
+    (tmp_path / "data").write_text("x")
+    with pytest.raises(ConfigError, match="expected one statement that reads"):
+        query_sql_on_spark(spark, Source(path=store), sql.format(folder=tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert query_sql_on_spark(spark, Source(path=store), "select topic from raw -- all;\n;").count() == 1
+
+
+def test_days_and_hours_are_utcs_in_each_time_zone(spark: SparkSession, store: Path) -> None:
+    sql = "select min(hour(store_timestamp)) h, min(cast(cast(store_timestamp as date) as string)) d from messages"
+    expected = query_sql(Source(path=store), sql).reader.read_all().to_pylist()
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    assert zone is not None
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
+    try:
+        frame = query_sql_on_spark(spark, Source(path=store), sql)
+        assert spark.conf.get("spark.sql.session.timeZone") == "Pacific/Kiritimati"
+        assert frame.toArrow().to_pylist() == expected
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 def test_the_command_asks_spark_and_tells_that_bodies_do_not_fit(spark: SparkSession, store: Path) -> None:

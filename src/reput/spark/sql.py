@@ -17,21 +17,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_TIME_ZONE = "spark.sql.session.timeZone"
+
+
 def query_sql_on_spark(
     spark: SparkSession, source: Source, sql: str, undecoded: dict[str, Accumulator[int]] | None = None
 ) -> DataFrame:
     """Run a statement of Spark SQL over the tables of `reput.jobs.query.sql_job.query_sql`; returns a DataFrame.
 
     The tables become temporary views of the session with the same names; names that need it stand in backquotes
-    (`` `my-topic` ``). Tasks decode bodies. A view has all columns, and Spark reads all of them.
+    (`` `my-topic` ``). Tasks decode bodies. A view has all columns, and Spark reads all of them. Days and hours of
+    times are UTC's, as DuckDB's, whatever the time zone of the session is.
 
     Args:
         undecoded: gets an accumulator for each topic of the statement. When the rows are there, it is above 0 if bodies
             could not be decoded; a task that ran twice counts twice. Spark Connect has none: None.
 
-    Raises ConfigError for a statement that Spark refuses, and as `Source`.
+    Raises ConfigError for a statement that does not read, or that Spark refuses, and as `Source`.
     """
-    from pyspark.errors import AnalysisException
+    from pyspark.errors import AnalysisException, ParseException
 
     topics = source.tables(sql)
     for topic in topics:
@@ -39,11 +43,20 @@ def query_sql_on_spark(
             undecoded[topic] = spark.sparkContext.accumulator(0)
         _view(topic_frame(spark, source, topic, (undecoded or {}).get(topic)), topic)
     _view(topic_frame(spark, source, None), MESSAGES)
+    statement = sql.strip().rstrip(";")
+    zone = spark.conf.get(_TIME_ZONE)
+    spark.conf.set(_TIME_ZONE, "UTC")  # an analysed statement keeps it
     try:
-        return spark.sql(sql)
+        spark.sql(f"select * from (\n{statement}\n)")  # others than queries run at once, and are none in brackets
+        return spark.sql(statement)
     except AnalysisException as error:
         reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"sql: {reason}{source.quoting_hint(sql, '`', reason)}") from None
+        expected = (
+            "expected one statement that reads, select ... from topic: " if isinstance(error, ParseException) else ""
+        )
+        raise ConfigError(f"sql: {expected}{reason}{source.quoting_hint(sql, '`', reason)}") from None
+    finally:
+        spark.conf.set(_TIME_ZONE, zone or "UTC")
 
 
 def topic_frame(
