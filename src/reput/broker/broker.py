@@ -215,7 +215,7 @@ class BrokerController:
         try:
             await services.persist()
         finally:
-            for work in (state.reads, state.log_work):
+            for work in (state.reads, state.log_work, state.tables):
                 await state.writes.run(work.stop)
             await state.writes.run(state.store.close)
             state.writes.stop()

@@ -96,6 +96,7 @@ class BrokerState:
         reads: For what reads the store, and may wait for the disk.
         writes: For what writes files of the broker's, or opens and closes.
         log_work: For the log's next file, and for dispatch that makes files: all clients wait for these.
+        tables: For whole tables as JSON, one at a time: each takes the interpreter from the loop for a part of seconds.
         room: Room in the log for what is sent.
         dispatch: Dispatch, and who waits for messages.
         on_append: To call after an append: there is something to dispatch, if not before it is synced.
@@ -154,6 +155,7 @@ class BrokerState:
         self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)
         self.writes = DiskWork("reput-broker-write", _WRITING_THREADS, wait_ms)
         self.log_work = DiskWork("reput-broker-log", _LOG_THREADS, wait_ms)
+        self.tables = DiskWork("reput-broker-table", 1, wait_ms)
 
         is_sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.writer = writer = store.loop_writer()

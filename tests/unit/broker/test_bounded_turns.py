@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from pathlib import Path
 
 import pytest
 
+from reput.broker.large_bodies import encode_beside
 from reput.formats.metadata import MessageRequestModeBody, TopicConfig
 from reput.remoting.body import encode_body
 from reput.remoting.body_bounds import LARGE_BODY, most_body
@@ -100,6 +103,28 @@ async def test_a_large_table_is_encoded_beside_the_loop(tmp_path: Path) -> None:
                 answer = await client.ask(code)
             assert (answer.code, gaps.worst < _MOST_S) == (0, True), (code, gaps.worst)
             assert len(answer.body) > 30_000, code
+
+
+async def test_tables_are_encoded_one_at_a_time(tmp_path: Path) -> None:
+    """Each takes the interpreter from the loop, which gets it back after 5 ms for each thread that works."""
+    running, most = 0, 0
+    started = threading.Barrier(2)
+
+    def encode(_: object) -> bytes:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            started.wait(0.2)  # a second one would come meanwhile
+        running -= 1
+        return b""
+
+    async with serving_broker(tmp_path / "store") as served:
+        await served.client()
+        [connection] = served.controller._server.connections
+        state = served.controller.state
+        await asyncio.gather(*(encode_beside(state, connection, encode, None) for _ in range(3)))
+    assert most == 1
 
 
 async def test_held_pulls_are_answered_some_in_a_turn(tmp_path: Path) -> None:
