@@ -80,6 +80,7 @@ def _attack(address: str, chance: random.Random) -> None:
             one.sendall(data[position : position + step])
             position += step
         if chance.random() < 0.3:
+            one.settimeout(0.05)  # part of a frame has no answer
             one.recv(1 << 16)
 
 
