@@ -64,7 +64,7 @@ def _attack(address: str, chance: random.Random) -> None:
     if way == 0:
         data = chance.randbytes(chance.randrange(400))
     elif way == 1:
-        data = data[: chance.randrange(len(data))]
+        data = data[: chance.randrange(len(data) + 1)]
     host, _, port = address.rpartition(":")
     with suppress(OSError), socket.create_connection((host, int(port)), 10) as plain:
         if chance.random() < 0.3:
