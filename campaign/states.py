@@ -80,6 +80,6 @@ async def _changed(store: Path, copy: Path, chance: random.Random) -> Counter[st
 
 
 PART = Part(
-    "states", "requests and state files with members and values of any kind", 100, run,
+    "states", "requests and state files with members and values of any kind", 30, run,
     ("requests", "answered SUCCESS", "changed files refused", "changed files taken"),
 )  # fmt: skip
