@@ -240,7 +240,7 @@ class MessageReader:
     ) -> list[MessageExt]:
         """The newest `max_num` messages that carry a key (as KEYS or UNIQ_KEY), oldest first.
 
-        `begin` and `end` bound the store time in ms, both included; the index knows it to the second, rounded down.
+        `begin` and `end` bound the store time in ms, both included.
 
         Raises:
             ConfigError: An argument of another type.

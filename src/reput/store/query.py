@@ -27,7 +27,7 @@ from reput.kernels.index_file import (
     verify_keys,
 )
 from reput.store.index.index_file import Block
-from reput.store.index.index_service import IndexService
+from reput.store.index.index_service import TIME_STEP_MS, IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.log.mapped_file_queue import FEW_LOG_FILES, LogMaps
@@ -164,28 +164,34 @@ class QueryMessage:
         if size > scratch.text_size or max_num > scratch.count:
             scratch.grow(max(size, scratch.text_size), max(max_num, scratch.count))
         scratch.text[:size] = text
-        last = _END_OF_TIME if end is None else end
+        first_ms, last_ms = begin - TIME_STEP_MS, _END_OF_TIME if end is None else end
         maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _block_of(topic)
         found = 0
-        for file in reversed(self._index.index_files):
-            block, file_begin, file_end, is_empty = file.lookup
-            if file_begin <= last and file_end >= begin and not is_empty:
+        files = self._index.index_files
+        for number in range(len(files) - 1, -1, -1):
+            block, file_begin, file_end, is_empty = files[number].lookup
+            latest_ms = last_ms if end is None else self._index.last_time(number, last_ms)
+            if file_begin <= last_ms and file_end >= first_ms and not is_empty:
                 found = index_file.find_key(
                     topic_block.address, scratch.text_address, size, block.address, maps.fields_address, log_end,
-                    begin, last, scratch.address, found, max_num,
+                    first_ms, latest_ms, scratch.address, found, max_num,
                 )  # fmt: skip
-            if file_begin < begin or found == max_num:
+            if file_begin < first_ms or found == max_num:
                 break
         file_size = log.queue.file_size
         if found == 1:
             offset = scratch.offsets[0]
-            return [MessageExt(maps.mappings[(offset - maps.begin_offset) // file_size].view, offset % file_size)]
-        offsets = sorted(set(scratch.offsets[:found]))  # a record can have a key twice
-        if len(offsets) < max_num == found:
-            return self.by_keys(topic, [key], max_num, begin, end)[key]  # repeats took the room of older messages
-        views = {i: mapping.view for i, mapping in maps.mappings.items()} if offsets else {}
-        first = maps.begin_offset
-        return [MessageExt(views[(offset - first) // file_size], offset % file_size) for offset in offsets]
+            messages = [MessageExt(maps.mappings[(offset - maps.begin_offset) // file_size].view, offset % file_size)]
+        else:
+            offsets = sorted(set(scratch.offsets[:found]))  # a record can have a key twice
+            views = {i: mapping.view for i, mapping in maps.mappings.items()} if offsets else {}
+            first = maps.begin_offset
+            messages = [MessageExt(views[(offset - first) // file_size], offset % file_size) for offset in offsets]
+        if begin > 0 or end is not None:
+            messages = [message for message in messages if begin <= message.store_timestamp <= last_ms]
+        if len(messages) < max_num == found:  # repeats, and other times, took the room of older messages
+            return self.by_keys(topic, [key], max_num, begin, end)[key]
+        return messages
 
     def by_keys(self, topic: str, keys: Sequence[str], max_num: int, begin: int, end: int | None) -> QueryMessageResult:
         """The newest `max_num` messages of each key, oldest first; see `MessageStore.query_messages`."""
@@ -221,15 +227,23 @@ class QueryMessage:
                 *np.empty((2, found.size), np.int64), verified, *scratch_row(),
             )  # fmt: skip
             kept = verified == 1
+            if begin > 0 or end < _END_OF_TIME:
+                kept[kept] = [begin <= self._stored_ms(maps, offset) <= end for offset in found[kept].tolist()]
             pairs = _sorted_pairs(numbers[kept], found[kept])
             if pairs[0].size == numbers.size:
                 return *pairs, maps
-            # Repeats, and entries of other keys with the same hash, took the room of wanted messages: look at more.
+            # Repeats, entries of other keys with the same hash, and of times beside the bounds, took the room of wanted
+            # messages: look at more.
             short = np.bincount(numbers, minlength=count) >= each
             short &= np.bincount(pairs[0], minlength=count) < max_num
             if not short.any():
                 return *pairs, maps
             each *= 4
+
+    def _stored_ms(self, maps: LogMaps, offset: int) -> int:
+        """Store time of the record at an offset of the maps."""
+        size = self._log.queue.file_size
+        return MessageExt(maps.mappings[(offset - maps.begin_offset) // size].view, offset % size).store_timestamp
 
     @staticmethod
     def refuse_wrong_types(topic: object, keys: object, max_num: object, begin: object, end: object) -> None:

@@ -108,13 +108,14 @@ def test_the_newest_matches_count_over_several_files_also_after_a_new_start(open
 
 
 @pytest.mark.parametrize("max_index_num", [20, 1000])
-def test_a_time_window_takes_the_seconds_of_the_index(
-    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, max_index_num: int
+@pytest.mark.parametrize("step", [1000, 730, 10])
+def test_a_time_window_is_of_the_messages_own_times_to_the_millisecond(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, max_index_num: int, step: int
 ) -> None:
     store = open_store(max_index_num=max_index_num)
     start = 1_700_000_000_500
     for number in range(40):
-        monkeypatch.setattr("time.time", lambda number=number: (start + 1000 * number) / 1000)
+        monkeypatch.setattr("time.time", lambda number=number: (start + step * number) / 1000)
         store.put_message(reput.Message("t", str(number).encode(), keys=["k"]))
     store.wait_dispatched()
 
@@ -122,13 +123,18 @@ def test_a_time_window_takes_the_seconds_of_the_index(
         return [int(message.body) for message in store.query_message("t", "k", 100, begin, end)]
 
     assert numbers(0, None) == list(range(40))
-    assert numbers(start + 25_000, None) == list(range(25, 40))
-    assert numbers(start + 25_001, None) == list(range(26, 40))
-    assert numbers(0, start + 25_000) == list(range(26))
-    assert numbers(0, start + 24_999) == list(range(25))
-    assert numbers(start + 18_000, start + 20_000) == [18, 19, 20]
+    assert numbers(start + 25 * step, None) == list(range(25, 40))
+    assert numbers(start + 25 * step + 1, None) == list(range(26, 40))
+    assert numbers(0, start + 25 * step) == list(range(26))
+    assert numbers(0, start + 25 * step - 1) == list(range(25))
+    assert numbers(start + 18 * step, start + 20 * step) == [18, 19, 20]
     assert numbers(start - 5, start - 1) == []
-    assert numbers(start + 40_000, None) == []
+    assert numbers(start + 39 * step + 1, None) == []
+    for at in range(40):
+        few = store.query_message("t", "k", 3, start + at * step, start + at * step)
+        assert [int(message.body) for message in few] == [at]
+    newest = store.query_messages("t", ["k", "other"], 3, 0, start + 20 * step + 5)
+    assert [int(message.body) for message in newest["k"]] == [18, 19, 20]
 
 
 def test_keys_are_indexed_as_java_hashes_them(store: reput.MessageStore) -> None:

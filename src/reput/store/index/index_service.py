@@ -23,6 +23,9 @@ from reput.store.index.check import IndexCheck, VerifiedIndexFile
 from reput.store.index.index_file import RESERVE_STEP, IndexFile
 from reput.store.index.restore import slots_of
 
+#: An entry has whole seconds, rounded down, so its time may be so much before its message's.
+TIME_STEP_MS = 999
+
 
 class IndexService:
     """RocketMQ's `IndexService`.
@@ -320,23 +323,35 @@ class IndexService:
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
         """Find candidates for many keys in all files, at most `max_count` a key, newest first for each key.
 
-        Other keys with the same hash are among them (`IndexService.queryOffset`).
+        Other keys with the same hash are among them (`IndexService.queryOffset`), and messages of other times.
+
+        Args:
+            begin, end: bounds of the messages' store times, ms.
 
         Returns:
             (key numbers int32[n], commit log offsets int64[n])
         """
         wanted = np.full(hashes.size, max_count, np.int32)
-        of_files = []
-        for file in reversed(self.index_files):
-            if file.count > 1 and file.header[0] <= end and file.end_timestamp >= begin:
-                of_files.append(file.find(hashes, wanted, begin, end))
-            if file.header[0] < begin or not wanted.any():
+        of_files, first = [], begin - TIME_STEP_MS
+        for number, file in reversed(list(enumerate(self.index_files))):
+            if file.count > 1 and file.header[0] <= end and file.end_timestamp >= first:
+                of_files.append(file.find(hashes, wanted, first, self.last_time(number, end)))
+            if file.header[0] < first or not wanted.any():
                 break
         if len(of_files) == 1:
             return of_files[0]
         if not of_files:
             return np.empty(0, np.int32), np.empty(0, np.int64)
         return np.concatenate([pair[0] for pair in of_files]), np.concatenate([pair[1] for pair in of_files])
+
+    def last_time(self, number: int, end: int) -> int:
+        """Latest time that an entry has in the file of this number, of a message that was stored until `end`, ms.
+
+        The entries of a file's first message count their seconds from the end of the file before (`IndexFile.putKey`).
+        """
+        if not number:
+            return end
+        return end + max(self.index_files[number].lookup[1] - self.index_files[number - 1].lookup[2], 0)
 
     def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
         """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
