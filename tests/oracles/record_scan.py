@@ -60,7 +60,7 @@ def read_record(data: bytes, position: int, offset: int | None) -> Row | int:
         return END_OF_BUFFER
     size, magic = struct.unpack_from(">iI", left)
     if magic == BLANK:
-        return BLANK_FOUND
+        return BLANK_FOUND if size == len(left) else BAD_SIZE
     if magic not in (V1, V2):
         return BAD_MAGIC
     if size < 91:

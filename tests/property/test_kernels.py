@@ -182,7 +182,7 @@ def test_the_next_record_is_found_from_anywhere_though_bodies_hold_raw_records(r
     records = [Record(**{**record.__dict__, "body": record.body + body}) for record, body in rows]
     log = pack_log(records, base_offset)
     starts = [row["position"] for row in scan_twin.scan(log, base_offset).rows]
-    log += {"end": b"", "torn": records[0].pack()[:50], "blank": blank(100) + bytes(30), "zeros": bytes(80)}[ending]
+    log += {"end": b"", "torn": records[0].pack()[:50], "blank": blank(38) + bytes(30), "zeros": bytes(80)}[ending]
     position = data.draw(st.integers(0, len(log)))
     found = find_record(as_array(log), base_offset, position)
     assert found == min((start for start in starts if start >= position), default=-1)

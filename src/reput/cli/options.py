@@ -37,6 +37,10 @@ LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option("--log-level", help="Logs on stderr from this level on."),
 ]
+AllowFewer = Annotated[
+    bool,
+    typer.Option("--allow-fewer", help="Swap queues in place even if they lead to fewer whole records than before."),
+]
 CommitLogPath = Annotated[
     str | None,
     typer.Option(

@@ -11,6 +11,7 @@ from reput.cli.job_run import end_job, job_run
 from reput.cli.limited import limited
 from reput.cli.options import (
     MAX_FINDINGS,
+    AllowFewer,
     CommitLogPath,
     Json,
     Master,
@@ -53,6 +54,7 @@ def rebuild(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Replace the store's own; no process may have the store open.")
     ] = False,
+    allow_fewer: AllowFewer = False,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
@@ -96,7 +98,9 @@ def rebuild(
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that no process has open")
     sizes = job_arguments(settings, KEYS, "a rebuild")
-    options = RebuildOptions(commit_log_path=commit_log_path, rules=rules, damaged=damaged, **sizes)
+    options = RebuildOptions(
+        commit_log_path=commit_log_path, rules=rules, damaged=damaged, allow_fewer=allow_fewer, **sizes
+    )
     with job_run(store, report, commit_log_path=commit_log_path) as progress:
         result = job.rebuild(
             store,

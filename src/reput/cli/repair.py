@@ -12,6 +12,7 @@ from reput.cli.job_run import end_job, job_run
 from reput.cli.limited import limited, limited_table
 from reput.cli.options import (
     MAX_FINDINGS,
+    AllowFewer,
     CommitLogPath,
     Json,
     Master,
@@ -61,6 +62,7 @@ def repair(
             help="Write all whole records to a new store; STORE is not changed.",
         ),
     ] = None,
+    allow_fewer: AllowFewer = False,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
         DispatchRules, typer.Option("--rules", help="The RocketMQ version to build queues and index for.")
@@ -103,7 +105,7 @@ def repair(
         arguments |= {"runner": choose_runner(runner_name, master, store, commit_log_path), "progress": progress}
         result: RepairResult | SalvageResult
         if salvage is None:
-            result = job.repair(store, **arguments)
+            result = job.repair(store, allow_fewer=allow_fewer, **arguments)
             shown = _repair_report(store, result, max_findings)
         else:
             arguments.pop("file_reserved_time", None)  # a new log begins where its files do

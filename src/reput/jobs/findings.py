@@ -123,6 +123,12 @@ KINDS: dict[str, Kind] = {
         "a group's offset is after the end of its queue: the group misses as many of the next messages",
         "lower the offset with {repair}, or let the broker reset it",
     ),
+    "queue-offset-lost": Kind(
+        _HIDDEN,
+        "no unit of an emptied queue tells its next offset, which reput or a group has recorded: offsets would be used "
+        "twice",
+        "put it back with {repair}; so does a start of a reput store",
+    ),
     "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is missing", _REBUILD),
     "queue-type": Kind(
         _HIDDEN, "a topic has queues of another kind than topics.json says: RocketMQ does not start", _REBUILD
@@ -134,7 +140,12 @@ KINDS: dict[str, Kind] = {
     ),
     "queue-offset-wrong": Kind(
         _HIDDEN,
-        "an inner batch whose record has another queue offset than its INNER_BASE, which consumers use",
+        "a record with another queue offset than its unit and the records around it say, or than its INNER_BASE",
+        "restore the log file from a copy; none, for consumers",
+    ),
+    "store-time-wrong": Kind(
+        _HIDDEN,
+        "a record with an earlier or later store time than the records around it: what asks by time misses it",
         "restore the log file from a copy; none, for consumers",
     ),
     "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
@@ -144,6 +155,11 @@ KINDS: dict[str, Kind] = {
     "index-entry-wrong": Kind(_HIDDEN, "an index entry leads to no record that has its key", _COMPARE),
     "index-chain-broken": Kind(_HIDDEN, "a slot or an entry does not lead to the newest entry before it", _REBUILD),
     "index-header-wrong": Kind(_HIDDEN, "the header of an index file is not what its entries make", _REBUILD),
+    "index-order": Kind(
+        _HIDDEN,
+        "index files whose names have another order than their entries: queries in RocketMQ miss messages",
+        _REBUILD,
+    ),
     "index-geometry": Kind(
         _HIDDEN,
         "the index files do not tell their count of slots, so they were not compared",
@@ -173,6 +189,11 @@ KINDS: dict[str, Kind] = {
     ),
     "index-entry-expired": Kind(
         _HARMLESS, "index entries of records that retention has deleted", "none: they go with their file"
+    ),
+    "consumer-offset-unused": Kind(
+        _HARMLESS,
+        "a group's offset of a queue that has never had a message",
+        "none, if the topic was deleted; else lower it before the first message: the group would miss as many",
     ),
     "config-backup": Kind(
         _HARMLESS, "a JSON file below config/ cannot be read, but its backup can", "none: the backup is read"

@@ -64,6 +64,14 @@ def queue_fault(columns: RecordColumns, row: int) -> str:
     )
 
 
+def misnumbered_fault(columns: RecordColumns, row: int) -> str:
+    """Reason why a record whose queue offset the records around it contradict has no unit."""
+    return (
+        f"the record says queue offset {columns['queue_offset'][row]}, which the next records of its queue contradict; "
+        "look at it with `reput dump`"
+    )
+
+
 @lru_cache(maxsize=1 << 16)
 def _names_folder(topic: bytes) -> bool:
     return topic_folder_name(topic) is not None

@@ -66,8 +66,8 @@ from reput.kernels.record_properties import delay_level, find_tags_and_keys, has
 
 _TRANSACTION, _ROLLBACK = SysFlag.TRANSACTION_MASK, SysFlag.TRANSACTION_ROLLBACK
 _BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_PROPERTY_CRC
-_END, _STOP_BLANK, _BAD_MAGIC, _FULL = (
-    int(stop) for stop in (ScanStop.END_OF_BUFFER, ScanStop.BLANK, ScanStop.BAD_MAGIC, ScanStop.FULL)
+_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _FULL = (
+    int(stop) for stop in (ScanStop.END_OF_BUFFER, ScanStop.BLANK, ScanStop.BAD_MAGIC, ScanStop.BAD_SIZE, ScanStop.FULL)
 )
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 #: RocketMQ's `messageDelayLevel`, in milliseconds.
@@ -200,17 +200,23 @@ def _check_crcs(base, p, narrow, row, require_property_crc):  # type: ignore[no-
         narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
 
 
+@inlined
+def _stop_at(stop, position, file_end):  # type: ignore[no-untyped-def]
+    """The stop; BAD_SIZE where a blank record does not end where its file does, as then it is none."""
+    return _BAD_SIZE if stop == _STOP_BLANK and load_i32(position) != file_end - position else stop
+
+
 _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
-@kernel(f"void(int64, int64, int64, int64, boolean, boolean, {_MATRICES}, int64[::1])")
+@kernel(f"void(int64, int64, int64, int64, int64, boolean, boolean, {_MATRICES}, int64[::1])")
 def _scan_headers(  # type: ignore[no-untyped-def]
-    base, size, base_offset, max_rows, check_crc, require_property_crc, wide, narrow, result
+    base, size, left, base_offset, max_rows, check_crc, require_property_crc, wide, narrow, result
 ):
     """`_scan` at `ScanLevel.HEADER`, compiled in a third of the time: all that a look at a store needs."""
     end, p, row, stop = base + size, base, 0, _FULL
     while row < max_rows:
-        stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, row)
+        stop = _stop_at(read_record(base, p, end, base_offset + (p - base), wide, narrow, row), p, base + left)
         if stop != READ:
             break
         stop = _FULL
@@ -222,18 +228,18 @@ def _scan_headers(  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    f"void(int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, uint64[::1], "
+    f"void(int64, int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, uint64[::1], "
     "int32[::1], int32[::1], int64, uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
 )
 def _scan(  # type: ignore[no-untyped-def]
-    base, size, base_offset, max_rows, level, check_crc, require_property_crc, delays, index_tags, wide, narrow,
+    base, size, left, base_offset, max_rows, level, check_crc, require_property_crc, delays, index_tags, wide, narrow,
     table_hash, table_queue, queue_rows, lines, queue_hash, queue_is_schedule, schedule_topic, key_hashes, key_rows,
     result,
 ):  # fmt: skip
     end, p, row, keys, queues, stop = base + size, base, 0, 0, 0, _FULL
     most_queues = table_hash.size * 3 // 4
     while row < max_rows:
-        stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, row)
+        stop = _stop_at(read_record(base, p, end, base_offset + (p - base), wide, narrow, row), p, base + left)
         if stop != READ:
             break
         stop = _FULL
@@ -304,13 +310,13 @@ def _read_at(base, size, positions, offsets, check_crc, wide, narrow):  # type: 
 
 
 @njit
-def _proves_itself(base, position, end, base_offset, records, wide, narrow):  # type: ignore[no-untyped-def]
+def _proves_itself(base, position, end, file_end, base_offset, records, wide, narrow):  # type: ignore[no-untyped-def]
     """Whether `records` whole records follow each other from here on; fewer suffice before a blank record, zero bytes
     or the buffer's end.
     """
     p = position
     for i in range(records):
-        stop = read_record(base, p, end, base_offset + (p - base), wide, narrow, 0)
+        stop = _stop_at(read_record(base, p, end, base_offset + (p - base), wide, narrow, 0), p, file_end)
         if stop != READ:
             unwritten = stop == _BAD_MAGIC and load_i64(p) == 0
             return i > 0 and (stop in (_END, _STOP_BLANK) or unwritten)
@@ -318,15 +324,15 @@ def _proves_itself(base, position, end, base_offset, records, wide, narrow):  # 
     return True
 
 
-@kernel(f"int64(int64, int64, int64, int64, int64, {_MATRICES})")
-def _find_record(base, size, base_offset, position, records, wide, narrow):  # type: ignore[no-untyped-def]
+@kernel(f"int64(int64, int64, int64, int64, int64, int64, {_MATRICES})")
+def _find_record(base, size, left, base_offset, position, records, wide, narrow):  # type: ignore[no-untyped-def]
     end, block = base + size, base + position + MAGIC_CODE
     while block < end:
         mask = find_byte_mask(block, end, end, _FIRST_MAGIC_BYTE)
         while mask:
             p = block + trailing_zeros(mask) - MAGIC_CODE
             mask &= mask - np.uint64(1)
-            if _proves_itself(base, p, end, base_offset, records, wide, narrow):
+            if _proves_itself(base, p, end, base + left, base_offset, records, wide, narrow):
                 return p - base
         block += 64
     return -1
@@ -371,6 +377,7 @@ class RecordScanner:
         buffer: npt.NDArray[np.uint8],
         base_offset: int,
         *,
+        left: int | None = None,
         check_crc: bool = False,
         require_property_crc: bool = False,
     ) -> RecordColumns:
@@ -379,18 +386,21 @@ class RecordScanner:
         Args:
             buffer: uint8[size], contiguous, under 2 GiB; a record must start at its first byte.
             base_offset: Commit log offset of the first byte.
+            left: Bytes of the log file from the buffer's start to the file's end, which tells a blank record; None: the
+                buffer ends where the file does.
             check_crc: Compare each body with BODYCRC, and each record that has a property CRC with that. A difference
                 sets `RecordStatus.BAD_BODY_CRC` or `BAD_PROPERTY_CRC`; the scan goes on.
             require_property_crc: With `check_crc`, a record without a property CRC gets `BAD_PROPERTY_CRC`, too.
         """
+        left = buffer.size if left is None else left
         if self._level == ScanLevel.HEADER:
             _scan_headers(
-                buffer.ctypes.data, buffer.size, base_offset, self._max_rows, check_crc, require_property_crc,
+                buffer.ctypes.data, buffer.size, left, base_offset, self._max_rows, check_crc, require_property_crc,
                 self._wide, self._narrow, self._result,
             )  # fmt: skip
         else:
             _scan(
-                buffer.ctypes.data, buffer.size, base_offset, self._max_rows, int(self._level), check_crc,
+                buffer.ctypes.data, buffer.size, left, base_offset, self._max_rows, int(self._level), check_crc,
                 require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
                 self._queue_rows, self._queue_lines.ctypes.data, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
                 self._result,
@@ -434,13 +444,19 @@ def read_records_at(
 
 
 def find_record(
-    buffer: npt.NDArray[np.uint8], base_offset: int, position: int = 0, *, records: int = _RESYNC_RECORDS
+    buffer: npt.NDArray[np.uint8],
+    base_offset: int,
+    position: int = 0,
+    *,
+    left: int | None = None,
+    records: int = _RESYNC_RECORDS,
 ) -> int:
     """Position of the first record at or after `position` that proves itself, or -1.
 
     Its PHYSICALOFFSET must be the offset where it lies, its lengths must add up, and so must those of the next records,
     `records` in all, unless the buffer, the file or the written part ends before. Content can still forge this: readers
-    of splits compare neighbours.
+    of splits compare neighbours. `left` as in `RecordScanner.scan`.
     """
+    left = buffer.size if left is None else left
     wide, narrow = np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
-    return int(_find_record(buffer.ctypes.data, buffer.size, base_offset, position, records, wide, narrow))
+    return int(_find_record(buffer.ctypes.data, buffer.size, left, base_offset, position, records, wide, narrow))

@@ -14,9 +14,11 @@ from itertools import pairwise
 from typing import NoReturn
 
 from reput.config.properties import split_folders
-from reput.errors import ConfigError, StoreError, StoreFormatError
+from reput.errors import ConfigError, CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import DISK, Entry, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
+from reput.formats.index_file import HEADER_SIZE, decode_header
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import (
     ABORT,
     BATCH_CONSUME_QUEUE,
@@ -226,7 +228,10 @@ class StoreDirectory:
                         _refuse_kind(queue, os.path.join(path, queue.name))
 
     def index_files(self) -> list[IndexFilePath]:
-        """The index files, oldest first. Raises StoreFormatError for a file whose name is not 17 digits long."""
+        """The index files, oldest first, whatever their names say: by the commit log offset of their first entry.
+
+        Raises StoreFormatError for a file whose name is not 17 digits long.
+        """
         folder = os.path.join(self.path, INDEX)
         if not self.files.is_directory(folder):
             return []
@@ -241,7 +246,7 @@ class StoreDirectory:
             if not is_named:
                 raise StoreFormatError(f"{path}: no index file: its name is no time of 17 digits; move it away")
             listing.append(IndexFilePath(path, entry.size))
-        return listing
+        return in_log_order(listing, self.files)
 
     def checkpoint(self) -> Checkpoint | None:
         """The checkpoint; None without the file."""
@@ -382,3 +387,17 @@ def _usual_size(listing: Sequence[LogFile]) -> int:
     counts = Counter(file.size for file in listing if file.size) or {0: 1}
     distances = {following.start_offset - file.start_offset for file, following in pairwise(listing)}
     return max(counts, key=lambda size: (counts[size], size in distances, size))
+
+
+def in_log_order(listed: Sequence[IndexFilePath], files: FileLayer) -> list[IndexFilePath]:
+    """Index files in the order of their first entries in the log; those without an entry stay last, by name."""
+
+    def begin(listed_file: IndexFilePath) -> int:
+        try:
+            with files.open(listed_file.path) as file:
+                header = decode_header(file.read(0, HEADER_SIZE))
+        except (CorruptIndexFileError, StoreError):  # whoever reads its entries is told
+            return INT64_MAX
+        return header.begin_phy_offset if header.entry_count else INT64_MAX
+
+    return sorted(listed, key=begin) if len(listed) > 1 else list(listed)

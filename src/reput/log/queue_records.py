@@ -292,8 +292,8 @@ class _UnitReader:
 
 
 def _is_blank_end(file: LogFile, offset: int, files: FileLayer) -> bool:
-    """Whether the rest of a file from `offset` on is a blank record, or too short for one."""
-    left = file.end_offset - offset
+    """Whether the rest of a file from `offset` on is a blank record, with nothing but zeros after its header."""
+    left, position = file.end_offset - offset, offset - file.start_offset
     with files.open(file.path) as opened:
-        data = np.frombuffer(opened.read(offset - file.start_offset, min(left, BLANK_SIZE)), np.uint8)
-    return is_blank(data, left)
+        data = np.frombuffer(opened.read(position, min(left, BLANK_SIZE)), np.uint8)
+        return is_blank(data, left) and not opened.has_data_from(position + BLANK_SIZE)

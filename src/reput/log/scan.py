@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
 from reput.files import DISK, File, FileLayer
+from reput.formats.java import INT64_MIN
 from reput.formats.record import decode_record
 from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
@@ -146,6 +147,7 @@ class SplitScan:
         self._on_damage = on_damage
         self._scanners = scanners
         self._batches = 0
+        self._timestamp = 0  # of the last two records, the lesser one
         self._check_crc = check_crc
         self._window_bytes = window_bytes
         self._files = files
@@ -181,11 +183,12 @@ class SplitScan:
             if rows:
                 columns = first_rows(columns, rows)
                 offset = self.end_offset = columns.next_offset
+                self._timestamp = int(columns["store_timestamp"][-2:].min())  # one of them may be wrong
                 self._batches += 1
                 window.keep()
                 yield columns
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
-            elif is_blank(data, file_end - offset):
+            elif is_blank(data, file_end - offset) and not self._is_hiding(window, offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
             elif self._on_damage is OnDamage.END:
                 self.stop, data = SplitStop.LOG_END, None
@@ -207,7 +210,8 @@ class SplitScan:
         for attempt in range(_REREADS):
             data = window.read(offset)
             columns = self._scanner.scan(data, offset, check_crc=self._check_crc)
-            if columns.first_fault() or is_blank(data, window.log_file.end_offset - offset):
+            is_blank_here = is_blank(data, window.log_file.end_offset - offset)
+            if columns.first_fault() or (is_blank_here and not self._is_hiding(window, offset)):
                 return data
             later = later or self._later_record(window, offset)
             if later is None:
@@ -240,6 +244,15 @@ class SplitScan:
             return window.read(offset)
         self.stop = SplitStop.BLANK
         return None
+
+    def _is_hiding(self, window: _Window, offset: int) -> bool:
+        """Whether whole records lie between the blank record at `offset` and the file's end: then it is damage.
+
+        Older records than the last one do not count: RocketMQ cuts a log without zeros, so its next life may leave
+        them there.
+        """
+        found = _find_proven(window, offset + BLANK_SIZE, self._timestamp)
+        return found is not None
 
     def _later_record(self, window: _Window, offset: int) -> tuple[LogFile, int] | None:
         """File and offset of a record after `offset` that proves itself, body CRC included; None without one."""
@@ -297,7 +310,7 @@ class _Window:
         buffer = self._buffer
         while offset < self.log_file.end_offset and self._file.has_data_from(offset - self.log_file.start_offset):
             data = self._read(offset, buffer)
-            found = find_record(data, offset)
+            found = find_record(data, offset, left=self.log_file.end_offset - offset)
             if found >= 0:
                 return offset + found
             if offset + data.size >= self.log_file.end_offset:
@@ -343,8 +356,10 @@ def with_rows(
     return RecordColumns(buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow, none, none, none)
 
 
-def _find_proven(window: _Window, offset: int) -> int | None:
+def _find_proven(window: _Window, offset: int, not_before: int = INT64_MIN) -> int | None:
     """Offset of the first record of a file at or after `offset` that proves itself, body CRC included; else None.
+
+    Records whose store time is before `not_before` (ms) are passed over.
 
     A file always begins with a record, so a record at the file's start needs no neighbours as proof.
     """
@@ -352,7 +367,8 @@ def _find_proven(window: _Window, offset: int) -> int | None:
     found = offset if offset == window.log_file.start_offset else window.find(offset)
     while found is not None:
         columns = scanner.scan(window.read(found), found, check_crc=True)
-        proven = np.flatnonzero(columns["status"] & RecordStatus.BAD_BODY_CRC == 0)
+        is_proven = columns["status"] & RecordStatus.BAD_BODY_CRC == 0
+        proven = np.flatnonzero(is_proven & (columns["store_timestamp"] >= not_before))
         if proven.size:
             return int(columns["commit_log_offset"][proven[0]])
         found = window.find(found + max(columns.consumed, 1))
@@ -376,6 +392,8 @@ def record_damage(file: LogFile, offset: int, data: npt.NDArray[np.uint8]) -> Co
 def _reason(data: npt.NDArray[np.uint8], offset: int) -> str:
     """Why the first record of `data` does not prove itself."""
     size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
+    if is_blank(data, size):
+        return "a blank record, with whole records before the end of the file"
     try:
         found = decode_record(data[: max(size, MIN_RECORD_SIZE)].data)
     except CorruptRecordError as error:

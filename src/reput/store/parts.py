@@ -19,6 +19,9 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery_report import RecoveryReport
 
+#: End of the log in `reputShutdown.json` of a store that was not closed when the file was written: no log ends there.
+_NOT_CLOSED = -1
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -69,7 +72,7 @@ def close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispatc
     """Sync queues, index and checkpoint, write `reputShutdown.json`, and remove the `abort` marker.
 
     The next start then has nothing to do. If another process has not dispatched all of the log (`is_dispatched` is
-    false), `reputShutdown.json` is removed instead, and the next start scans the last log file.
+    false), `reputShutdown.json` has the queues' next offsets only, and the next start scans the last log file.
     """
     with watched(path, files):
         _close_cleanly(path, parts, files, is_dispatched=is_dispatched)
@@ -82,16 +85,32 @@ def _close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispat
         parts.index.flush()
         index_timestamp = parts.index.flushed_timestamp
     parts.checkpoint.flush(parts.log.last_store_timestamp, logics, index_timestamp)
-    offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in parts.queues.queues() if queue.max_offset}
     count = len(parts.index.index_files) if parts.index is not None else -1  # no number of files: it lacks something
     files.make_directories(f"{path}/{CONFIG}")
     shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
     if is_dispatched:
         topics = _record_topics(shutdown_path, parts.topics.topics, files)
-        files.write_atomically(shutdown_path, encode_shutdown(Shutdown(parts.log.max_offset, count, offsets, topics)))
+        shutdown = Shutdown(parts.log.max_offset, count, _next_offsets(parts.queues), topics)
+        files.write_atomically(shutdown_path, encode_shutdown(shutdown))
     elif files.exists(shutdown_path):
-        files.unlink(shutdown_path)
+        record_next_offsets(path, parts.queues, files)
     parts.abort.remove()
+
+
+def record_next_offsets(path: str, queues: QueueTables, files: FileLayer) -> None:
+    """Write the queues' next offsets to `reputShutdown.json` durably, as of a store that was not closed.
+
+    So an emptied queue goes on where it was, if its files are lost (`reput.log.next_offsets`).
+    """
+    shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
+    before = decode_shutdown(files.read_bytes(shutdown_path)) if files.exists(shutdown_path) else None
+    topics = before.topics if before is not None else None
+    files.make_directories(f"{path}/{CONFIG}")
+    files.write_atomically(shutdown_path, encode_shutdown(Shutdown(_NOT_CLOSED, -1, _next_offsets(queues), topics)))
+
+
+def _next_offsets(queues: QueueTables) -> dict[tuple[str, int], int]:
+    return {(queue.topic, queue.queue_id): queue.max_offset for queue in queues.queues()}
 
 
 def _record_topics(shutdown_path: str, topics: Topics, files: FileLayer) -> Any:

@@ -9,13 +9,14 @@ import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreStateError
-from reput.formats.record_layout import BLANK_SIZE
+from reput.formats.record_layout import BLANK_SIZE, MAGIC_CODE, MagicCode
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.store.dispatch.check import check_queue_offsets
 from reput.store.writer import Writer
 
 _MAX_ROWS = 65_536
+_BLANK_MAGIC = int(MagicCode.BLANK).to_bytes(4, "big", signed=True)
 _BAD = RecordStatus.BAD_BODY_CRC | RecordStatus.BAD_PROPERTY_CRC
 _STOPS = {
     ScanStop.BAD_MAGIC: "neither a message nor a blank record begins here",
@@ -162,7 +163,7 @@ class ReplicaWriter:
             self._note_unknown_topics(columns)
         if good < columns.rows:
             raise self._damage(begin + end, "the body, or the record, does not fit its CRC")
-        if columns.stop is ScanStop.BLANK:
+        if data[end + MAGIC_CODE : end + BLANK_SIZE].tobytes() == _BLANK_MAGIC:
             return end + self._begin_blank(data[end:], begin + end)
         self._check_rest(columns, data[end:])
         return end

@@ -18,7 +18,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer
 from reput.store.outage import Outage
-from reput.store.parts import Loaded, Parts
+from reput.store.parts import Loaded, Parts, record_next_offsets
 from reput.store.retention_plan import (
     Candidate,
     DeleteReason,
@@ -65,6 +65,7 @@ class CleanService:
         self._path = path
         self._keep_from = keep_from
         self._last_min_offset = -1
+        self._emptied: set[str] = set()
         self._running = Lock()
         self._undeleted = Outage(path, "expired files were not deleted", "expired files are deleted again")
         self._stop = Event()
@@ -231,4 +232,8 @@ class CleanService:
         queue_files = self._parts.queues.delete_expired(min_offset, lambda: self._stop.wait(interval_s))
         index_files = self._parts.index.delete_expired(min_offset) if self._parts.index is not None else {}
         self._last_min_offset = min_offset
+        emptied = {queue.path for queue in self._parts.queues.queues() if queue.min_offset == queue.max_offset}
+        if emptied - self._emptied:
+            record_next_offsets(self._path, self._parts.queues, self._files)
+        self._emptied = emptied
         return queue_files, index_files

@@ -37,8 +37,10 @@ STOPS = {
     "seven bytes follow": (ONE[:7], ScanStop.END_OF_BUFFER),
     "the head of a record follows": (ONE[:8], ScanStop.END_OF_BUFFER),
     "all but its last byte follows": (pack_log([Record()], AFTER)[:-1], ScanStop.END_OF_BUFFER),
-    "a blank follows": (blank(500), ScanStop.BLANK),
-    "a blank without a size follows": (blank(0), ScanStop.BLANK),
+    "a blank follows": (blank(500) + bytes(492), ScanStop.BLANK),
+    "a blank that ends before the file follows": (blank(499) + bytes(492), ScanStop.BAD_SIZE),
+    "a blank that ends after the file follows": (blank(500), ScanStop.BAD_SIZE),
+    "a blank without a size follows": (blank(0), ScanStop.BAD_SIZE),
     "zeros follow": (bytes(8), ScanStop.BAD_MAGIC),
     "another magic follows": (changed(pack_log([Record()], AFTER), 4, "I", 0xDAA320A6), ScanStop.BAD_MAGIC),
     "size 90 follows": (changed(pack_log([Record()], AFTER), 0, "i", 90), ScanStop.BAD_SIZE),
@@ -65,6 +67,15 @@ def test_a_scan_stops_behind_the_last_whole_record_and_says_why(level, tail, sto
     columns = scan(ONE + tail, level=level)
     assert (columns.rows, columns.consumed, columns.stop) == (1, len(ONE), stop)
     assert columns.next_offset == BASE + len(ONE)
+
+
+@pytest.mark.parametrize("level", list(ScanLevel))
+def test_a_blank_must_end_where_its_file_does(level):
+    data = as_array(ONE + blank(500))
+    for left, stop in ((500, ScanStop.BLANK), (499, ScanStop.BAD_SIZE), (501, ScanStop.BAD_SIZE)):
+        assert RecordScanner(level=level).scan(data, BASE, left=len(ONE) + left).stop is stop
+        found = find_record(data, BASE, left=len(ONE) + left)
+        assert found == (0 if stop is ScanStop.BLANK else -1)
 
 
 def test_a_buffer_without_a_record_gives_no_rows():
@@ -299,7 +310,15 @@ def test_a_record_in_a_body_that_says_it_lies_there_can_pass_for_one():
 
 @pytest.mark.parametrize(
     ("tail", "found"),
-    [(b"", 80), (ONE[:40], 80), (blank(9), 80), (bytes(8), 80), (b"\1" + bytes(7), -1), (changed(TWO, 0, "i", 0), -1)],
+    [
+        (b"", 80),
+        (ONE[:40], 80),
+        (blank(8), 80),
+        (blank(9), -1),
+        (bytes(8), 80),
+        (b"\1" + bytes(7), -1),
+        (changed(TWO, 0, "i", 0), -1),
+    ],
 )
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_records_are_found_if_the_log_may_end_behind_them(count, tail, found):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +58,25 @@ def check_index_file(item: IndexFileItem) -> AuditedIndexFile:
     """Task: check one index file."""
     with DISK.open(item.path) as file:
         return _Check(item, file).run()
+
+
+def order_findings(files: Sequence[AuditedIndexFile]) -> Iterator[Finding]:
+    """Findings of index files, given in the order of their entries in the log, whose names have another order.
+
+    Two files with entries of the same records are out of order, too: one of them is a copy.
+    """
+    filled = [file for file in files if file.header.entry_count]
+    for before, file in pairwise(filled):
+        name, name_before = os.path.basename(file.path), os.path.basename(before.path)
+        begin, end = file.header.begin_phy_offset, before.header.end_phy_offset
+        if name < name_before:
+            text = (
+                f"its entries begin at commit log offset {begin}, after those of {name_before}, which has a later name"
+            )
+            yield Finding("index-order", file.path, text)
+        elif begin < end:
+            text = f"its entries begin at commit log offset {begin}, and those of {name_before} end only at {end}"
+            yield Finding("index-order", file.path, text)
 
 
 class _Check:

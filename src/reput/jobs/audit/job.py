@@ -20,6 +20,7 @@ import pyarrow as pa
 from reput.config.message_store import MessageStoreConfig
 from reput.counts import counted
 from reput.errors import StoreFormatError
+from reput.files import DISK
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import INDEX
 from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
@@ -27,21 +28,22 @@ from reput.jobs.audit.commands import commands_for
 from reput.jobs.audit.crcs import crc_findings, joined
 from reput.jobs.audit.end import checkpoint_findings, damage_findings, early_end_finding, has_grown, late_begin_finding
 from reput.jobs.audit.files import StoreListing
-from reput.jobs.audit.index import IndexFileItem, check_index_file
+from reput.jobs.audit.index import IndexFileItem, check_index_file, order_findings
 from reput.jobs.audit.keys import KeyTarget
 from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests, lost_range, weigh
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
-from reput.jobs.audit.offsets import offset_findings
+from reput.jobs.audit.offsets import lost_offset_findings, offset_findings, unused_offset_findings
 from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
 from reput.jobs.audit.rest import IndexRest, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
+from reput.jobs.audit.times import time_findings
 from reput.jobs.findings import Commands, Finding, FindingClass, findings_table, sorted_findings
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import proven_split
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.log.directory import IndexFilePath, StoreDirectory
+from reput.log.directory import IndexFilePath, StoreDirectory, in_log_order
 from reput.log.index_geometry import index_geometry
 from reput.log.splits import Split
 from reput.progress import Progress
@@ -192,6 +194,9 @@ class _Audit:
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for of_kind in merged for rest in of_kind.rests]
         self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
+        if plan.has_queues:
+            self._findings += unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, rests)
+            self._findings += lost_offset_findings(self._directory.path, log.begin, rests)
         self._look_at_rest(log, plan, rests, index_rests, max(of_kind.reached for of_kind in merged))
         findings = tuple(sorted_findings(self._findings))
         finished = time.perf_counter()
@@ -222,7 +227,8 @@ class _Audit:
             return None
         if not listing.index_files:
             return KeyTarget((), config.max_hash_slot_num, may_follow=False)
-        files = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
+        listed = [IndexFilePath(path, listing.index_file_size) for path in listing.index_files]
+        files = in_log_order(listed, DISK)
         try:
             slots, entries = index_geometry(files, config.max_hash_slot_num, config.max_index_num)
         except StoreFormatError as error:
@@ -235,6 +241,7 @@ class _Audit:
         ]
         checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
         self._findings += [finding for file in checked for finding in file.findings]
+        self._findings += order_findings(checked)
         starts = [file.start_offset for file in listing.log_files[:1]]
         return KeyTarget(tuple(checked), slots, may_follow=starts != [0])
 
@@ -311,6 +318,7 @@ class _Audit:
         is_gone = any(finding.code == "log-missing" for finding in self._findings)
         if not is_gone and not any(lost_end > end for _, lost_end in self._losses):  # else the newest is not known
             self._findings += checkpoint_findings(plan.listing, _newest_ms(outcomes))
+        self._findings += time_findings([outcome.times for outcome in outcomes], log_files)
         crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
         self._findings += crc_findings(crcs, log_files, is_required=is_required)
         return LogBounds(begin, end, tuple(self._losses))

@@ -13,7 +13,7 @@ from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
 from reput.jobs.audit.losses import Range
-from reput.jobs.audit.rest import IndexRest, QueueRest
+from reput.jobs.audit.rest import IndexRest, QueueRest, repeated_offset
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.audit.units import DIFFERENT, EXT_DIFFERENT, SlotRanges
 from reput.jobs.findings import Finding
@@ -105,12 +105,14 @@ def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding])
     """The queue with the slots whose units differ. Records whose slot belongs to another record become findings."""
     if not len(different):
         return rest
-    remaining = []
+    remaining, repeated = [], []
     for first, count, offset, end in _side_by_side(different):
         taken = () if rest.is_batch else tuple(_within(rest.known, first, first + count))
         for taken_begin, taken_end in taken:
-            text = f"the record at commit log offset {offset} comes later than the record that the unit is of"
-            findings.append(rest.finding("queue-offset-repeated", taken_begin, taken_end - taken_begin, text, offset))
+            if count == 1:
+                repeated.append((first, offset, end))
+            else:
+                findings.append(repeated_offset(rest, taken_begin, taken_end - taken_begin, offset))
         begin = first
         for taken_begin, taken_end in (*taken, (first + count, first + count)):
             if begin < taken_begin:
@@ -120,7 +122,7 @@ def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding])
     if not rest.is_batch:
         slots = [(first, first + count) for first, count, *_ in remaining]
         known = _joined(np.array(sorted((a, b - a) for a, b in [*known, *slots]), np.int64).reshape(-1, 2))
-    return replace(rest, known=known, different=tuple(remaining))
+    return replace(rest, known=known, different=tuple(remaining), repeated=tuple(repeated))
 
 
 def _adjacent(ranges: Int64s) -> Iterator[tuple[int, int, int]]:

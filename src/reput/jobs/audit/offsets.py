@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from reput.errors import CorruptMetadataError
 from reput.files import DISK
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import ConsumerOffsets, split_topic_group
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import CONSUME_QUEUE, offset_to_file_name
 from reput.formats.pop_messages import greatest_offset
 from reput.jobs.audit.rest import QueueRest
 from reput.jobs.findings import Finding
 from reput.log.metadata import metadata_path, read_metadata
+from reput.log.next_offsets import end_of_units, recorded_next_offsets
 
 
 def read_offsets(root: str) -> ConsumerOffsets:
@@ -20,6 +24,44 @@ def read_offsets(root: str) -> ConsumerOffsets:
         return read_metadata(root, ConsumerOffsets, DISK) or ConsumerOffsets()
     except CorruptMetadataError:  # another finding reports it
         return ConsumerOffsets()
+
+
+def unused_offset_findings(
+    root: str, offsets: ConsumerOffsets, log_begin: int, queues: Sequence[QueueRest]
+) -> Iterator[Finding]:
+    """Findings of consumer offsets of queues that have never had a message; the log has all messages.
+
+    Light queues are left out, as other records have their messages.
+    """
+    if log_begin:
+        return
+    used = {(queue.topic, queue.queue_id) for queue in queues}
+    for key, of_group in offsets.offset_table.items():
+        topic, group = split_topic_group(key)
+        for queue_id, offset in of_group.items():
+            if offset > 0 and (topic, queue_id) not in used and not topic.startswith(LMQ_PREFIX):
+                text = f"group {group} stands at {offset}, and the queue has never had a message"
+                path = metadata_path(root, ConsumerOffsets)
+                yield Finding(
+                    "consumer-offset-unused", path, text, topic=topic, queue_id=queue_id, queue_offset=0, count=offset
+                )
+
+
+def lost_offset_findings(root: str, log_begin: int, queues: Sequence[QueueRest]) -> Iterator[Finding]:
+    """Findings of emptied queues whose units do not tell their next offset any more (`reput.log.next_offsets`)."""
+    by_key = {(queue.topic, queue.queue_id): queue for queue in queues}
+    for (topic, queue_id), offset in recorded_next_offsets(root, DISK, log_begin).items():
+        queue = by_key.get((topic, queue_id))
+        folder = os.path.join(root, CONSUME_QUEUE, topic, str(queue_id))
+        if queue is not None and (queue.known or queue.is_batch):
+            continue
+        starts = [] if queue is None else list(queue.starts)
+        paths = [os.path.join(folder, offset_to_file_name(start)) for start in starts]
+        if (end := end_of_units(DISK, paths, starts)) < offset:
+            text = f"by its units the next message gets queue offset {end}, by what is recorded {offset}"
+            yield Finding(
+                "queue-offset-lost", folder, text, topic=topic, queue_id=queue_id, queue_offset=end, count=offset - end
+            )
 
 
 def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueRest]) -> Iterator[Finding]:

@@ -43,6 +43,7 @@ class QueueRest:
         different: (first slot, count, commit log offset of the first record, end offset of the last record) of records
             whose unit is not right.
         ext_different: (first slot, count) of units that are right except for their ext units.
+        repeated: (slot, commit log offset, end offset) of single records whose slot belongs to an earlier record.
     """
 
     folder: str
@@ -55,6 +56,7 @@ class QueueRest:
     verified: Range
     different: tuple[tuple[int, int, int, int], ...]
     ext_different: tuple[tuple[int, int], ...]
+    repeated: tuple[tuple[int, int, int], ...] = ()
 
     def path(self, slot: int) -> str:
         """Path of the file that holds a slot."""
@@ -95,8 +97,7 @@ def _look_at_queue(
 ) -> Iterator[Finding]:  # fmt: skip
     for first, count in queue.ext_different:
         yield _wrong_ext_unit(queue, extensions, first, count)
-    for first, count, offset, end in queue.different:
-        yield from _different_units(queue, first, count, offset, end)
+    misnumbered = _Misnumbered(queue)
     units_of_a_file = queue.file_size // queue.unit_size
     totals: dict[str, tuple[int, int]] = {}
     for start in queue.starts:
@@ -104,6 +105,8 @@ def _look_at_queue(
         with DISK.open(queue.path(begin)) as file:
             for first, end in _gaps(queue.known, begin, begin + units_of_a_file):
                 for slots, units in _used_units(queue, file, first, end):
+                    some = misnumbered.find(slots, units)
+                    slots, units = slots[~some], units[~some]
                     counts += log.counts(units["commit_log_offset"].astype(np.int64))
                     if not queue.topic.startswith(LMQ_PREFIX):  # light queues repeat messages
                         witnessing, before = _witnesses(log, queue, slots, units)
@@ -117,6 +120,58 @@ def _look_at_queue(
                             totals[code] = slot, total + int(np.count_nonzero(some))
     for code, (slot, total) in totals.items():
         yield queue.finding(code, slot, total, counted(total, "unit"))
+    yield from misnumbered.findings
+    for first, count, offset, end in queue.different:
+        if offset not in misnumbered.proven:
+            yield from _different_units(queue, first, count, offset, end)
+    for slot, offset, _ in queue.repeated:
+        if offset not in misnumbered.proven:
+            yield repeated_offset(queue, slot, 1, offset)
+
+
+class _Misnumbered:
+    """Records with a wrong queue offset: no record has the slot of a unit that leads to them, and its neighbours agree.
+
+    The unit is then a witness, and right: no CRC covers the queue offset of a record.
+
+    Attributes:
+        proven: commit log offsets of such records.
+        findings: one for each.
+    """
+
+    def __init__(self, queue: QueueRest) -> None:
+        self._queue = queue
+        self.proven: set[int] = set()
+        self.findings: list[Finding] = []
+        single = [(first, offset, end) for first, count, offset, end in queue.different if count == 1]
+        self._single = (
+            {} if queue.is_batch else {offset: (slot, end) for slot, offset, end in (*single, *queue.repeated)}
+        )
+        self._offsets = np.array(sorted(self._single), np.int64)
+
+    def find(self, slots: Int64s, units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """bool[n], whether a unit at a slot of no record leads to such a record."""
+        offsets = units["commit_log_offset"].astype(np.int64)
+        found = np.isin(offsets, self._offsets)
+        for row in np.flatnonzero(found).tolist():
+            slot, offset = int(slots[row]), int(offsets[row])
+            says, end = self._single[offset]
+            beside = any(begin <= one < stop for begin, stop in self._queue.known for one in (slot - 1, slot + 1))
+            found[row] = beside and offset + int(units["size"][row]) == end
+            if found[row]:
+                self.proven.add(offset)
+                text = (
+                    f"the record at commit log offset {offset} says queue offset {says}, the unit here and the records "
+                    f"around it {slot}"
+                )
+                self.findings.append(self._queue.finding("queue-offset-wrong", slot, 1, text, offset))
+        return found
+
+
+def repeated_offset(queue: QueueRest, slot: int, count: int, offset: int) -> Finding:
+    """Finding of records whose slots belong to earlier records."""
+    text = f"the record at commit log offset {offset} comes later than the record that the unit is of"
+    return queue.finding("queue-offset-repeated", slot, count, text, offset)
 
 
 def _wrong_ext_unit(queue: QueueRest, extensions: ListedQueues, slot: int, count: int) -> Finding:

@@ -11,6 +11,7 @@ from reput.errors import CorruptRecordError
 from reput.jobs.audit.batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit.crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit.keys import KeyAudit, KeyCheck, KeyTarget
+from reput.jobs.audit.times import StoreTimes
 from reput.jobs.audit.units import VERIFIED, SlotRanges, UnitCheck, UnitTarget
 from reput.jobs.record_faults import faulty_records, has_units, record_damage
 from reput.kernels.columns import RecordColumns
@@ -42,6 +43,7 @@ class SplitAudit:
         damages: damage and faulty records. Damage is passed over, so there is no `fault`.
         misnumbered: inner batches with two different queue offsets.
         found_units: whether there is a unit at the slot of any record, right or wrong.
+        times: store times, with those that contradict their neighbours'.
         undeclared: topics of inner batches that are not known to have batch queues.
     """
 
@@ -57,6 +59,7 @@ class SplitAudit:
     units: SlotRanges | None
     batches: SlotRanges
     keys: KeyAudit | None
+    times: StoreTimes
     fault: CorruptRecordError | None = None
 
 
@@ -70,12 +73,14 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     damages: list[Damage] = []
     misnumbered: list[Damage] = []
     crcs: list[PropertyCrcs] = []
+    times = StoreTimes()
     messages = log_bytes = newest_ms = 0
     level = ScanLevel.KEYS if keys else ScanLevel.PROPERTIES
     scan = scan_split(split, level=level, delays_ms=target.delays_ms, on_damage=OnDamage.SKIP)
     for columns in scan:
         messages += message_count(columns)
         log_bytes += columns.consumed
+        times = times.followed_by(columns)
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
         damages += [*faulty_records(split.file.path, columns), *_misplaced(split.file.path, columns)]
@@ -90,6 +95,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     return SplitAudit(
         scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), tuple(misnumbered), joined(crcs),
         found_units, frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
+        times,
     )  # fmt: skip
 
 

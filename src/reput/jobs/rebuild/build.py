@@ -156,8 +156,10 @@ class Build:
                 description=f"{description} with batch consume queues", progress=self._progress,
             )  # fmt: skip
         in_order = any(outcome.messages for outcome in misled) or not queues_join(outcomes)
-        if in_order:
-            target = self._begin("in-order", types)
+        in_order = in_order or any(outcome.misnumbered for outcome in outcomes)
+        misnumbered: frozenset[int] = frozenset()
+        while in_order:
+            target = self._begin(f"in-order-{len(misnumbered)}", types, misnumbered)
             whole = tuple(bounded_splits(plan.log_files, max(file.size for file in plan.log_files), plan.log_end))
             outcomes = self._runner.run(
                 partial(scan_splits, target), [whole], description=f"{description} in order", progress=self._progress
@@ -165,9 +167,12 @@ class Build:
             for outcome in outcomes:
                 if outcome.fault:
                     raise outcome.fault
+            if outcomes[0].misnumbered <= misnumbered:
+                break
+            misnumbered |= outcomes[0].misnumbered  # they are known only now, and their units are written
         return outcomes, in_order
 
-    def _begin(self, name: str, types: QueueTypes) -> ScanTarget:
+    def _begin(self, name: str, types: QueueTypes, misnumbered: frozenset[int] = frozenset()) -> ScanTarget:
         """Make the folders of a pass over the log, and remove those of the pass before it."""
         if self.folder:
             DISK.remove_tree(os.path.dirname(self.folder))
@@ -186,7 +191,7 @@ class Build:
         delays_ms = self._sizes.delay_levels_ms if rules.redispatches_deliver_time else ()
         return ScanTarget(
             self.folder, self._scratch, size, self._plan.index, rules, delays_ms, self._further, types,
-            self._plan.on_damage,
+            self._plan.on_damage, misnumbered,
         )  # fmt: skip
 
     def _plan_index(self, chunks: Sequence[KeyChunk]) -> list[IndexFilePlan]:

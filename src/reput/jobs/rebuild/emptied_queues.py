@@ -20,6 +20,7 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit, encode_u
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name
 from reput.log.directory import LogFile, StoreDirectory, numbered_files
+from reput.log.next_offsets import recorded_next_offsets
 
 #: A commit log offset after every record.
 _EVERYTHING = INT64_MAX
@@ -50,22 +51,38 @@ _KINDS: dict[str, tuple[int, Callable[[bytes], _Location]]] = {
 }
 
 
-def keep_emptied_queues(directory: StoreDirectory, built: str, log_begin: int) -> list[str]:
+def keep_emptied_queues(directory: StoreDirectory, built: str, log_begin: int, queue_file_size: int) -> list[str]:
     """Copy the files of emptied queues to the new queues, and sync them.
+
+    A queue whose files do not tell its next offset any more gets a new file, by what is recorded
+    (`reput.log.next_offsets`).
 
     Args:
         directory: the store.
         built: the folder with the new queues; queues that are there already are left as they are.
         log_begin: commit log offset at which the log begins.
+        queue_file_size: bytes of a file of the new consume queues.
 
     Returns:
-        "topic/queue id" of each copied queue.
+        "topic/queue id" of each kept queue.
     """
     kept = []
+    recorded = {
+        f"{CONSUME_QUEUE}/{topic}/{queue_id}": offset
+        for (topic, queue_id), offset in recorded_next_offsets(directory.path, DISK, log_begin).items()
+        if not DISK.exists(os.path.join(directory.path, BATCH_CONSUME_QUEUE, topic))
+    }
     for path, files in _queues(directory):
         target = os.path.join(built, path)
-        if not DISK.exists(target) and _emptied(path, files, log_begin, _EVERYTHING, DISK) is not None:
+        if DISK.exists(target) or (last := _emptied(path, files, log_begin, _EVERYTHING, DISK)) is None:
+            continue
+        if recorded.get(path, 0) <= last.position // UNIT_SIZE + 1:
             _copy(files, target)
+            kept.append(path.partition("/")[2])
+    for path, offset in recorded.items():
+        if not DISK.exists(os.path.join(built, path)):
+            unit = encode_unit(*_BEFORE_ALL, 0)
+            write_emptied_queue(EmptiedQueue(path, queue_file_size, (offset - 1) * UNIT_SIZE, unit), built, DISK)
             kept.append(path.partition("/")[2])
     return kept
 

@@ -23,6 +23,7 @@ from reput.jobs.rebuild.build import Build, Built, RebuildResult
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
 from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.plan import BuildFolder, BuildPlan, plan_build
+from reput.jobs.rebuild.reachable import check_reachable
 from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
@@ -74,6 +75,8 @@ def rebuild(
             name a folder; not with `damaged="skip"`.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
             options than those of the killed rebuild; `damaged="skip"` in place.
+        CorruptConsumeQueueError: in place: the store's queues lead to whole records that the new ones do not reach; not
+            with `allow_fewer`.
         StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place, or
             dispatches its log.
         StoreFullError: no space.
@@ -134,6 +137,8 @@ def _rebuild_in_place(
         built = build_folder.result or _build(folder, build_folder, plan, runner, progress, directory)
         swap = build_folder.swap
         if swap is None:
+            if not options.allow_fewer:
+                check_reachable(directory, built.path, directory.log_files())
             kept = folder.state_folder("old")
             swap = plan_swap(directory, built.path, kept, built.result, keep_old=options.keep_old)
             build_folder.keep_swap(swap)
@@ -192,7 +197,10 @@ def _build(
         build_folder.forget()  # the page cache may show what the disk lacks, and the next sync would succeed
         raise
     if in_place_of is not None and plan.log_files:
-        kept = keep_emptied_queues(in_place_of, build.folder, plan.log_files[0].start_offset)
+        kept = keep_emptied_queues(
+            in_place_of, build.folder, plan.log_files[0].start_offset,
+            plan.geometry.config.mapped_file_size_consume_queue,
+        )  # fmt: skip
         result = replace(result, kept_queues=tuple(kept))
     built = Built(result, build.folder)
     build_folder.keep_result(built)

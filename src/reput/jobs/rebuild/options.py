@@ -54,6 +54,7 @@ class RebuildOptions:
             log that was passed over. After damage the log goes on at the first record that proves itself together with
             the next two records.
         keep_old: of a rebuild in place: keep the store's former folders as `consumequeue.broken` and so on.
+        allow_fewer: of a rebuild in place: whether the new queues may lead to fewer whole records than the store's.
     """
 
     mapped_file_size_consume_queue: int | None = None
@@ -71,6 +72,7 @@ class RebuildOptions:
     rules: DispatchRules = DispatchRules.V5_3_3
     damaged: Literal["refuse", "skip"] = "refuse"
     keep_old: bool = False
+    allow_fewer: bool = False
 
     @property
     def config(self) -> dict[str, Any]:

@@ -34,7 +34,10 @@ BATCH_UNITS = "batch-units"
 
 @dataclass(frozen=True, slots=True)
 class ScanTarget:
-    """Folders and options of the tasks of the first phase. `scratch` is for files that are removed with the job."""
+    """Folders and options of the tasks of the first phase. `scratch` is for files that are removed with the job.
+
+    `misnumbered` are the commit log offsets of records that an earlier pass found to have a wrong queue offset.
+    """
 
     folder: str
     scratch: str
@@ -45,6 +48,7 @@ class ScanTarget:
     further: FurtherUnits
     types: QueueTypes
     on_damage: OnDamage
+    misnumbered: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class ScanOutcome:
     """Outcome of one task, a `SplitOutcome`. `read` and `fault` are of the last split that the task has read.
 
     `last_timestamp` is the store time (ms) of the last message, 0 without messages. `damages` are the ranges that were
-    passed over, including whole records that cannot have a unit.
+    passed over, including whole records that cannot have a unit. `misnumbered` as in `UnitWriter`.
     """
 
     read: SplitResult
@@ -65,6 +69,7 @@ class ScanOutcome:
     chunks: tuple[KeyChunk, ...]
     ext_chunks: dict[tuple[str, int], list[ExtChunk]]
     damages: tuple[Damage, ...]
+    misnumbered: frozenset[int]
     fault: CorruptRecordError | None
 
 
@@ -79,7 +84,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     ext_path = os.path.join(target.scratch, EXT, spill_name)
     units = UnitWriter(
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
-        ext_path, on_damage=target.on_damage,
+        ext_path, on_damage=target.on_damage, misnumbered=target.misnumbered,
     )  # fmt: skip
     batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
     spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
@@ -114,7 +119,8 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     return ScanOutcome(
         scan.result, messages, log_bytes, last_timestamp, ranges, batch_units.chunks,
         frozenset(batch_units.undeclared), chunks, units.ext.chunks,
-        tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)), fault,
+        tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)),
+        frozenset(units.misnumbered), fault,
     )  # fmt: skip
 
 

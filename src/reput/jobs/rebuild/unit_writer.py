@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,12 @@ from reput.formats.consume_queue import FILLER, UNIT_SIZE, encode_unit
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.jobs.rebuild.ext_builder import ExtChunk, ExtLayout, ExtSpill
-from reput.jobs.record_faults import has_units, queue_fault, record_damage, wrong_queue_offsets
+from reput.jobs.record_faults import has_units, misnumbered_fault, queue_fault, record_damage, wrong_queue_offsets
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.log.queue_jumps import Jump, has_room, judge_jump, next_queue_offsets
 from reput.log.scan import Damage, OnDamage
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class QueueRange:
     units: int = 0
 
 
+class _Jump(NamedTuple):
+    """A record that left a gap, and has no next record yet: its commit log offset, and the queue's end before it."""
+
+    offset: int
+    expected: int
+
+
 class UnitWriter:
     """Writes units into queue files below a folder, each file `file_size` bytes long and sparse.
 
@@ -78,7 +86,10 @@ class UnitWriter:
     Attributes:
         ranges: slots that were written, by (topic, queue id).
         ext: ext units of the written units, where `further` asks for them; they are spilled to the file `ext_path`.
-        damages: with `OnDamage.SKIP`, whole records that cannot have a unit; they are left out.
+        damages: records whose queue offset the queue's next records contradict, and with `OnDamage.SKIP` whole records
+            that cannot have a unit; they are left out.
+        misnumbered: commit log offsets of records that have a unit here, and turned out to have a wrong queue offset:
+            what was written is to be written again without them.
     """
 
     def __init__(
@@ -90,8 +101,13 @@ class UnitWriter:
         ext_path: str = "",
         *,
         on_damage: OnDamage = OnDamage.RAISE,
+        misnumbered: Set[int] = frozenset(),
     ) -> None:
         self.damages: list[Damage] = []
+        self.misnumbered: set[int] = set()
+        self._known_misnumbered = np.array(sorted(misnumbered), np.int64)
+        self._jumps: dict[tuple[str, int], _Jump] = {}
+        self._ends: dict[tuple[str, int], int] = {}
         self._on_damage = on_damage
         self.ranges: dict[tuple[str, int], QueueRange] = {}
         self._batch_topics = batch_topics
@@ -119,7 +135,10 @@ class UnitWriter:
             )
         names = [topic_folder_name(topic) for topic, _ in columns.queues()]
         has_unit = self._without_damage(columns, names, _rows_with_unit(columns, names, self._batch_topics), log_path)
+        has_unit = self._judged_firsts(columns, names, has_unit, log_path)
         queues = self._queues_of(columns, names, has_unit)
+        if self._jumps:
+            self._judge_jumps(columns, queues)
         next_offsets = np.array([queue.next_offset if queue else _NO_QUEUE for queue in queues], np.int64)
         row = 0
         while row < columns.rows:
@@ -135,12 +154,17 @@ class UnitWriter:
             row = runs.stop_row
             if row < columns.rows:
                 k = int(columns["queue"][row])
-                following = int(columns["queue_offset"][row])
-                self._fill(queues[k], int(next_offsets[k]), following)
-                next_offsets[k] = following
-        for queue, following in zip(queues, next_offsets.tolist(), strict=True):
+                if self._counts(columns, row, queues[k], int(next_offsets[k]), log_path):
+                    following = int(columns["queue_offset"][row])
+                    self._fill(queues[k], int(next_offsets[k]), following)
+                    next_offsets[k] = following
+        ends, with_unit = np.zeros(len(queues), np.int64), slice(None) if has_unit is None else has_unit
+        record_ends = columns["commit_log_offset"] + columns["store_size"]
+        ends[columns["queue"][with_unit]] = record_ends[with_unit]  # NumPy keeps the last row
+        for queue, following, end in zip(queues, next_offsets.tolist(), ends.tolist(), strict=True):
             if queue:
                 queue.next_offset = following
+                self._ends[queue.topic, queue.queue_id] = end or self._ends.get((queue.topic, queue.queue_id), 0)
 
     def close(self) -> None:
         """Close the spill file of ext units; nothing is synced."""
@@ -151,6 +175,8 @@ class UnitWriter:
     ) -> npt.NDArray[np.bool_] | None:
         """`has_unit` without rows that cannot have a unit, which are raised or added to `damages`."""
         wrong = wrong_queue_offsets(columns)
+        if self._known_misnumbered.size:
+            wrong |= np.isin(columns["commit_log_offset"], self._known_misnumbered)
         if None in names:  # hostile bytes must not lead out of the rebuild's folder
             wrong |= np.isin(columns["queue"], [k for k, name in enumerate(names) if name is None])
         if has_unit is not None:
@@ -158,12 +184,85 @@ class UnitWriter:
         if not wrong.any():
             return has_unit
         for row in np.flatnonzero(wrong).tolist():
-            damage = record_damage(log_path, columns, row, queue_fault(columns, row))
-            if self._on_damage is not OnDamage.SKIP:
+            is_known = np.isin(columns["commit_log_offset"][row], self._known_misnumbered)
+            fault = misnumbered_fault(columns, row) if is_known else queue_fault(columns, row)
+            damage = record_damage(log_path, columns, row, fault)
+            if self._on_damage is not OnDamage.SKIP and not is_known:
                 raise damage.error()
             self.damages.append(damage)
         columns["queue_offset"][wrong] = -1  # a repeat at any next offset
         return ~wrong if has_unit is None else has_unit & ~wrong
+
+    def _judged_firsts(
+        self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None, log_path: str
+    ) -> npt.NDArray[np.bool_] | None:
+        """`has_unit` without the first records of queues that the next records of their queue contradict."""
+        queues = columns.queues()
+        new = [
+            name is not None and (name, queue_id) not in self.ranges
+            for (_, queue_id), name in zip(queues, names, strict=True)
+        ]
+        if not any(new):
+            return has_unit
+        rows = np.arange(columns.rows) if has_unit is None else np.flatnonzero(has_unit)
+        rows = rows[np.argsort(columns["queue"][rows], kind="stable")]
+        numbers, offsets = columns["queue"][rows], columns["queue_offset"][rows]
+        is_first = np.append(True, numbers[1:] != numbers[:-1])[: rows.size] & np.array(new)[numbers]
+        goes_on = np.append((numbers[1:] == numbers[:-1]) & (offsets[1:] == offsets[:-1] + 1), False)[: rows.size]
+        for at in np.flatnonzero(is_first & ~goes_on).tolist():
+            number = int(numbers[at])
+            for row in rows[at : np.searchsorted(numbers, number, "right")].tolist():
+                following = next_queue_offsets(columns, number, row + 1)
+                jump = judge_jump(int(columns["queue_offset"][row]), -1, following)
+                if jump is Jump.UNKNOWN:
+                    topic = names[number]
+                    assert topic is not None
+                    self._jumps[topic, queues[number][1]] = _Jump(int(columns["commit_log_offset"][row]), -1)
+                if jump is not Jump.WRONG:
+                    break
+                self._leave_out(columns, row, log_path)
+                has_unit = np.ones(columns.rows, np.bool_) if has_unit is None else has_unit
+                has_unit[row] = False
+        return has_unit
+
+    def _judge_jumps(self, columns: RecordColumns, queues: list[QueueRange | None]) -> None:
+        """Judge jumps that were the last thing known of their queue by the queue's next records."""
+        for k, queue in enumerate(queues):
+            if queue is None or (jump := self._jumps.get((queue.topic, queue.queue_id))) is None:
+                continue
+            following = next_queue_offsets(columns, k, 0)
+            judged = judge_jump(queue.next_offset - 1, jump.expected, following)
+            if (
+                judged is Jump.WRONG
+            ):  # the next pass is without it; this one goes on as that will, and finds all of them
+                self.misnumbered.add(jump.offset)
+                queue.next_offset = jump.expected if jump.expected >= 0 else int(following[0])
+                queue.first_offset = min(queue.first_offset, queue.next_offset)
+            if judged is not Jump.UNKNOWN:
+                del self._jumps[queue.topic, queue.queue_id]
+
+    def _counts(self, columns: RecordColumns, row: int, queue: QueueRange | None, expected: int, log_path: str) -> bool:
+        """Whether a gap is left before a record's unit; else the record gets none."""
+        assert queue is not None
+        key, k = (queue.topic, queue.queue_id), int(columns["queue"][row])
+        queue_offset, offset = int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row])
+        jump = judge_jump(queue_offset, expected, next_queue_offsets(columns, k, row + 1))
+        if jump is Jump.UNKNOWN:
+            before = np.flatnonzero((columns["queue"][:row] == k) & has_units(columns)[:row])
+            last = before[-1] if before.size else None
+            ends = columns["commit_log_offset"] + columns["store_size"]
+            begin = self._ends.get(key, 0) if last is None else int(ends[last])
+            jump = jump if has_room(queue_offset, expected, begin, offset) else Jump.WRONG
+        if jump is Jump.WRONG:
+            self._leave_out(columns, row, log_path)
+            return False
+        if jump is Jump.UNKNOWN:
+            self._jumps[key] = _Jump(offset, expected)
+        return True
+
+    def _leave_out(self, columns: RecordColumns, row: int, log_path: str) -> None:
+        self.damages.append(record_damage(log_path, columns, row, misnumbered_fault(columns, row)))
+        columns["queue_offset"][row] = -1  # a repeat at any next offset
 
     def _queues_of(
         self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None

@@ -118,8 +118,8 @@ class LogState:
 _DERIVED = frozenset(
     {
         "queue-file-missing", "queue-type", "unit-missing", "unit-wrong", "ext-unit-wrong", "index-entry-missing",
-        "index-entry-wrong", "index-chain-broken", "index-header-wrong", "log-begins-late",
-        "log-ends-early",
+        "index-entry-wrong", "index-chain-broken", "index-header-wrong", "index-order", "log-begins-late",
+        "log-ends-early", "queue-offset-lost",
     }
 )  # fmt: skip
 _CHECKPOINT = frozenset({"checkpoint-ahead", "checkpoint-wrong", "checkpoint-short"})

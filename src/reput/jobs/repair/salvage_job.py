@@ -162,8 +162,9 @@ def salvage(
             copy_config(directory, listing, built)
             last_ms = max(scan.last_timestamp for scan in scans)
             DISK.write_atomically(os.path.join(built, CHECKPOINT), encode_checkpoint(Checkpoint(last_ms, 0, 0)))
+            # before the rebuild, which would make emptied queues by what groups say, and keeps those that are there
+            keep_emptied_queues(directory, built, new_files[0].start, geometry["mapped_file_size_consume_queue"])
             rebuild(built, None, runner=runner, index=message_index_enable, rules=rules, progress=progress, **geometry)
-            keep_emptied_queues(directory, built, new_files[0].start)
             DISK.write_atomically(os.path.join(folder.state_folder(), _BUILT), b"")
             DISK.rename(built, path)
         given = {name: geometry[name] for name in OF_AUDIT if name in geometry}

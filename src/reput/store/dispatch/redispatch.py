@@ -16,6 +16,7 @@ from reput.kernels.record_scan import RecordScanner
 from reput.progress import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
+from reput.store.log.whole_records import is_hiding
 from reput.store.queues.tables import QueueTables
 
 _MAX_ROWS = 65_536
@@ -61,20 +62,22 @@ def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end:
     Raises:
         CorruptRecordError: No record lies where one should start.
     """
-    offset = begin
+    offset, timestamp = begin, 0
     while offset < end and (file := log.queue.find(offset)) is not None and (using := scanner()) is not None:
         position, limit = offset - file.start_offset, min(file.size, end - file.start_offset)
         columns = using.scan(np.frombuffer(file.view[position:limit], np.uint8), offset)
+        following, stop = columns.next_offset, columns.stop
+        timestamp = int(columns["store_timestamp"][-2:].min()) if columns.rows else timestamp
         yield ScannedBatch(columns, file.mapping, position)
-        if columns.stop is ScanStop.BLANK:
+        if stop is ScanStop.BLANK and not is_hiding(file, following - file.start_offset, timestamp):
             offset = file.start_offset + file.size
-        elif columns.rows:
-            offset = columns.next_offset
+        elif following > offset:
+            offset = following
         else:
             raise CorruptRecordError(
                 file.path,
                 offset,
-                f"expected a record, found {columns.stop.name}. This is damage, and queues and index lack the records "
+                f"expected a record, found {stop.name}. This is damage, and queues and index lack the records "
                 "after it: copy the store, see what `reput repair` can save, or restore the file from a replica or a "
                 "backup; `read_log` in mode PERMISSIVE and a read-only store can be read meanwhile",
             )

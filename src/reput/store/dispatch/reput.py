@@ -102,14 +102,14 @@ class ReputMessageService:
         window = self._commit_log.window(begin, max_bytes or PASS_BYTES)
         if not window.size:
             return None
-        columns = self._scanner.scan(window, begin)
+        file_size = self._commit_log.queue.file_size
+        columns = self._scanner.scan(window, begin, left=file_size - begin % file_size)
         if columns.next_offset == begin and max_bytes is not None and window.size == max_bytes:
             return self.take_pass()  # the first record is larger than that
         for dispatcher in self._dispatchers:
             dispatcher.dispatch(columns)
         following = columns.next_offset
         if columns.stop is ScanStop.BLANK:
-            file_size = self._commit_log.queue.file_size
             following = following - following % file_size + file_size
         elif following == begin:
             file = self._commit_log.queue.find(begin)

@@ -117,6 +117,21 @@ class ConsumeQueue(QueueFolder):
             self.dirty.add(start)
             self.max_offset += count
 
+    def begin_at(self, offset: int) -> None:
+        """Let the next message get a queue offset, in a queue whose messages the log does not have any more."""
+        self._wipe_from(0, list(self._starts))
+        self.max_offset = self.synced_offset = 0
+        self._writing_start, self._writing_path = -1, ""
+        self.fill_to(offset)
+        self.min_offset = offset
+
+    def take_back(self, offset: int) -> None:
+        """Remove the units from a queue offset on: the record of the last one has a wrong queue offset."""
+        self.max_offset = offset
+        self.min_offset = min(self.min_offset, offset)
+        self._writing_start, self._writing_path = -1, ""
+        self.cut()
+
     @property
     def end_position(self) -> int:
         """Byte of the queue after the last unit."""

@@ -15,7 +15,6 @@ from reput.errors import CorruptRecordError
 from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT64_MAX
-from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
@@ -27,6 +26,7 @@ from reput.log.file_sizes import SIMPLE, check_queue_sizes
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
+from reput.store.queues.gaps import QueueGaps
 from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
 from reput.store.queues.unit_search import find_begins, find_ends, follow_units
 from reput.store.statistics import TopicCounts
@@ -79,6 +79,7 @@ class ConsumeQueueStore:
         self._flush_lock = Lock()
         self.built_timestamp = 0
         self.counts: dict[str, TopicCounts] = {}
+        self._gaps = QueueGaps()
         self._extensions = ConsumeQueueExtensions(files, path, config, writable=writable, bit_maps=bit_maps)
         self._multi_dispatch = config.enable_multi_dispatch
         self._enable_lmq = config.enable_lmq
@@ -145,6 +146,10 @@ class ConsumeQueueStore:
             for queue in self._table.values():
                 queue.recover_ext()
 
+    def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
+        """Let the next message of a queue without messages get a queue offset; a missing queue is made."""
+        (self._table.get((topic, queue_id)) or self._make(topic, queue_id)).begin_at(offset)
+
     def remove(self, topic: str) -> None:
         """Forget a topic's queues and remove their files; the topic's next record finds its queue anew."""
         folder = f"{self._path}/{topic}"
@@ -185,10 +190,11 @@ class ConsumeQueueStore:
     def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
 
-        A gap after a queue's last unit is filled with filler units.
+        A gap after a queue's last unit is filled with filler units, if the queue's next records say, too, that it is
+        there (`reput.store.queues.gaps`). Else one record has a wrong queue offset, and gets no unit.
 
         Args:
-            columns: Scanned at `ScanLevel.PROPERTIES` or above.
+            columns: Scanned at `ScanLevel.PROPERTIES` or above; a wrong queue offset becomes -1.
 
         Raises:
             StoreFullError: No space. Nothing counts as dispatched; the same call may succeed later.
@@ -201,6 +207,7 @@ class ConsumeQueueStore:
         if self._multi_dispatch:
             columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
         queues = self._queues_of(columns)
+        self._gaps.take_back(columns, queues)
         row = 0
         while row < columns.rows:
             next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
@@ -211,8 +218,7 @@ class ConsumeQueueStore:
             self._write(runs, queues, next_offsets, ext)
             row = runs.stop_row
             if row < columns.rows:
-                queue = queues[columns["queue"][row]]
-                self._fill_gap(queue, int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row]))
+                self._gaps.fill(queues[columns["queue"][row]], columns, row)
         self.built_timestamp = int(columns["store_timestamp"][-1])
 
     @property
@@ -301,17 +307,6 @@ class ConsumeQueueStore:
                 self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
             )
         return name
-
-    def _fill_gap(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int) -> None:
-        # Each message before this record took at least so many bytes of the log, alone or inside an inner batch.
-        if queue_offset > commit_log_offset // MIN_ITEM_SIZE:
-            raise CorruptRecordError(
-                queue.path,
-                commit_log_offset,
-                f"the record says queue offset {queue_offset}, more than a log of this size can hold; "
-                "run `reput dump` around it and rebuild the log without it",
-            )
-        queue.fill_to(queue_offset)
 
     def _write(
         self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None

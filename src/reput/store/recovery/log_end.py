@@ -7,6 +7,7 @@ Dispatch drops what is there already, so the start after a killed start goes on 
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -17,12 +18,14 @@ from reput.errors import CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.log.scan import first_rows
+from reput.log.store_times import trusted_time
 from reput.progress import Progress
 from reput.store.dispatch.check import check_queue_offsets
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
+from reput.store.log.whole_records import find_whole, is_hiding
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.verification import Verification
 from reput.store.recovery_report import LogEnd
@@ -103,7 +106,7 @@ def find_log_end(
     faults = RecordStatus.BAD_BODY_CRC
     if config.enabled_append_prop_crc or config.force_verify_prop_crc:
         faults |= RecordStatus.BAD_PROPERTY_CRC
-    offset = begin
+    offset, times = begin, [timestamp] if timestamp else []
     while (file := log.queue.find(offset)) is not None:
         progress(offset - begin, max(data_end, offset) - begin, "looking for the end of the log")
         position = offset - file.start_offset
@@ -116,15 +119,18 @@ def find_log_end(
             file.mapping.release(position, position + columns.consumed)  # a long scan keeps little of it in memory
         check_queue_offsets(columns, fault, file.path)
         if fault:
-            timestamp = int(columns["store_timestamp"][fault - 1])
+            times = [*times, *columns["store_timestamp"][max(fault - 2, 0) : fault].tolist()][-2:]
         if fault < columns.rows:
             offset += int(columns["position"][fault])
             break
         offset = columns.next_offset
         if columns.stop is ScanStop.BLANK:
+            if is_hiding(file, offset - file.start_offset, min(times, default=0)):
+                break
             offset = file.start_offset + file.size
         elif columns.stop is not ScanStop.FULL:
             break
+    timestamp = trusted_time(times, int(time.time() * 1000))
     has_tail, cut_records = _check_tail(log, offset, timestamp, protected, was_killed=was_killed)
     return LogEnd(offset, timestamp, has_tail, offset - begin, cut_records)
 
@@ -136,32 +142,21 @@ def _check_tail(
 
     Raises CorruptRecordError where one of these records is protected: it must not be cut off.
     """
-    has_tail, cut_records, scanner = False, 0, RecordScanner(1, level=ScanLevel.HEADER)
+    has_tail, cut_records = False, 0
     for file in log.queue.mapped_files:
         position = max(0, offset - file.start_offset)
         if position >= file.size or not file.file.has_data_from(position):
             continue
         has_tail = True
         # After a clean exit the queues say where the log ends; bytes after the end are what an earlier recovery left.
-        record = _find_whole(scanner, file, position) if was_killed else None
+        record = find_whole(file, position) if was_killed else None
         while record is not None:
             stored = int(record["store_timestamp"][0])
             if timestamp <= stored < protected.until:
                 raise _damage(log, offset, record, protected)
             cut_records += stored >= timestamp
-            record = _find_whole(scanner, file, record.next_offset - file.start_offset)
+            record = find_whole(file, record.next_offset - file.start_offset)
     return has_tail, cut_records
-
-
-def _find_whole(scanner: RecordScanner, file: MappedFile, position: int) -> RecordColumns | None:
-    """Find the first record at or after a position whose CRC fits; records without a fitting CRC are passed over."""
-    while (found := find_record(_bytes(file, position), file.start_offset + position, records=1)) >= 0:
-        position += found
-        columns = scanner.scan(_bytes(file, position), file.start_offset + position, check_crc=True)
-        if columns.first_fault():
-            return columns
-        position += columns.consumed
-    return None
 
 
 def _damage(log: CommitLog, offset: int, record: RecordColumns, protected: ProtectedRecords) -> CorruptRecordError:

@@ -30,6 +30,7 @@ from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.parts import Loaded, WriterParts
 from reput.store.queues.tables import QueueTables
+from reput.store.recovery.emptied_queues import put_back_next_offsets
 from reput.store.recovery.listing import (
     NO_TIMES,
     DirectoryListing,
@@ -172,6 +173,7 @@ def _recover(
         _log_recovery(path, report)
     if listing.was_killed or report.dispatched_records:
         queues.raise_min_offsets(log.min_offset)
+    put_back_next_offsets(path, files, log, queues)
     warn_of_lost_begins(log, queues)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset

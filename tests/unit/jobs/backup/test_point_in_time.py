@@ -106,9 +106,10 @@ def restore_the_first(kept: int, by: str, offsets: Sequence[int], folder: Path) 
 
 def test_a_clock_that_was_set_back_hides_no_message_before_the_last_one_in_time(tmp_path: Path) -> None:
     with opened(tmp_path / "store") as store:
-        offset = put_timed(store, 11)[5]
+        offsets = put_timed(store, 11)[4:6]
     late = (BEGIN + 10**9).to_bytes(8, "big")
-    overwrite(tmp_path / f"store/commitlog/{0:020}", offset + STORE_TIMESTAMP, late)
+    for offset in offsets:
+        overwrite(tmp_path / f"store/commitlog/{0:020}", offset + STORE_TIMESTAMP, late)
     take(tmp_path / "store", tmp_path / "target")
     made = make(tmp_path / "target", tmp_path / "restored", until_ms=BEGIN + 7_000)
     assert made.messages == 8

@@ -34,7 +34,19 @@ from tests.support.small_rebuild import (
     write_log,
 )
 
-CRASHED = st.builds(replace, PUTS, queue_step=st.sampled_from([0, 0, 0, 0, -1, -3, 2, 15]))
+#: Records whose queue offset an earlier record has, and gaps of lost messages that had room in the log.
+CRASHED = st.builds(replace, PUTS, queue_step=st.sampled_from([0, 0, 0, 0, -1, -3]))
+LOST = st.builds(replace, PUTS, queue_step=st.sampled_from([0, 0, 0, 2, 15]))
+
+
+def with_room(puts: list[Put]) -> list[Put]:
+    """A stand-in before each gap, no two repeats in a row: they outvote the record before them."""
+    roomy: list[Put] = []
+    for put in puts:
+        if put.queue_step > 0:
+            roomy.append(Put(sys_flag=SysFlag.TRANSACTION_ROLLBACK, body=bytes(22 * put.queue_step)))
+        roomy.append(replace(put, queue_step=0) if put.queue_step < 0 and roomy and roomy[-1].queue_step < 0 else put)
+    return roomy
 
 
 @settings(max_examples=examples(25))
@@ -59,7 +71,7 @@ def test_rebuild_equals_dispatch_whatever_the_splits(
 
 
 @settings(max_examples=examples(25))
-@given(st.lists(CRASHED, max_size=60), st.integers(100, 10_000))
+@given(st.one_of(st.lists(CRASHED, max_size=60), st.lists(LOST, max_size=60)).map(with_room), st.integers(100, 10_000))
 def test_of_repeated_queue_offsets_the_first_wins_and_gaps_are_filled(
     tmp_path_factory: pytest.TempPathFactory, puts: list[Put], split_bytes: int
 ) -> None:

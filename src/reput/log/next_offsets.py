@@ -1,0 +1,79 @@
+"""Next queue offsets that are state: the log has no record of a queue that retention has emptied.
+
+The queue's last file tells its next offset, and where that is lost, what a reput store has recorded
+(`config/reputShutdown.json`) and how far groups are: offsets are never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from reput.errors import CorruptMetadataError
+from reput.files import FileLayer
+from reput.formats.message_batch import MIN_ITEM_SIZE
+from reput.formats.metadata import ConsumerOffsets, Topics, split_topic_group
+from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.formats.paths import topic_folder_name
+from reput.kernels.unit_types import UNIT_TYPE
+from reput.log.metadata import read_metadata, read_shutdown
+
+#: (topic, queue id).
+_Key = tuple[str, int]
+
+
+def recorded_next_offsets(root: str, files: FileLayer, log_begin: int) -> dict[_Key, int]:
+    """The greatest next offset that is recorded of each queue; nothing where the log still has all its messages.
+
+    A number that the log before `log_begin` cannot have held does not count, nor does a group's offset of a topic that
+    `config/topics.json` does not have, as it was deleted. Batch consume queues are left out where their folder is.
+
+    Args:
+        root: the store directory.
+        files: its file layer.
+        log_begin: commit log offset at which the log begins.
+    """
+    if log_begin <= 0:
+        return {}
+    offsets: dict[_Key, int] = {}
+    shutdown = read_shutdown(root, files)
+    recorded = () if shutdown is None else shutdown.max_offsets.items()
+    for key, offset in (*recorded, *_group_offsets(root, files)):
+        if _can_be(key) and offset <= log_begin // MIN_ITEM_SIZE:
+            offsets[key] = max(offset, offsets.get(key, 1))
+    return offsets
+
+
+def end_of_units(files: FileLayer, paths: list[str], starts: list[int]) -> int:
+    """Queue offset after the last unit of a consume queue, fillers included; 0 without units.
+
+    Args:
+        files: the file layer.
+        paths, starts: of the queue's files, oldest first; a start is the position of the first byte in the queue.
+    """
+    for path, start in zip(reversed(paths), reversed(starts), strict=True):
+        data = files.read_bytes(path)
+        units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_TYPE.itemsize)
+        used = np.flatnonzero(units["size"] > 0)
+        if used.size:
+            return start // UNIT_TYPE.itemsize + int(used[-1]) + 1
+    return 0
+
+
+def _can_be(key: _Key) -> bool:
+    topic, queue_id = key
+    return queue_id >= 0 and not topic.startswith(LMQ_PREFIX) and topic_folder_name(topic.encode()) == topic
+
+
+def _group_offsets(root: str, files: FileLayer) -> Iterator[tuple[_Key, int]]:
+    try:
+        offsets = read_metadata(root, ConsumerOffsets, files) or ConsumerOffsets()
+        topics = read_metadata(root, Topics, files) or Topics()
+    except CorruptMetadataError:
+        return
+    for name, of_group in offsets.offset_table.items():
+        topic, _ = split_topic_group(name)
+        if topic in topics.topic_config_table:
+            for queue_id, offset in of_group.items():
+                yield (topic, queue_id), offset

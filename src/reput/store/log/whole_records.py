@@ -1,0 +1,50 @@
+"""Search for whole records in a log file, where a scan found none: after damage, and after a blank record."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reput.formats.record_layout import BLANK_SIZE
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.store.log.mapped_file import MappedFile
+
+
+def find_whole(file: MappedFile, position: int) -> RecordColumns | None:
+    """Find the first record at or after a position whose CRC fits; records without a fitting CRC are passed over.
+
+    Returns:
+        One row, at `ScanLevel.HEADER`; None without such a record.
+    """
+    scanner = RecordScanner(1, level=ScanLevel.HEADER)
+    while True:
+        rest = np.frombuffer(file.view[position:], np.uint8)
+        found = find_record(rest, file.start_offset + position, records=1)
+        if found < 0:
+            return None
+        columns = scanner.scan(rest[found:], file.start_offset + position + found, check_crc=True)
+        if columns.first_fault():
+            return columns
+        position += found + columns.consumed
+
+
+def is_hiding(file: MappedFile, position: int, timestamp: int) -> bool:
+    """Whether whole records lie between the blank record at a position and the file's end: then it is damage.
+
+    Older records do not count: RocketMQ cuts a log without zeros, so its next life may leave them there.
+
+    Args:
+        file: The file.
+        position: Of the blank record.
+        timestamp: Store time (ms) of the record before it.
+    """
+    has_data = file.file.has_data_from(position + BLANK_SIZE)
+    file.close_descriptor()  # a start looks at the blank records of all files
+    if not has_data:
+        return False
+    position += BLANK_SIZE
+    while (record := find_whole(file, position)) is not None:
+        if record["store_timestamp"][0] >= timestamp:
+            return True
+        position = record.next_offset - file.start_offset
+    return False

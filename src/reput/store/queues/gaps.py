@@ -1,0 +1,77 @@
+"""Gaps in queues: a record's queue offset that is after its queue's end counts if the queue's next records go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from reput.errors import CorruptRecordError
+from reput.formats.java import INT64_MAX
+from reput.formats.message_batch import MIN_ITEM_SIZE
+from reput.kernels.columns import RecordColumns
+from reput.log.queue_jumps import Jump, has_room, judge_jump, next_queue_offsets
+from reput.store.queues.consume_queue import ConsumeQueue
+
+logger = logging.getLogger("reput.store")
+
+
+class QueueGaps:
+    """Fills gaps before units, or leaves records out whose queue offset their queue's next records contradict.
+
+    A jump without a next record counts until one comes that contradicts it: then it is taken back.
+    """
+
+    def __init__(self) -> None:
+        #: For a queue whose last unit is the first one after a gap: the queue's end before the gap.
+        self._jumps: dict[ConsumeQueue, int] = {}
+
+    def fill(self, queue: ConsumeQueue, columns: RecordColumns, row: int) -> None:
+        """Fill the gap before a record's unit, or set the record's queue offset to -1: then it gets no unit.
+
+        Raises:
+            CorruptRecordError: The queue offset is too large for a log of this size.
+        """
+        number, expected = int(columns["queue"][row]), queue.max_offset if queue.file_starts else -1
+        queue_offset, offset = int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row])
+        jump = judge_jump(queue_offset, expected, next_queue_offsets(columns, number, row + 1))
+        if queue_offset > offset // MIN_ITEM_SIZE and jump is not Jump.WRONG:
+            raise CorruptRecordError(
+                queue.path,
+                offset,
+                f"the record says queue offset {queue_offset}, more than a log of this size can hold; "
+                "run `reput dump` around it and rebuild the log without it",
+            )
+        if jump is Jump.UNKNOWN and not has_room(queue_offset, expected, queue.max_physical_offset, offset):
+            jump = Jump.WRONG
+        if jump is Jump.WRONG:
+            logger.warning(
+                "%s: the record at commit log offset %d says queue offset %d, and the records around it go on at %d: "
+                "it gets no unit, and no consumer gets it",
+                queue.path, offset, queue_offset, expected,
+            )  # fmt: skip
+            columns["queue_offset"][row] = -1
+            return
+        queue.fill_to(queue_offset)
+        if jump is Jump.UNKNOWN:
+            self._jumps[queue] = expected
+
+    def take_back(self, columns: RecordColumns, queues: Sequence[ConsumeQueue]) -> None:
+        """Judge jumps that had no next record by scanned records, and take wrong ones back.
+
+        Args:
+            columns: Records to be dispatched next.
+            queues: The queues of the scan, by number.
+        """
+        for number, queue in enumerate(queues if self._jumps else ()):
+            if queue.max_offset == INT64_MAX or (expected := self._jumps.get(queue)) is None:
+                continue
+            last = queue.max_offset - 1
+            jump = judge_jump(last, expected, next_queue_offsets(columns, number, 0))
+            if jump is Jump.WRONG:
+                logger.warning(
+                    "%s: a record says queue offset %d, and the records around it go on at %d: no consumer gets it",
+                    queue.path, last, expected,
+                )  # fmt: skip
+                queue.take_back(max(expected, 0))
+            if jump is not Jump.UNKNOWN:
+                del self._jumps[queue]
