@@ -126,6 +126,15 @@ class File:
         return self._descriptor
 
     @property
+    def is_own(self) -> bool:
+        """Whether the file is this user's, and nobody else may write it."""
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError as error:
+            raise failure(error, self.path, "look up its owner") from error
+        return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+    @property
     def size(self) -> int:
         """Length of the file in bytes, holes included."""
         try:

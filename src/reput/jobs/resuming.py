@@ -106,13 +106,12 @@ def load(path: str) -> Any:
     if not DISK.exists(path):
         return None
     with DISK.open(path) as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        if not file.is_own:
             raise StoreFormatError(
                 f"{path}: state of a job that another user has begun, or that others may write, so it is not read; "
                 "remove the folder of the job, or give another one"
             )
-        content = file.read(0, status.st_size)  # may end with bytes of a longer value that was torn before
+        content = file.read(0, file.size)  # may end with bytes of a longer value that was torn before
     begin = _SIZE_BYTES + _DIGEST_BYTES
     data = content[begin : begin + int.from_bytes(content[:_SIZE_BYTES], "big")]
     return pickle.loads(data) if content[_SIZE_BYTES:begin] == _digest(data) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from reput.errors import StoreError
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
@@ -18,7 +19,13 @@ def lost_end(directory: StoreDirectory, end: int) -> Damage | None:
     Nothing is known of a store that is open, whose writer was killed, or that no clean exit of reput's has closed; a
     store that was written to since the read has lost nothing.
     """
-    if directory.was_killed or (shutdown := read_shutdown(directory.path, directory.files)) is None:
+    if directory.was_killed:
+        return None
+    try:
+        shutdown = read_shutdown(directory.path, directory.files)
+    except StoreError:  # who may read the log alone reads it as it is
+        return None
+    if shutdown is None:
         return None
     log_files = directory.log_files()
     if shutdown.commit_log_end <= end or not log_files:

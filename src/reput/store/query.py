@@ -164,7 +164,7 @@ class QueryMessage:
         if size > scratch.text_size or max_num > scratch.count:
             scratch.grow(max(size, scratch.text_size), max(max_num, scratch.count))
         scratch.text[:size] = text
-        first_ms, last_ms = begin - TIME_STEP_MS, _END_OF_TIME if end is None else end
+        first_ms, last_ms = max(begin - TIME_STEP_MS, 0), _END_OF_TIME if end is None else end
         maps, log_end, topic_block = log.queue.maps(), log.confirm_offset, _block_of(topic)
         found = 0
         files = self._index.index_files

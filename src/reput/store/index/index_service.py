@@ -13,6 +13,7 @@ import numpy.typing as npt
 from reput.errors import CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, decode_header, entry_position, file_size
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import INDEX, index_file_name
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
@@ -332,7 +333,7 @@ class IndexService:
             (key numbers int32[n], commit log offsets int64[n])
         """
         wanted = np.full(hashes.size, max_count, np.int32)
-        of_files, first = [], begin - TIME_STEP_MS
+        of_files, first = [], max(begin - TIME_STEP_MS, 0)
         for number, file in reversed(list(enumerate(self.index_files))):
             if file.count > 1 and file.header[0] <= end and file.end_timestamp >= first:
                 of_files.append(file.find(hashes, wanted, first, self.last_time(number, end)))
@@ -351,7 +352,8 @@ class IndexService:
         """
         if not number:
             return end
-        return end + max(self.index_files[number].lookup[1] - self.index_files[number - 1].lookup[2], 0)
+        gap = self.index_files[number].lookup[1] - self.index_files[number - 1].lookup[2]
+        return min(end + max(gap, 0), INT64_MAX)
 
     def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
         """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
