@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from typing import Any
@@ -158,7 +159,17 @@ class BrokerServices:
         if self.timers is not None:
             self.timers.start()
         self._work.every(_ORDER_INFO_S, self.pop.persist_orders)
-        self._work.every(self._state.config.transaction_check_interval / 1000, self.transactions.check)
+        self._work.begin(self._check_transactions())
+
+    async def _check_transactions(self) -> None:
+        """Ask for the ends of transactions, again and again; at once where the clock was put forward."""
+        put_forward, every_s = self._state.was_put_forward, self._state.config.transaction_check_interval / 1000
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await put_forward.wait()
+            put_forward.clear()
+            await self.transactions.check()
 
     async def _persist_filters(self) -> None:
         self._state.filters.clean(self._state.now_ms())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -108,6 +109,7 @@ class BrokerState:
         hooks: What is done to each message before it is put.
         appends: Messages of the broker's own.
         gate: Checks requests; None where nobody asks who may do what.
+        was_put_forward: Set by `put_forward`, for what looks at the time once in a long while.
         slave: Follows the master; None of a master.
         creation: Topics that clients make.
         dead_letters: Takes what the broker can never put again.
@@ -175,6 +177,7 @@ class BrokerState:
             replicas=self.replicas, latency=self.rpc_latency,
         )  # fmt: skip
         self._ahead_ms = 0
+        self.was_put_forward = asyncio.Event()
         self._put_times = PutTimes(lambda: store.max_commit_log_offset)
         self.timers = TimerMessageStore(store, files, self.now_ms()) if store.config.timer_wheel_enable else None
         self.hooks = PutHooks(store.config, _no_message if self.timers is None else self.timers.num)
@@ -230,6 +233,7 @@ class BrokerState:
         """Let the time of messages be later from now on; messages that come get it, too."""
         self._ahead_ms += ms
         self.writer.put_time_forward(self.now_ms())
+        self.was_put_forward.set()
 
 
 def _no_message(time_ms: int) -> int:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,7 @@ from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import MessageIllegalError, ReputError
 from reput.extras import require_store
+from reput.service.timer_messages import NOT_IN_BATCHES
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -118,11 +120,22 @@ async def _produce(producer: Producer, messages: Iterable[Message], rate: float 
     ahead = _ReadAhead(messages)
     most = _MOST if rate is None else max(1, min(_MOST, int(rate / 10)))
     while some := await ahead.take(most):
-        with _counting(sent):
-            await producer.send_batch(some)
-        sent.messages += len(some)
+        for is_timed, run in groupby(some, _is_timed):
+            part = list(run)
+            if is_timed:  # no broker looks for a time inside of a batch
+                for message in part:
+                    await producer.send(message)
+                    sent.messages += 1
+            else:
+                with _counting(sent):
+                    await producer.send_batch(part)
+                sent.messages += len(part)
         if rate is not None:
             await asyncio.sleep(max(0.0, sent.since_s + sent.messages / rate - time.monotonic()))
+
+
+def _is_timed(message: Message) -> bool:
+    return not NOT_IN_BATCHES.isdisjoint(message.properties or ())
 
 
 async def _produce_tables(producer: Producer, topic: str, sent: _Sent) -> None:

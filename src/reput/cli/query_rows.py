@@ -173,6 +173,7 @@ def _rows(
         undecoded: dict[str, Accumulator[int]] = {}
         frame = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql, undecoded)
         table = (frame if asked.max_num is None else frame.limit(asked.max_num)).toArrow()
+        table = table.rename_columns(job.distinct_names(table.column_names))
         texts = [job.undecoded_finding(topic) for topic, bodies in undecoded.items() if bodies.value]
         return table.to_reader(), lambda: texts + source.damages()
     source = job.Source(

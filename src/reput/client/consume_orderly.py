@@ -106,7 +106,9 @@ class ConsumeOrderly:
         waiting = consumed.process_queue
         while (message := waiting.first) is not None and not waiting.is_dropped and not self._stopping.is_set():
             if self._locks is not None and not self._locks.is_held(consumed.queue):
-                await self._pause()
+                await self._locks.lock_again(consumed.queue)
+                if not self._locks.is_held(consumed.queue):
+                    await self._pause()
                 continue
             async with self._free:
                 is_done = await self._handler.handle(message)

@@ -42,6 +42,8 @@ OnMessage = Callable[[MessageClientExt], Awaitable[Any] | Any]
 class MessageHandler:
     """Runs a handler: a coroutine function in the loop, any other function in threads of its own.
 
+    What either returns is awaited in the loop, if it can be: a decorated function may return a coroutine.
+
     Args:
         on_message: The handler.
         threads: How many messages a plain function is given at once.
@@ -82,9 +84,11 @@ class MessageHandler:
     async def _call(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
         try:
             if self._threads is None:
-                result = await self._on_message(message)
+                result = self._on_message(message)
             else:
                 result = await asyncio.get_running_loop().run_in_executor(self._threads, self._on_message, message)
+            if inspect.isawaitable(result):
+                result = await result
         except (Exception, asyncio.CancelledError) as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError):

@@ -233,6 +233,8 @@ class Producer:
         if queue is not None:
             check_queue(queue)
         results: list[SendResult] = []
+        if isinstance(messages, Message):
+            raise MessageIllegalError("a batch is a list of messages, and this is one: send it with send")
         named = list(map(self._named, messages))
         for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):
             part = named[len(results) :][: len(request.ids)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import groupby
 
@@ -25,6 +26,8 @@ class QueueLocks:
         self._locked_at: dict[QueueKey, float] = {}
         #: Asked for, without an answer: who is cancelled meanwhile may have them.
         self._asked: set[QueueKey] = set()
+        #: One request at a time to a broker: the answer to a renewal must not come behind an unlock.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         group.client.spawn(self._renew_service())
 
     def is_held(self, queue: QueueKey) -> bool:
@@ -44,19 +47,27 @@ class QueueLocks:
                 return
             await asyncio.sleep(_AGAIN_S)
 
+    async def lock_again(self, queue: QueueKey) -> None:
+        """Ask for the lock of a queue once more, which its broker has refused at a renewal, or that was not renewed."""
+        try:
+            await self._lock([queue])
+        except ReputError as error:
+            peers.failed("a queue was not locked again", error, broker=queue.broker_name)
+
     async def unlock(self, queues: Iterable[QueueKey]) -> None:
         """Give locks back; one that a broker does not take back ends by itself."""
         held = sorted(queue for queue in queues if queue in self._locked_at or queue in self._asked)
-        for queue in held:
-            self._locked_at.pop(queue, None)
-            self._asked.discard(queue)
         group = self._group
         for broker_name, of_broker in groupby(held, lambda queue: queue.broker_name):
-            try:
-                locked = list(of_broker)
-                await group.api.unlock(group.client.master(broker_name), group.name, group.client.client_id, locked)
-            except ReputError as error:
-                peers.failed("locks were not given back", error, broker=broker_name)
+            locked = list(of_broker)
+            async with self._turns[broker_name]:
+                for queue in locked:
+                    self._locked_at.pop(queue, None)
+                    self._asked.discard(queue)
+                try:
+                    await group.api.unlock(group.client.master(broker_name), group.name, group.client.client_id, locked)
+                except ReputError as error:
+                    peers.failed("locks were not given back", error, broker=broker_name)
 
     async def unlock_all(self) -> None:
         """Give all locks back."""
@@ -64,6 +75,10 @@ class QueueLocks:
 
     async def _lock(self, queues: list[QueueKey]) -> None:
         """Lock queues of one broker."""
+        async with self._turns[queues[0].broker_name]:
+            await self._lock_in_turn(queues)
+
+    async def _lock_in_turn(self, queues: list[QueueKey]) -> None:
         begun = asyncio.get_running_loop().time()
         group = self._group
         address = group.client.master(queues[0].broker_name)
@@ -79,8 +94,11 @@ class QueueLocks:
     async def _renew_service(self) -> None:
         while True:
             await asyncio.sleep(_RENEW_S)
-            for broker_name, queues in groupby(sorted(self._locked_at), lambda queue: queue.broker_name):
-                try:
-                    await self._lock(list(queues))
-                except ReputError as error:
-                    peers.failed("locks were not renewed", error, broker=broker_name)
+            for broker_name in sorted({queue.broker_name for queue in self._locked_at}):
+                async with self._turns[broker_name]:
+                    held = sorted(queue for queue in self._locked_at if queue.broker_name == broker_name)
+                    try:
+                        if held:
+                            await self._lock_in_turn(held)
+                    except ReputError as error:
+                        peers.failed("locks were not renewed", error, broker=broker_name)

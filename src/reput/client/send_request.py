@@ -27,6 +27,7 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import v2_fields
+from reput.service.timer_messages import NOT_IN_BATCHES
 
 #: Largest body that is sent (`maxMessageSize`), and the size from which on a body is compressed.
 MAX_MESSAGE_SIZE = 4 << 20
@@ -100,8 +101,13 @@ def batch_requests(messages: Sequence[Message], unique_keys: Sequence[str], now_
 
     Arguments and errors as of `send_request`.
     """
-    for message in messages:
+    for number, message in enumerate(messages):
         _check_body(message)
+        if timed := NOT_IN_BATCHES.intersection(message.properties or ()):
+            raise MessageIllegalError(
+                f"message {number}: the property {min(timed)}: no broker looks for a time inside of a batch; "
+                "send this message with send"
+            )
     first = check_same(messages)
     check_topic_of_send(first.topic)
     items = encode_items(messages, unique_keys)

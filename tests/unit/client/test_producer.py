@@ -84,6 +84,12 @@ async def test_a_batch_of_two_topics_is_refused_before_anything_is_sent(tmp_path
             await producer.send_batch([Message("orders", b"1"), Message("others", b"2")])
         with pytest.raises(MessageIllegalError, match="at least one message"):
             await producer.send_batch([])
+        with pytest.raises(MessageIllegalError, match="a batch is a list of messages"):
+            await producer.send_batch(Message("orders", b"1"))  # type: ignore[arg-type]
+        for name in ("DELAY", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"):
+            timed = Message("orders", b"2", properties={name: "1"})
+            with pytest.raises(MessageIllegalError, match=f"message 1: the property {name}: .* send this message with"):
+                await producer.send_batch([Message("orders", b"1"), timed])
         assert await stored(brokers["broker-a"], "orders") == []
 
 

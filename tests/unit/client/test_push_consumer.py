@@ -21,7 +21,9 @@ from reput.client import (
     PullLimits,
     PushConsumer,
 )
+from reput.client.consume_orderly import ConsumeOrderly
 from reput.client.consumer_api import ConsumerAPI
+from reput.client.queue_locks import QueueLocks
 from reput.errors import ConfigError
 from reput.remoting.codes import RequestCode
 from tests.support.broker import Served, with_topic
@@ -116,6 +118,20 @@ async def test_a_plain_function_runs_in_threads(tmp_path: Path) -> None:
             await asyncio.to_thread(both.wait, 30)
         assert len(names) == 2
         assert all(name.startswith("reput-consume") for name in names)
+        assert await committed(brokers["broker-a"]) == "2"
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+async def test_what_a_decorated_handler_returns_is_awaited_before_its_message_is_done(
+    tmp_path: Path, orderly: bool
+) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send_to_queue(namesrv.address, b"1", b"2")
+        seen = Seen()
+        async with consumer(namesrv.address, lambda message: seen(message), orderly=orderly):
+            await seen.wait(2)
+        assert seen.bodies == [b"1", b"2"]
         assert await committed(brokers["broker-a"]) == "2"
 
 
@@ -219,6 +235,74 @@ async def test_a_lock_whose_answer_a_member_does_not_await_is_given_back(
         async with consumer(namesrv.address, seen, orderly=True):  # the broker would keep the lock for a minute
             async with asyncio.timeout(30):
                 await seen.wait(1)
+
+
+async def test_a_queue_whose_lock_was_refused_at_a_renewal_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send_to_queue(namesrv.address, b"1")
+        seen = Seen()
+        async with consumer(namesrv.address, seen, orderly=True) as running:
+            await seen.wait(1)
+            locks = locks_of(running)
+            with monkeypatch.context() as patched:
+                patched.setattr(ConsumerAPI, "lock", nobody_has_it)
+                await locks._lock(list(locks._locked_at))
+            assert not locks._locked_at
+            await send_to_queue(namesrv.address, b"2")
+            async with asyncio.timeout(30):
+                await seen.wait(2)
+            assert {queue.topic for queue in running.assignment} >= {"orders"}
+        assert await committed(brokers["broker-a"]) == "2"
+
+
+def locks_of(running: PushConsumer) -> QueueLocks:
+    assert isinstance(running._service, ConsumeOrderly)
+    assert running._service._locks is not None
+    return running._service._locks
+
+
+async def nobody_has_it(*_: Any) -> set[MessageQueue]:
+    return set()
+
+
+async def test_the_answer_to_a_renewal_does_not_come_behind_an_unlock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    plain, plain_unlock = ConsumerAPI.lock, ConsumerAPI.unlock
+
+    async def lock(api: ConsumerAPI, *asked: Any) -> set[MessageQueue]:
+        found = await plain(api, *asked)
+        begun.set()
+        await may_end.wait()
+        order.append("lock")
+        return found
+
+    async def unlock(api: ConsumerAPI, *asked: Any) -> None:
+        order.append("unlock")
+        await plain_unlock(api, *asked)
+
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send_to_queue(namesrv.address, b"1")
+        seen = Seen()
+        async with consumer(namesrv.address, seen, orderly=True) as running:
+            await seen.wait(1)
+            locks = locks_of(running)
+            queues = sorted(locks._locked_at)
+            monkeypatch.setattr(ConsumerAPI, "lock", lock)
+            monkeypatch.setattr(ConsumerAPI, "unlock", unlock)
+            renewal = asyncio.create_task(locks._lock(queues))
+            await begun.wait()
+            given_back = asyncio.create_task(locks.unlock(queues))
+            await asyncio.sleep(0)
+            may_end.set()
+            await asyncio.gather(renewal, given_back)
+            assert (order, locks._locked_at) == (["lock", "unlock"], {})
 
 
 @pytest.mark.parametrize("orderly", [False, True])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from reput.client import Message
+from reput.client import LocalTransactionState, Message, MessageClientExt
 from reput.client.sync import Producer, PullConsumer
 from reput.errors import ConfigError
 from reput.testing import LocalBroker, broker
@@ -80,6 +81,20 @@ def test_a_clock_that_is_put_forward_brings_what_is_delayed_until_then() -> None
         assert bodies_of(rocketmq, 4)[3:] == [b"later"]
         with pytest.raises(ConfigError, match="never goes back"):
             rocketmq.advance(-1)
+
+
+def test_a_clock_that_is_put_forward_asks_for_the_ends_of_transactions() -> None:
+    asked = threading.Event()
+
+    def check(message: MessageClientExt) -> LocalTransactionState:
+        asked.set()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    with broker() as rocketmq, Producer(rocketmq.namesrv, group="payers", check_transaction=check) as producer:
+        producer.send_in_transaction(Message("orders", b"paid"), lambda _: LocalTransactionState.UNKNOW)
+        rocketmq.advance(7)
+        assert asked.wait(20)  # the broker asks by itself after 30 s
+        assert bodies_of(rocketmq, 1) == [b"paid"]
 
 
 def test_brokers_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:

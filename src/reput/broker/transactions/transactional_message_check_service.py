@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable
@@ -59,6 +60,7 @@ class TransactionalMessageCheckService:
         self._state = state
         self._clients = clients
         self._ended = ended
+        self._turn = asyncio.Lock()  # two rounds at a time would put a message back twice
 
     @property
     def _limits(self) -> CheckLimits:
@@ -68,14 +70,15 @@ class TransactionalMessageCheckService:
 
     async def check(self) -> None:
         """Do one round of all half queues; what fails is logged, and the next round tries again."""
-        topic = self._state.topics.select_topic_config(TRANS_HALF_TOPIC)
-        for queue_id in range(topic.read_queue_nums if topic is not None else 0):
-            try:
-                await _Round(self._state, self._clients, self._ended, self._limits, queue_id).run()
-            except ReputError as error:
-                logger.error(Event("transactions were not checked", queue=queue_id, error=error))
-            except Exception:
-                logger.exception(Event("bug: transactions were not checked", queue=queue_id))
+        async with self._turn:
+            topic = self._state.topics.select_topic_config(TRANS_HALF_TOPIC)
+            for queue_id in range(topic.read_queue_nums if topic is not None else 0):
+                try:
+                    await _Round(self._state, self._clients, self._ended, self._limits, queue_id).run()
+                except ReputError as error:
+                    logger.error(Event("transactions were not checked", queue=queue_id, error=error))
+                except Exception:
+                    logger.exception(Event("bug: transactions were not checked", queue=queue_id))
 
 
 class _Round:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain, count
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -194,12 +195,14 @@ class SqlRows:
     """Rows of a query, to be read once.
 
     Attributes:
-        reader: the rows, made on demand; raises as `find_messages`.
+        reader: the rows, made on demand, with the names of `distinct_names`; raises as `find_messages`.
         tables: the tables that the query may read.
     """
 
     def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
-        self.reader = batch_reader(reader.schema, _batches(reader, tables))
+        names = distinct_names(reader.schema.names)
+        fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
+        self.reader = batch_reader(pa.schema(fields), _batches(reader, names, tables))
         self.tables = tables
         self._source = source
 
@@ -210,16 +213,31 @@ class SqlRows:
         return undecoded + self._source.damages()
 
 
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Names of an answer's columns: one that comes again gets a number, as in a table that DuckDB makes of the answer.
+
+    A join of two topics has `topic`, `tags` and others twice, and a row of JSON has each name once.
+    """
+    taken, distinct = set[str](), list[str]()
+    for name in names:
+        numbered = chain([name], (f"{name}_{number}" for number in count(1)))
+        distinct.append(next(one for one in numbered if one.casefold() not in taken))
+        taken.add(distinct[-1].casefold())
+    return distinct
+
+
 def undecoded_finding(topic: str, count: int | None = None) -> str:
     """Text about bodies of a topic that could not be decoded; without a count, where it is not known."""
     bodies = "some bodies do" if count is None else counted(count, "body does", "bodies do")
     return f"topic {topic}: {bodies} not fit the schema, so fields are null; {BODY_ERROR} says why"
 
 
-def _batches(reader: pa.RecordBatchReader, tables: Sequence[TopicTable]) -> Iterator[pa.RecordBatch]:
+def _batches(
+    reader: pa.RecordBatchReader, names: Sequence[str], tables: Sequence[TopicTable]
+) -> Iterator[pa.RecordBatch]:
     """Rows with our own errors. No method: Arrow's reader and its owner would hold each other, and never be freed."""
     try:
-        yield from reader
+        yield from (batch.rename_columns(names) for batch in reader)
     except Exception:
         _raise_failure(tables)
         raise

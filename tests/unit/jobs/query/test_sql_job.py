@@ -174,6 +174,21 @@ def test_messages_are_all_topics_also_beside_a_topic_of_that_name(tmp_path: Path
         run_sql(tmp_path, "select * from messages_")
 
 
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("select 1 as a, 2 as a, 3 as A, 4 as a_1", ["a", "a_1", "A_2", "a_1_1"]),  # as DuckDB names a table's columns
+        ("select a.id, b.id, a.tags from orders a join orders b on a.id = b.id", ["id", "id_1", "tags"]),
+    ],
+)
+def test_columns_of_one_name_get_numbers_and_each_has_its_values(store: Path, sql: str, names: list[str]) -> None:
+    rows = query_sql(Source(path=store), sql).reader.read_all()
+    assert rows.column_names == names
+    unnamed = query_sql(Source(path=store), f"select * from ({sql})").reader.read_all()
+    assert rows.to_pylist() == unnamed.to_pylist()
+    assert rows.num_rows
+
+
 def test_damage_is_our_own_error(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         offsets = [result.commit_log_offset for result in opened.put_messages([Message("orders", b"{}")] * 100)]
