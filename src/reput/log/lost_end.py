@@ -10,7 +10,7 @@ from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.metadata import read_shutdown
 from reput.log.scan import Damage, OnDamage, scan_split
-from reput.log.splits import Split
+from reput.log.splits import Split, SplitStop
 
 
 def lost_end(directory: StoreDirectory, end: int) -> Damage | None:
@@ -30,12 +30,17 @@ def lost_end(directory: StoreDirectory, end: int) -> Damage | None:
     log_files = directory.log_files()
     if shutdown.commit_log_end <= end or not log_files:
         return None
-    file = next((file for file in log_files if file.start_offset <= end < file.end_offset), None)
-    if file is not None:
-        split = Split(file, end, file.end_offset, is_record_start=True)
-        scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END, files=directory.files)
-        if any(columns.rows for columns in scan):
-            return None
+    file = None
+    for one in log_files:
+        if one.start_offset <= end < one.end_offset:
+            split = Split(one, end, one.end_offset, is_record_start=True)
+            scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END, files=directory.files)
+            if any(columns.rows for columns in scan):
+                return None
+            if scan.stop is not SplitStop.BLANK:
+                file = one
+                break
+            end = one.end_offset  # its writer went on in the next file after the read
     folder = os.path.dirname(log_files[-1].path)
     path = os.path.join(folder, offset_to_file_name(end)) if file is None else file.path
     reason = (
