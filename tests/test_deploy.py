@@ -89,14 +89,17 @@ def starts_and_ends(command: list[str]) -> None:
     assert (ready.split(" ")[0], process.returncode) == ("ready", 0)
 
 
-def words_of(service: str) -> list[str]:
-    """The words of a service's command, its variables with their defaults."""
+def words_of(service: str, host: str = r"\1") -> list[str]:
+    """The words of a service's command, its variables with their defaults, or all with a host."""
     given = SERVICES[service].get("command", [])
     words = shlex.split(given) if isinstance(given, str) else given
-    return [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in words]
+    return [re.sub(r"\$\{\w+:-(\w+)\}", host, word) for word in words]
 
 
-@pytest.mark.parametrize("command", [json.loads(instruction("CMD")), *map(words_of, OF_REPUT)], ids=" ".join)
+SERVED = [json.loads(instruction("CMD")), *map(words_of, OF_REPUT), words_of("broker", "127.0.0.1")]
+
+
+@pytest.mark.parametrize("command", SERVED, ids=" ".join)
 def test_what_is_served_in_a_container_is_reached_from_outside(command: list[str]) -> None:
     """In a container 127.0.0.1 is the container's own: a port that is published would lead to nobody."""
     given = dict(word.split("=", 1) for word in command if "=" in word)

@@ -332,14 +332,17 @@ def broker_configs(
 ) -> tuple[BrokerConfig, MessageStoreConfig, tuple[str, ...]]:
     """Configurations of a broker and of its store from keys of both, over `base` and `store_base`.
 
-    A broker listens where `brokerIP1` tells clients that it is: on this machine alone, or on all addresses, unless
-    `bindAddress` was given.
+    A broker listens where `brokerIP1` tells clients that it is: on that address where it is this machine's alone, else
+    on all addresses, unless `bindAddress` was given.
 
     Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`.
     """
     config = BrokerConfig.from_mapping(mapping, base)
     store_config = MessageStoreConfig.from_mapping(mapping, store_base)
-    if not is_of_this_machine(store_config.broker_ip1):
+    host = store_config.broker_ip1
+    if not is_of_this_machine(host):
         config = config.with_defaults({"bind_address": ALL_ADDRESSES})
+    elif host != "localhost":  # 127.0.1.1 and ::1, where 127.0.0.1 is not
+        config = config.with_defaults({"bind_address": host})
     ignored = tuple(name for name in config.ignored if name in store_config.ignored)
     return config, store_config, ignored

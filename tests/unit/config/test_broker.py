@@ -136,7 +136,8 @@ def test_defaults_are_rocketmqs_but_those_that_are_told() -> None:
     [
         ({}, "127.0.0.1"),
         ({"namesrvAddr": "10.0.0.9:9876"}, "127.0.0.1"),
-        *[({"brokerIP1": here}, "127.0.0.1") for here in ("127.0.0.1", "127.0.0.2", "localhost", "::1")],
+        *[({"brokerIP1": here}, here) for here in ("127.0.0.1", "127.0.0.2", "::1")],
+        ({"brokerIP1": "localhost"}, "127.0.0.1"),
         *[({"brokerIP1": there}, "0.0.0.0") for there in ("10.0.0.5", "2001:db8::1", "broker-a.example.org")],
         ({"bindAddress": "0.0.0.0"}, "0.0.0.0"),
         ({"bindAddress": "0.0.0.0", "brokerIP1": "127.0.0.1"}, "0.0.0.0"),
