@@ -221,7 +221,8 @@ def judge(
         seconds = number(immunity)
         immune_ms = limits.timeout_ms if seconds == -1 else seconds * 1000
         first = number(properties.get(PREPARED_QUEUE_OFFSET, ""))
-        if age_ms < immune_ms and (first != -1 or PREPARED_QUEUE_OFFSET not in properties):
+        # One of a clock that is far ahead would go back for good, each time into the log.
+        if -limits.reserved_ms <= age_ms < immune_ms and (first != -1 or PREPARED_QUEUE_OFFSET not in properties):
             return Verdict.ENDED if first != -1 and first in ended else Verdict.PUT_BACK
     return Verdict.CHECK if age_ms > immune_ms or age_ms < 0 else Verdict.LATER
 

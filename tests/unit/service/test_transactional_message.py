@@ -68,6 +68,8 @@ def test_properties_of_a_half_message() -> None:
         (0, {TIMES: "3"}, Verdict.DISCARD),
         (7000, {TIMES: "x"}, Verdict.CHECK),
         (7000, {IMMUNITY: "10"}, Verdict.PUT_BACK),
+        (-100_000, {IMMUNITY: "10"}, Verdict.PUT_BACK),
+        (-100_001, {IMMUNITY: "10"}, Verdict.CHECK),
         (10_000, {IMMUNITY: "10"}, Verdict.LATER),
         (10_001, {IMMUNITY: "10"}, Verdict.CHECK),
         (1, {IMMUNITY: "0"}, Verdict.CHECK),
