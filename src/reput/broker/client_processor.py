@@ -72,7 +72,6 @@ class ClientProcessor:
         if is_large(command):
             return self._large_heartbeat(connection, command)
         heartbeat = _decode_heartbeat(command.body)
-        self._check_groups(connection, heartbeat[0])
         texts = self._expressions(heartbeat)
         if not take_short(texts):
             return self._compile_first(connection, command, heartbeat, texts)
@@ -86,8 +85,6 @@ class ClientProcessor:
         self._check_groups(connection, data)
         groups = [(one, None) for one in zip(data.consumers, subscriptions, strict=True)]
         async for piece in in_pieces([*groups, *((None, one) for one in data.producer_groups)]):
-            if not connection.is_open:  # nobody is to forget them again
-                return None
             consumers = [consumer for consumer, _ in piece if consumer is not None]
             part = replace(
                 data,
@@ -100,8 +97,11 @@ class ClientProcessor:
 
     def _check_groups(self, connection: Connection, data: HeartbeatData) -> None:
         """Refuse a heartbeat with which a connection might have too many groups."""
-        known = self._state.producers.count_of(connection) + self._state.consumers.count_of(connection)
-        new = len(data.producer_groups) + len(data.consumers)
+        producers, consumers = self._state.producers, self._state.consumers
+        known = producers.count_of(connection) + consumers.count_of(connection)
+        new = len({group for group in data.producer_groups if connection not in producers.channels(group)})
+        groups = {one.group_name for one in data.consumers}
+        new += sum(connection not in consumers.channels(group) for group in groups)
         if known + new > _MOST_GROUPS:
             remark = f"{new} groups, and {known} of heartbeats before: a connection has {_MOST_GROUPS} at most"
             raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)
@@ -124,7 +124,10 @@ class ClientProcessor:
     def _take_heartbeat(
         self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat
     ) -> Answer | Coroutine[Any, Any, Answer]:
+        if not connection.is_open:  # nobody is to forget them again
+            return None
         data, subscriptions = heartbeat
+        self._check_groups(connection, data)
         begun = [
             self._register(connection, command, data, consumer, wanted)
             for consumer, wanted in zip(data.consumers, subscriptions, strict=True)
