@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker import client_processor
+from reput.broker.message_filters import compile_beside
 from reput.broker.state import BrokerState
 from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.codes import RequestCode
@@ -51,7 +51,7 @@ async def test_heartbeats_of_one_write_make_no_more_groups_than_a_connection_may
 async def test_a_client_that_leaves_while_its_expression_is_compiled_is_no_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compile_beside, is_compiled = client_processor.compile_beside, asyncio.Event()
+    is_compiled = asyncio.Event()
 
     async def and_leave(state: BrokerState, connection: Connection, texts: Sequence[str]) -> None:
         await compile_beside(state, connection, texts)
@@ -60,7 +60,7 @@ async def test_a_client_that_leaves_while_its_expression_is_compiled_is_no_membe
             await asyncio.sleep(0)
         is_compiled.set()  # who waits for it comes after the rest of the heartbeat
 
-    monkeypatch.setattr(client_processor, "compile_beside", and_leave)
+    monkeypatch.setattr("reput.broker.client_processor.compile_beside", and_leave)
     async with serving_broker(tmp_path / "store", enablePropertyFilter="true") as served:
         client = await served.client()
         text = " OR ".join(f"a{number} = {number}" for number in range(200))

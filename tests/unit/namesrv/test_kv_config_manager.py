@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reput.errors import CorruptMetadataError, StoreFullError
+from reput.errors import ConfigError, CorruptMetadataError, StoreFullError
 from reput.files.layer import FileLayer
+from reput.formats.kv_config import encode_kv_config
 from reput.namesrv.kv_config_manager import KVConfigManager
 
 
@@ -91,3 +92,22 @@ def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path: Path, content: str)
     with pytest.raises(CorruptMetadataError, match=r"kvConfig\.json.*restore the file"):
         loaded(path)
     assert path.read_text() == content
+
+
+async def test_a_file_is_bounded_and_values_of_a_larger_one_can_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    manager = loaded(path)
+    await manager.put("NS", "k", "v" * (1 << 20))
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="kvConfig.json would have .* bytes: 4194304 at most; delete other values"):
+        await manager.put("NS", "more", "v" * (3 << 20))
+    assert (path.read_bytes(), manager.get("NS", "more")) == (before, None)
+
+    path.write_bytes(encode_kv_config({"NS": {name: "v" * (3 << 20) for name in ("a", "b", "c")}}))
+    manager = loaded(path)
+    with pytest.raises(ConfigError, match="at most"):
+        await manager.put("NS", "a", "")
+    await manager.delete("NS", "b")
+    await manager.delete("NS", "c")
+    await manager.put("NS", "k", "v")
+    assert loaded(path).namespace("NS") == {"a": "v" * (3 << 20), "k": "v"}
