@@ -99,11 +99,11 @@ async def test_a_file_is_bounded_and_values_of_a_larger_one_can_be_deleted(tmp_p
     manager = loaded(path)
     await manager.put("NS", "k", "v" * (1 << 20))
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match="kvConfig.json would have .* bytes: 4194304 at most; delete other values"):
+    with pytest.raises(ConfigError, match=r"kvConfig.json would have .* bytes: 4194304 at most; delete other values"):
         await manager.put("NS", "more", "v" * (3 << 20))
     assert (path.read_bytes(), manager.get("NS", "more")) == (before, None)
 
-    path.write_bytes(encode_kv_config({"NS": {name: "v" * (3 << 20) for name in ("a", "b", "c")}}))
+    path.write_bytes(encode_kv_config({"NS": dict.fromkeys(("a", "b", "c"), "v" * (3 << 20))}))
     manager = loaded(path)
     with pytest.raises(ConfigError, match="at most"):
         await manager.put("NS", "a", "")
