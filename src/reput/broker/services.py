@@ -128,7 +128,7 @@ class BrokerServices:
 
         def refusal(connection: Connection, command: RemotingCommand) -> Any:
             if gate is not None and names_in_body(command.code) and is_large(command):
-                return state.reads.run_for(connection, refused, connection, command)
+                return partial(state.reads.run_for, connection, refused, connection, command)
             return refused(connection, command)
 
         return refusal

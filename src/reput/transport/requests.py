@@ -22,8 +22,9 @@ Answer = RemotingCommand | bytes | None
 #: Takes a request; returns its answer, or a coroutine that will return it.
 Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
 _Refused = RemotingCommand | None
-#: Says what a request is answered that may not be done, None where it may; or returns a coroutine that will say it.
-Refusal = Callable[[Connection, RemotingCommand], "Coroutine[Any, Any, _Refused] | _Refused"]
+_RefusedLater = Callable[[], Coroutine[Any, Any, _Refused]]
+#: Says what a request is answered that may not be done, None where it may; or returns what will say it, once called.
+Refusal = Callable[[Connection, RemotingCommand], _RefusedLater | _Refused]
 
 
 class Observer(Protocol):
@@ -177,13 +178,13 @@ class Requests:
 
 
 async def _unless_refused(
-    refused: Coroutine[Any, Any, _Refused],
+    refused: _RefusedLater,
     handler: Handler,
     connection: Connection,
     command: RemotingCommand,
 ) -> Answer:
     """The answer to a request of which is said later whether it may be done."""
-    answer: Any = await refused
+    answer: Any = await refused()
     if answer is None:
         answer = handler(connection, command)
     return answer if isinstance(answer, Answer) else await answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,21 @@ async def test_what_a_user_may_do_is_read_beside_the_loop_out_of_a_large_body(tm
             with loop_gaps() as gaps:
                 answer = await client.begin_all([command])[0]
             assert (answer.code, gaps.worst < _MOST_S) == (ResponseCode.NO_PERMISSION, True), (code, answer)
+
+
+async def test_requests_beyond_a_queue_are_refused_before_the_gate_reads_their_bodies(tmp_path: Path) -> None:
+    queue = {"adminBrokerThreadPoolQueueCapacity": 10}
+    async with serving_broker(tmp_path / "store", **AUTHORIZATION | queue) as served:
+        client = await served.client()
+        await make_alice(client)
+        body = encode_body({"clientID": "c" * (LARGE_BODY + 1)})
+        commands = [RemotingCommand(RequestCode.HEART_BEAT, ext_fields={}, body=body) for _ in range(20)]
+        with warnings.catch_warnings(record=True) as told:  # of coroutines that were never awaited
+            warnings.simplefilter("always")
+            begun = client.begin_all([signed(command, "alice", ALICE_PASSWORD) for command in commands])
+            codes = [answer.code for answer in await asyncio.gather(*begun)]
+        assert set(codes) == {ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY}
+        assert [str(one.message) for one in told] == []
 
 
 async def test_a_large_table_is_encoded_beside_the_loop(tmp_path: Path) -> None:
