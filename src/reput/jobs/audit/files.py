@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from reput.errors import CorruptMetadataError
 from reput.files import DISK, Entry
+from reput.formats.access import ACCESS_FILE, decode_access
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.fastjson import decode_fastjson
+from reput.formats.kv_config import KV_CONFIG_FILE, decode_kv_config
 from reput.formats.metadata import FILE_NAMES, TopicConfig, Topics, decode_metadata
 from reput.formats.paths import (
     BATCH_CONSUME_QUEUE,
@@ -245,8 +248,7 @@ def _queue_types(root: str, queues: ListedQueues, batch_queues: ListedQueues, fi
 
 
 def _config_findings(folder: str) -> Iterator[Finding]:
-    """Findings of JSON files that cannot be decoded."""
-    kinds = {name: kind for kind, name in FILE_NAMES.items()}
+    """Findings of JSON files that cannot be decoded, each as its reader does."""
     for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
         path = os.path.join(folder, entry.name)
         if entry.is_directory or not entry.name.endswith(".json"):
@@ -255,23 +257,28 @@ def _config_findings(folder: str) -> Iterator[Finding]:
             if decode_shutdown(DISK.read_bytes(path)) is None:
                 yield Finding("config-backup", path, "garbled; the next start does without it, and reads more")
             continue
-        decode: Callable[[bytes], object] = decode_fastjson
-        if entry.name in kinds:
-            decode = _decoder(kinds[entry.name])
-        elif entry.name == SINKS_FILE:
-            decode = _decode_sinks
+        decode = _DECODERS.get(entry.name, decode_fastjson)
         try:
             decode_file(path, decode, DISK)
         except CorruptMetadataError as error:
             yield Finding(_damage_code(path + BACKUP_SUFFIX, decode), path, error.reason, position=error.offset)
 
 
-def _decoder(kind: type) -> Callable[[bytes], object]:
-    return lambda data: decode_metadata(kind, data)
-
-
 def _decode_sinks(data: bytes) -> object:
     return decode_sinks(data, "")
+
+
+def _decode_access(data: bytes) -> object:
+    try:
+        return decode_access(data)
+    except ValueError as error:
+        raise CorruptMetadataError("", 0, str(error)) from None
+
+
+_DECODERS: dict[str, Callable[[bytes], object]] = {
+    **{name: partial(decode_metadata, kind) for kind, name in FILE_NAMES.items()},
+    ACCESS_FILE: _decode_access, KV_CONFIG_FILE: decode_kv_config, SINKS_FILE: _decode_sinks,
+}  # fmt: skip
 
 
 def _damage_code(backup: str, decode: Callable[[bytes], object]) -> str:

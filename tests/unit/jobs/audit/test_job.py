@@ -330,6 +330,15 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str, int | None]] = {
     "settings and their backup": (
         "config-damaged", lambda store: (store / "config" / "topics.json").write_bytes(b"{"), "config/topics.json", 1
     ),
+    **{
+        f"wrong {name}": (
+            "config-damaged",
+            lambda store, name=name: (store / "config" / name).write_text('{"configTable": {"A": 3}}'),
+            f"config/{name}",
+            0,
+        )
+        for name in ("kvConfig.json", "reputAccess.json")
+    },
     "settings": ("config-backup", lambda store: damage_with_backup(store), "config/topics.json", 1),
     "checkpoint ahead": ("checkpoint-ahead", lambda store: move_checkpoint(store, 0), "checkpoint", 0),
     "checkpoint of queues ahead": ("checkpoint-wrong", lambda store: move_checkpoint(store, 1), "checkpoint", 8),
