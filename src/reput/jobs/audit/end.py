@@ -20,7 +20,7 @@ from reput.jobs.audit.scan import SplitAudit
 from reput.jobs.findings import Finding
 from reput.kernels.record_scan import ScanLevel, read_records_at
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import OnDamage, scan_split
+from reput.log.scan import OnDamage, is_blank, scan_split
 from reput.log.splits import Split, SplitStop
 
 _HEAD_BYTES = 4 << 20
@@ -148,8 +148,8 @@ def _tail_finding(listing: StoreListing, may_grow: bool, file: LogFile, end: int
     read = read_records_at(
         np.frombuffer(head, np.uint8), np.zeros(1, np.int64), np.array([end], np.int64), check_crc=True
     )
-    if min(read.first_fault(), read.rows):
-        return None  # a record was put meanwhile
+    if min(read.first_fault(), read.rows) or is_blank(np.frombuffer(head, np.uint8), file.end_offset - end):
+        return None  # a record was put meanwhile, here or in the next file
     checkpoint, stored_ms = listing.checkpoint, _store_timestamp(head)
     was_flushed = checkpoint is not None and 0 < stored_ms <= checkpoint.physic_msg_timestamp
     later = any(other.start_offset > file.start_offset for other in listing.log_files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -435,6 +436,38 @@ def test_what_queues_know_behind_the_end_of_a_killed_store_is_told(store: Path) 
     lost = 200 - result.messages
     assert counts == {"unit-behind-end": lost, "index-entry-behind-end": 2 * lost}
     assert result.is_clean
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_store_that_goes_on_in_the_next_log_file_behind_what_was_read_is_clean(is_open: bool, tmp_path: Path) -> None:
+    def fill(store: reput.MessageStore) -> None:
+        store.put_messages([reput.Message("orders", b"x" * 100) for _ in range(20)])
+        store.wait_dispatched()
+
+    class FillsLater(LocalRunner):
+        def run(
+            self,
+            task: Callable[[Any], Any],
+            items: Sequence[Any],
+            *,
+            description: str,
+            progress: Progress | None = None,
+        ) -> list[Any]:
+            results = super().run(task, items, description=description, progress=progress)
+            if description == "read the log":
+                fill(opened if is_open else stack.enter_context(reput.MessageStore.open(path, **SMALL)))
+            return results
+
+    path = tmp_path / "store"
+    with ExitStack() as stack:
+        with reput.MessageStore.open(path, **SMALL) as opened:
+            fill(opened)
+            if is_open:
+                result = run_audit(path, runner=FillsLater(1))
+        if not is_open:
+            result = run_audit(path, runner=FillsLater(1))
+    assert (result.messages, len(list((path / "commitlog").iterdir()))) == (20, 2)
+    assert set(codes(result)) <= {"not-dispatched"}
 
 
 def test_old_records_behind_the_end_are_no_sign_of_an_open_store(store: Path) -> None:
