@@ -129,8 +129,11 @@ def reset(
         write_json({"group": group, "topic": topic, "done": yes, "queues": [asdict(one) for one in plan]})
     else:
         write_table(
-            ("broker", "queue", "offset", "after the reset", "consumed again"),
-            [(one.broker, one.queue_id, _text(one.before), one.after, _again(one)) for one in plan],
+            ("broker", "queue", "offset", "after the reset", "consumed again", "passed over"),
+            [
+                (one.broker, one.queue_id, _text(one.before), one.after, max(_again(one), 0), max(-_again(one), 0))
+                for one in plan
+            ],
         )
         write_text("the offsets are reset" if yes else "nothing was changed: add --yes")
     return status

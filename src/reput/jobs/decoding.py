@@ -130,7 +130,7 @@ class JsonDecoder:
         values = read_json_bodies(bodies, self.schema, "ignore" if leaves_out else "infer")
         reasons = np.full(len(bodies), None if len(self.schema) else _NO_VALUES, object)
         for path, rows in other_values(values, self.type):
-            reasons[rows] = f"a value in the field {path}{LACKS}"
+            reasons[rows] = f"a value in the field {path if path.isprintable() and path else repr(path)}{LACKS}"
         values = values.cast(self.type)
         for path, rows in changed_numbers(bodies, values):
             reasons[rows] = f"a number in the field {path} that its type does not hold{DECIMALS}"
