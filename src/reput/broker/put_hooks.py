@@ -14,7 +14,8 @@ from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQ
 from reput.formats.record_layout import SysFlag
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import ResponseCode
-from reput.service.timer_messages import TIMER_REQUESTS, delete_key, deliver_time, out_time
+from reput.service.timer_messages import delete_key, deliver_time, out_time
+from reput.service.timer_requests import TIMER_REQUESTS
 from reput.service.topic_validator import TRANS_HALF_TOPIC
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")

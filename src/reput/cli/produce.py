@@ -20,7 +20,7 @@ from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.cli.output import write_fields, write_json
 from reput.errors import MessageIllegalError, ReputError
 from reput.extras import require_store
-from reput.service.timer_messages import NOT_IN_BATCHES
+from reput.service.timer_requests import NOT_IN_BATCHES
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient

@@ -69,6 +69,7 @@ class ClientInstance:
         self.client_id = f"{socket.gethostname()}@{os.getpid()}#{_RANDOM.getrandbits(48)}"
         self.versions: dict[str, int] = {}
         self.remoting = RemotingClient(Requests(handlers), tls=tls)
+        self.remoting.on_reconnect = self._reconnected
         self.api = MQClientAPI(self.remoting, credentials)
         self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
@@ -151,8 +152,13 @@ class ClientInstance:
         self._wake.set()
         self.on_route_change()
 
+    def _reconnected(self, address: str) -> None:
+        """A broker that was started again, or has lost a connection, does not know who is here."""
+        self.versions.pop(address, None)
+        self._wake.set()
+
     async def _keep_fresh(self) -> None:
-        """Send heartbeats to new brokers at once, and to all each 30 s, after their routes."""
+        """Send heartbeats to new brokers and over new connections at once, and to all each 30 s, after their routes."""
         loop = asyncio.get_running_loop()
         next_at = loop.time() + _REFRESH_S
         while True:

@@ -22,7 +22,7 @@ from reput.client.send_result import SendResult
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.formats.message import RETRY_TOPIC_PREFIX, Message
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_messages import NOT_IN_BATCHES
+from reput.service.timer_requests import NOT_IN_BATCHES
 
 _Send: TypeAlias = Callable[[SendRequest, Sequence[Message], QueueKey | None], Awaitable[list[SendResult]]]
 

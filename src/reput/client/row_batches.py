@@ -24,7 +24,7 @@ from reput.kernels.message_columns import check_schema, typed_columns
 from reput.kernels.message_table import CheckedTable
 from reput.kernels.property_maps import with_property
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_messages import NOT_IN_BATCHES
+from reput.service.timer_requests import NOT_IN_BATCHES
 from reput.service.unique_id import UniqueIds
 
 #: Rows that are encoded in one call; rows and bytes of a batch at most.

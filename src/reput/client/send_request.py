@@ -27,7 +27,7 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import v2_fields
-from reput.service.timer_messages import NOT_IN_BATCHES
+from reput.service.timer_requests import NOT_IN_BATCHES
 
 #: Largest body that is sent (`maxMessageSize`), and the size from which on a body is compressed.
 MAX_MESSAGE_SIZE = 4 << 20

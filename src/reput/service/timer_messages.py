@@ -13,19 +13,14 @@ import numpy.typing as npt
 
 from reput.errors import MessageIllegalError
 from reput.formats.properties import (
-    DELAY,
-    TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
     TIMER_ROLL_TIMES,
 )
+from reput.service.timer_requests import TIMER_REQUESTS
 
-#: What a producer asks for its time with, in the order in which they count.
-TIMER_REQUESTS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-#: Properties that say when a message is due: no broker looks for them inside of a batch.
-NOT_IN_BATCHES = frozenset((DELAY, *TIMER_REQUESTS))
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _HANDLE_VERSION = "v1"
 

@@ -23,6 +23,10 @@ class RemotingClient:
         requests: Handlers of what the servers ask in return.
         tls: How to talk TLS, and with which files; None for the plain protocol.
         own_servers: By address, how a server of this process is reached without the network (`RemotingServer.join`).
+
+    Attributes:
+        on_reconnect: Called with the address of a server whose connection has ended, and is made again: it has
+            forgotten what it knew of the connection.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class RemotingClient:
         self._requests = requests or Requests({})
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
+        self.on_reconnect: Callable[[str], None] = lambda address: None
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         """Send a request, and return its answer.
@@ -69,7 +74,10 @@ class RemotingClient:
         async with self._connecting.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
+                is_again = connection is not None
                 connection = self._connections[address] = await self._connect(address)
+                if is_again:
+                    self.on_reconnect(address)
             return connection
 
     async def _connect(self, address: str) -> Connection:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from reput.client import Message, MQBrokerError, MQClientError, Producer, SendStatus
+from reput.client.mq_client_api import MQClientAPI
 from reput.client.send_request import queue_of_key
 from reput.errors import ConfigError, MessageIllegalError
 from reput.formats.message_id import decode_message_id
@@ -329,3 +330,30 @@ async def test_brokers_know_the_producers_of_a_group_until_they_leave(
                 assert '"language":"PYTHON"' in answer.body.decode()
             assert (await client.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, producerGroup="g")).code != 0
     assert caplog.records == []
+
+
+async def test_a_broker_hears_at_once_who_is_there_over_a_new_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    plain = MQClientAPI.heartbeat
+
+    async def heartbeat(api: MQClientAPI, address: str, body: bytes) -> int:
+        version = await plain(api, address, body)
+        heard.put_nowait(address)
+        return version
+
+    monkeypatch.setattr(MQClientAPI, "heartbeat", heartbeat)
+    async with (
+        cluster(tmp_path, "broker-a") as (namesrv, brokers),
+        Producer(namesrv.address, group="g") as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        address = brokers["broker-a"].controller.address
+        await producer.send(Message("orders", b"1"))
+        assert await heard.get() == address
+        for body in (b"2", b"3"):
+            producer._open_client().remoting._connections[address].close()
+            await producer.send(Message("orders", body))
+            async with asyncio.timeout(20):  # the next one in turn comes after 30 s
+                assert await heard.get() == address

@@ -17,7 +17,7 @@ from reput.events import Event
 from reput.formats.message import Message
 from reput.kernels.message_columns import typed_columns
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_messages import NOT_IN_BATCHES
+from reput.service.timer_requests import NOT_IN_BATCHES
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.row_keys import RowKeys
 from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions
