@@ -11,10 +11,11 @@ Each object has an event loop of its own in a thread, and may be used from many 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 import reput.client.producer as _producer
@@ -38,6 +39,17 @@ if TYPE_CHECKING:
 __all__ = ["Producer", "PullConsumer", "PushConsumer"]
 
 _T = TypeVar("_T")
+_M = TypeVar("_M")
+
+
+def _in_thread(function: Callable[[_M], _T | Awaitable[_T]]) -> Callable[[_M], Coroutine[Any, Any, _T]]:
+    """A program's function, called in a thread: in the loop it would hold up this client, which it may wait for."""
+
+    async def called(message: _M) -> _T:
+        found = await asyncio.to_thread(function, message)
+        return await found if inspect.isawaitable(found) else found
+
+    return called
 
 
 class _Client(Protocol):
@@ -54,7 +66,7 @@ class _Face:
     def __init__(self, client: _Client) -> None:
         self._client = client
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: Thread | None = None
+        self._thread: threading.Thread | None = None
         self._process = 0
 
     def start(self) -> None:
@@ -63,7 +75,7 @@ class _Face:
             raise MQClientError("this client is started already")
         self._process = os.getpid()
         loop = self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=loop.run_forever, name="reput-client", daemon=True)
+        self._thread = threading.Thread(target=loop.run_forever, name="reput-client", daemon=True)
         self._thread.start()
         try:
             self._run(self._client.start())
@@ -107,6 +119,12 @@ class _Face:
             if loop is None:
                 raise MQClientError("this client is not started, or closed: use it inside of `with`")
             raise MQClientError("this client was made before the process forked: make another one in this process")
+        if self._thread is threading.current_thread():
+            work.close()
+            raise MQClientError(
+                "a coroutine in this client's loop waits for the client, which waits for the loop: make it a plain "
+                "function, or use the client of asyncio"
+            )
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
@@ -129,6 +147,8 @@ class Producer(_Face):
     _client: _producer.Producer
 
     def __init__(self, namesrv: str, *, group: str, **options: Unpack[ProducerOptions]) -> None:
+        if callable(check := options.get("check_transaction")):
+            options["check_transaction"] = _in_thread(check)
         super().__init__(_producer.Producer(namesrv, group=group, **options))
 
     def send(
@@ -167,11 +187,7 @@ class Producer(_Face):
         self, message: Message, execute: Callable[[Message], LocalTransactionState]
     ) -> TransactionSendResult:
         """Send a message that consumers see only if a local transaction is committed; `execute` runs in a thread."""
-
-        async def executed(message: Message) -> LocalTransactionState:
-            return await asyncio.to_thread(execute, message)
-
-        return self._run(self._client.send_in_transaction(message, executed))
+        return self._run(self._client.send_in_transaction(message, _in_thread(execute)))
 
     def request(self, message: Message, *, timeout: float = 3.0) -> Message:
         """Send a message to a consumer that replies to it, and return the reply."""

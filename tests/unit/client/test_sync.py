@@ -163,3 +163,29 @@ def test_transactions_and_replies_need_no_loop_either(namesrv: str) -> None:
         )
         assert ended.state is LocalTransactionState.COMMIT_MESSAGE
         assert producer.request(Message("orders", b"really?"), timeout=30).body == b"yes"
+
+
+def test_a_check_of_a_transaction_may_use_its_producer() -> None:
+    with reput.testing.broker() as one:
+
+        def check(message: MessageClientExt) -> LocalTransactionState:
+            producer.send(Message("audit", message.body))
+            return LocalTransactionState.COMMIT_MESSAGE
+
+        with Producer(one.namesrv, group="g", check_transaction=check) as producer:
+            producer.send_in_transaction(Message("orders", b"half"), lambda _: LocalTransactionState.UNKNOW)
+            one.advance(7)
+            with PullConsumer(one.namesrv, group="c", topics={"orders": "*"}, consume_from="first") as consumer:
+                assert [message.body for message in consumer.poll(timeout=30)] == [b"half"]
+        assert [message.body for message in one.messages("audit")] == [b"half"]
+
+
+def test_a_coroutine_that_would_wait_for_its_own_loop_is_told(namesrv: str) -> None:
+    with Producer(namesrv, group="g") as producer:
+
+        async def called() -> None:
+            producer.send(Message("orders", b"x"))
+
+        with pytest.raises(MQClientError, match="a coroutine in this client's loop waits for the client"):
+            producer._run(called())
+        producer.send(Message("orders", b"y"))
