@@ -20,6 +20,9 @@ class OffsetStore(Protocol):
     def update(self, queue: QueueKey, offset: int) -> None:
         """All messages before an offset are handled."""
 
+    def move(self, queue: QueueKey, offset: int) -> None:
+        """The broker, or an operator, says that a queue goes on at an offset, whatever was kept before."""
+
     def read(self, queue: QueueKey) -> int | None:
         """The offset that was updated last; None for none."""
 
@@ -45,6 +48,11 @@ class RemoteBrokerOffsetStore:
         """All messages before an offset are handled."""
         self._offsets[queue] = offset
 
+    def move(self, queue: QueueKey, offset: int) -> None:
+        """As in `OffsetStore`: what was committed before does not hold, so the next offset is committed in any case."""
+        self._offsets[queue] = offset
+        self._persisted.pop(queue, None)
+
     def read(self, queue: QueueKey) -> int | None:
         """The offset that was updated last; None for none."""
         return self._offsets.get(queue)
@@ -61,9 +69,16 @@ class RemoteBrokerOffsetStore:
     async def persist(self) -> None:
         """Commit what has changed."""
         changed = {queue: one for queue, one in self._offsets.items() if self._persisted.get(queue) != one}
-        if changed:
+        if not changed:
+            return
+        self._persisted |= changed  # before the answer: a queue that is moved meanwhile is committed again
+        try:
             await self._group.commit(changed)
-            self._persisted |= changed
+        except BaseException:
+            for queue, one in changed.items():
+                if self._persisted.get(queue) == one:
+                    del self._persisted[queue]
+            raise
 
 
 class LocalFileOffsetStore:
@@ -95,6 +110,8 @@ class LocalFileOffsetStore:
         """All messages before an offset are handled."""
         self._is_changed |= self._offsets.get(queue) != offset
         self._offsets[queue] = offset
+
+    move = update
 
     def read(self, queue: QueueKey) -> int | None:
         """The offset of a queue; None for none."""

@@ -254,7 +254,7 @@ class PushConsumer:
         consumed = self._queues.pop(queue, None)
         if consumed is not None:
             consumed.drop()
-            self._offsets.update(queue, offset)
+            self._offsets.move(queue, offset)
             self._begin(queue, offset)
 
     def _questions(self, group: ConsumerGroup) -> ConsumerQuestions:
