@@ -172,9 +172,12 @@ class Requests:
         return None if observer is None else lambda answer: observer.answered(command, answer, since_s)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait until the requests that handlers work on are answered, at most so long."""
+        """Wait until the requests that handlers work on are answered, at most so long; then the others are given up."""
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
+            _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
 
 async def _unless_refused(

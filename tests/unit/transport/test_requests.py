@@ -234,3 +234,23 @@ async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
         peer = await here.peer()
         peer.send(RemotingCommand(0, 12345, RESPONSE_FLAG), RemotingCommand(ECHO, 1))
         assert (await peer.receive()).opaque == 1
+
+
+async def test_what_is_not_answered_in_time_is_given_up_when_the_server_ends() -> None:
+    begun, given_up = asyncio.Event(), asyncio.Event()
+
+    async def never(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.set()
+        return request.response()
+
+    async with serving({LATER: never}) as here:
+        peer = await here.peer()
+        peer.send(RemotingCommand(LATER, 1))
+        await begun.wait()
+        await here.requests.drain(0.01)
+        assert given_up.is_set()
+        assert not here.requests._tasks
