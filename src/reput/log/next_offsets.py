@@ -15,7 +15,7 @@ from reput.files import FileLayer
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.metadata import ConsumerOffsets, Topics, split_topic_group
 from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.formats.paths import topic_folder_name
+from reput.formats.paths import CONSUME_QUEUE, file_name_to_offset, topic_folder_name
 from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.metadata import read_metadata, read_shutdown
 
@@ -27,7 +27,9 @@ def recorded_next_offsets(root: str, files: FileLayer, log_begin: int) -> dict[_
     """The greatest next offset that is recorded of each queue; nothing where the log still has all its messages.
 
     A number that the log before `log_begin` cannot have held does not count, nor does a group's offset of a topic that
-    `config/topics.json` does not have, as it was deleted. Batch consume queues are left out where their folder is.
+    `config/topics.json` does not have, as it was deleted. Where a queue has units, groups' offsets do not count: these
+    may be ahead of them, as those that a slave copies, and the messages between are still to come. Batch consume queues
+    are left out where their folder is.
 
     Args:
         root: the store directory.
@@ -38,10 +40,15 @@ def recorded_next_offsets(root: str, files: FileLayer, log_begin: int) -> dict[_
         return {}
     offsets: dict[_Key, int] = {}
     shutdown = read_shutdown(root, files)
-    recorded = () if shutdown is None else shutdown.max_offsets.items()
-    for key, offset in (*recorded, *_group_offsets(root, files)):
-        if _can_be(key) and offset <= log_begin // MIN_ITEM_SIZE:
-            offsets[key] = max(offset, offsets.get(key, 1))
+    recorded = {} if shutdown is None else shutdown.max_offsets
+    groups: dict[_Key, int] = {}
+    for key, offset in _group_offsets(root, files):
+        groups[key] = max(offset, groups.get(key, 0))
+    for key, offset in (*recorded.items(), *groups.items()):
+        if not (_can_be(key) and offsets.get(key, 0) < offset <= log_begin // MIN_ITEM_SIZE):
+            continue
+        if offset == recorded.get(key) or not _has_units(root, files, key):
+            offsets[key] = offset
     return offsets
 
 
@@ -64,6 +71,16 @@ def end_of_units(files: FileLayer, paths: list[str], starts: list[int]) -> int:
 def _can_be(key: _Key) -> bool:
     topic, queue_id = key
     return queue_id >= 0 and not topic.startswith(LMQ_PREFIX) and topic_folder_name(topic.encode()) == topic
+
+
+def _has_units(root: str, files: FileLayer, key: _Key) -> bool:
+    folder = f"{root}/{CONSUME_QUEUE}/{key[0]}/{key[1]}"
+    for entry in files.list_directory(folder) if files.is_directory(folder) else ():
+        if file_name_to_offset(entry.name) is not None:
+            with files.open(f"{folder}/{entry.name}") as file:
+                if file.has_data_from(0):
+                    return True
+    return False
 
 
 def _group_offsets(root: str, files: FileLayer) -> Iterator[tuple[_Key, int]]:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import reput
@@ -14,7 +15,7 @@ from reput.jobs.audit.job import audit
 from reput.jobs.repair import repair
 from reput.jobs.runner import LocalRunner
 from tests.support.damage import overwrite
-from tests.support.plants import SIZES
+from tests.support.plants import SIZES, stored
 
 END = 30
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -52,3 +53,35 @@ def test_a_queue_without_messages_goes_on_where_it_was(
         repair(path, apply=True, runner=LocalRunner(1))
     with reput.MessageStore.open(path) as store:
         assert store.put_message(reput.Message("rare", b"new"), 0).queue_offset == END
+
+
+def put_offsets(store: Path, table: str) -> None:
+    (store / "config/consumerOffset.json").write_text('{"offsetTable":{%s}}' % table)
+
+
+def test_a_group_at_0_says_nothing_of_a_queue_that_never_had_a_message(base: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    with reput.MessageStore.open(path, **SIZES) as store:
+        store.update_topic(reput.TopicConfig("quiet", 1, 1))
+    put_offsets(path, '"quiet@g":{0:0}')
+    assert "queue-offset-lost" not in {finding.code for finding in audit(path, runner=LocalRunner(1)).findings}
+    with reput.MessageStore.open(path) as store:
+        assert "quiet" not in {queue.topic for queue in store.queues()}
+        assert store.put_message(reput.Message("quiet", b"new"), 0).queue_offset == 0
+
+
+def test_groups_ahead_of_a_slaves_queue_hide_no_message_that_is_to_come(base: Path, tmp_path: Path) -> None:
+    master, slave = tmp_path / "master", tmp_path / "slave"
+    for path in (master, slave):
+        shutil.copytree(base, path)
+        with reput.MessageStore.open(path, **SIZES) as store:
+            store.update_topic(reput.TopicConfig("rare", 1, 1))
+    end = sum(len(record.data) for record in stored(slave))
+    with reput.MessageStore.open(master, **SIZES) as store:
+        store.put_messages([reput.Message("rare", b"new%d" % n) for n in range(10)])
+    put_offsets(slave, '"rare@g":{0:%d}' % (END + 8))  # as it copied them from its master
+    with reput.MessageStore.open(slave, **SIZES) as store:
+        store.replica_writer().append(np.frombuffer(b"".join(record.data for record in stored(master))[end:], np.uint8))
+        store.wait_dispatched()
+        assert len(store.get_message("rare", 0, END, 32).messages()) == 10
