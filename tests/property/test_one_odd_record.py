@@ -18,6 +18,10 @@ from reput.jobs.audit.job import audit
 from reput.jobs.rebuild import rebuild
 from reput.jobs.repair import repair, salvage
 from reput.jobs.runner import LocalRunner
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import StoreDirectory
+from reput.log.scan import scan_split
+from reput.log.splits import Split, SplitStop
 from reput.log.store_times import DAY_MS
 from tests.support.examples import examples
 from tests.support.plants import SIZES, Stored, blank, planted_store, stored
@@ -156,9 +160,8 @@ def test_a_blank_over_whole_records_is_damage(base: Path, tmp_path: Path) -> Non
         reput.MessageStore.open(path, **SIZES)
 
 
-def test_the_rest_of_an_older_life_after_a_blank_is_no_damage(base: Path, tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    shutil.copytree(base, path)
+def with_older_life(path: Path) -> int:
+    """Leave a whole record of an older life after the blank of the first file; the blank's offset."""
     first = [record for record in stored(path) if record.file.name.endswith("0" * 20)]
     last = first[-1]
     end = last.position + len(last.data)
@@ -166,8 +169,30 @@ def test_the_rest_of_an_older_life_after_a_blank_is_no_damage(base: Path, tmp_pa
     old[28:36] = struct.pack(">q", end + 8)  # it says that it lies there
     old[56:64] = struct.pack(">q", last.number(56) - 1000)
     last.change(len(last.data) + 8, bytes(old))
+    return end
+
+
+def test_the_rest_of_an_older_life_after_a_blank_is_no_damage(base: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    with_older_life(path)
     assert not audit(path, runner=LocalRunner(1)).findings
     shutil.rmtree(path / "consumequeue")
+    reput.MessageStore.open(path, **SIZES).close()
+    assert reached(path) == reached(base)
+
+
+def test_nor_is_it_where_reading_or_dispatch_begins_at_the_blank(base: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    begin = with_older_life(path)
+    file = StoreDirectory(path).log_files()[0]
+    scan = scan_split(Split(file, begin, file.end_offset, is_record_start=True), level=ScanLevel.HEADER)
+    assert ([columns.rows for columns in scan], scan.stop) == ([], SplitStop.BLANK)
+    for queue in (path / "consumequeue").glob("*/*/*"):  # as after a kill: queues were synced with the first file
+        units = [queue.read_bytes()[at : at + 20] for at in range(0, SIZES["mapped_file_size_consume_queue"], 20)]
+        queue.write_bytes(b"".join(unit if unit[:8] < struct.pack(">q", begin) else bytes(20) for unit in units))
+    (path / "abort").write_text("1")
     reput.MessageStore.open(path, **SIZES).close()
     assert reached(path) == reached(base)
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
 from reput.files import DISK, File, FileLayer
-from reput.formats.java import INT64_MIN
+from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.formats.record import decode_record
 from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
@@ -147,7 +147,7 @@ class SplitScan:
         self._on_damage = on_damage
         self._scanners = scanners
         self._batches = 0
-        self._timestamp = 0  # of the last two records, the lesser one
+        self._timestamp: int | None = None  # of the last two records, the lesser one
         self._check_crc = check_crc
         self._window_bytes = window_bytes
         self._files = files
@@ -249,10 +249,12 @@ class SplitScan:
         """Whether whole records lie between the blank record at `offset` and the file's end: then it is damage.
 
         Older records than the last one do not count: RocketMQ cuts a log without zeros, so its next life may leave
-        them there.
+        them there. Where no record of the split comes before, only a blank record that begins its file hides others.
         """
-        found = _find_proven(window, offset + BLANK_SIZE, self._timestamp)
-        return found is not None
+        not_before = self._timestamp
+        if not_before is None:
+            not_before = INT64_MIN if offset == window.log_file.start_offset else INT64_MAX
+        return _find_proven(window, offset + BLANK_SIZE, not_before) is not None
 
     def _later_record(self, window: _Window, offset: int) -> tuple[LogFile, int] | None:
         """File and offset of a record after `offset` that proves itself, body CRC included; None without one."""

@@ -62,7 +62,7 @@ def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end:
     Raises:
         CorruptRecordError: No record lies where one should start.
     """
-    offset, timestamp = begin, 0
+    offset, timestamp = begin, None
     while offset < end and (file := log.queue.find(offset)) is not None and (using := scanner()) is not None:
         position, limit = offset - file.start_offset, min(file.size, end - file.start_offset)
         columns = using.scan(np.frombuffer(file.view[position:limit], np.uint8), offset)

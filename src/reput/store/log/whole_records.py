@@ -28,7 +28,7 @@ def find_whole(file: MappedFile, position: int) -> RecordColumns | None:
         position += found + columns.consumed
 
 
-def is_hiding(file: MappedFile, position: int, timestamp: int) -> bool:
+def is_hiding(file: MappedFile, position: int, timestamp: int | None) -> bool:
     """Whether whole records lie between the blank record at a position and the file's end: then it is damage.
 
     Older records do not count: RocketMQ cuts a log without zeros, so its next life may leave them there.
@@ -36,15 +36,18 @@ def is_hiding(file: MappedFile, position: int, timestamp: int) -> bool:
     Args:
         file: The file.
         position: Of the blank record.
-        timestamp: Store time (ms) of the record before it.
+        timestamp: Store time (ms) of the record before it. None: not known, as a walk begins here; then only a blank
+            record that begins its file hides others, as no writer makes such a one.
     """
+    if timestamp is None and position:
+        return False
     has_data = file.file.has_data_from(position + BLANK_SIZE)
     file.close_descriptor()  # a start looks at the blank records of all files
     if not has_data:
         return False
     position += BLANK_SIZE
     while (record := find_whole(file, position)) is not None:
-        if record["store_timestamp"][0] >= timestamp:
+        if timestamp is None or record["store_timestamp"][0] >= timestamp:
             return True
         position = record.next_offset - file.start_offset
     return False

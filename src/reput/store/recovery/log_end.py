@@ -125,7 +125,7 @@ def find_log_end(
             break
         offset = columns.next_offset
         if columns.stop is ScanStop.BLANK:
-            if is_hiding(file, offset - file.start_offset, min(times, default=0)):
+            if is_hiding(file, offset - file.start_offset, min(times, default=None)):
                 break
             offset = file.start_offset + file.size
         elif columns.stop is not ScanStop.FULL:
