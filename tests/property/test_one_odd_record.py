@@ -132,6 +132,44 @@ def test_a_jump_without_a_next_record_is_taken_back_by_the_next_one(
     assert files(path / "consumequeue") == files(built / "consumequeue")
 
 
+@pytest.mark.parametrize(("number", "bit"), [(3, 1), (5, 2)])
+@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
+def test_the_first_record_of_a_queue_is_judged_by_all_that_follow(
+    base: Path, tmp_path: Path, number: int, bit: int, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    before = reached(path)
+    set_queue_offset(stored(path)[number], bit)
+    monkeypatch.setattr("reput.store.dispatch.redispatch._MAX_ROWS", batch_rows)
+    monkeypatch.setattr("reput.log.scan.scan_split.__kwdefaults__", {**scan_defaults(), "max_rows": batch_rows})
+    built = path.with_name("built")
+    result = rebuild(path, built, runner=LocalRunner(1))
+    assert [(damage.begin, result.units) for damage in result.damages] == [(stored(path)[number].number(28), COUNT - 1)]
+    shutil.rmtree(path / "consumequeue")
+    reput.MessageStore.open(path, **SIZES).close()
+    # Dispatch cannot go back: where a batch has only one of two witnesses, that one is gone, too.
+    assert lost(before, reached(path)) <= (1 if batch_rows == 1000 else 2)
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_the_last_record_of_a_queue_in_its_file_is_judged_by_the_next_file(
+    base: Path, tmp_path: Path, index: bool
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    before, built = reached(path), tmp_path / "built"
+    first = stored(path)[0].file
+    record = [record for record in stored(path) if record.file == first][-1]
+    set_queue_offset(record, 2)  # 50 says 54, for which its log has room
+    result = rebuild(path, built, runner=LocalRunner(1), index=index)
+    assert (result.units, len(result.damages)) == (COUNT - 1, 1)
+    shutil.rmtree(path / "consumequeue")
+    reput.MessageStore.open(path, **SIZES).close()
+    assert lost(before, reached(path)) == 1
+    assert files(path / "consumequeue") == files(built / "consumequeue")
+
+
 def scan_defaults() -> dict[str, object]:
     from reput.log.scan import scan_split
 

@@ -51,12 +51,15 @@ def judge_jump(queue_offset: int, expected: int, following: npt.NDArray[np.int64
         expected: The queue's next offset before it, or -1 where no record of the queue came before.
         following: int64[n], as from `next_queue_offsets`.
     """
+    runs_before = 0
+    if expected < 0 and following.size and following[0] <= queue_offset:
+        runs_before = int(np.count_nonzero(following[1:] == following[0] + np.arange(1, following.size)))
     following = following[following != queue_offset]  # a record that repeats it says nothing
     if not following.size:
         return Jump.UNKNOWN
     steps = np.arange(1, following.size + 1)
     go_on = int(np.count_nonzero(following == queue_offset + steps))
-    go_on_before = int(np.count_nonzero(following == expected + steps)) if expected >= 0 else 0
+    go_on_before = int(np.count_nonzero(following == expected + steps)) if expected >= 0 else runs_before
     if go_on != go_on_before:
         return Jump.COUNTS if go_on > go_on_before else Jump.WRONG
     lower = int(np.count_nonzero(following < queue_offset))

@@ -30,6 +30,9 @@ def test_a_small_jump_is_wrong_where_the_next_records_go_on_before_it() -> None:
     assert judge_jump(54, 50, np.arange(51, 59)) is Jump.WRONG
     assert judge_jump(2098, 50, np.array([18, 52, 53])) is Jump.WRONG  # nor is the next one right
     assert judge_jump(2098, -1, np.array([51, 52])) is Jump.WRONG
+    assert (
+        judge_jump(2, -1, np.arange(1, 9)) is Jump.WRONG
+    )  # the first one of all: the next ones are a run of their own
     assert judge_jump(53, -1, np.array([50, 54])) is Jump.COUNTS  # a repeat, as after a crash
 
 

@@ -161,8 +161,10 @@ class Build:
         while in_order:
             target = self._begin(f"in-order-{len(misnumbered)}", types, misnumbered)
             whole = tuple(bounded_splits(plan.log_files, max(file.size for file in plan.log_files), plan.log_end))
+            # Each pass has a description of its own: by that a resumed job tells what it has done.
+            in_order_pass = f"{description} in order" + f", without {len(misnumbered)}" * bool(misnumbered)
             outcomes = self._runner.run(
-                partial(scan_splits, target), [whole], description=f"{description} in order", progress=self._progress
+                partial(scan_splits, target), [whole], description=in_order_pass, progress=self._progress
             )
             for outcome in outcomes:
                 if outcome.fault:

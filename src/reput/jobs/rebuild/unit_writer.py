@@ -69,10 +69,14 @@ class QueueRange:
 
 
 class _Jump(NamedTuple):
-    """A record that left a gap, and has no next record yet: its commit log offset, and the queue's end before it."""
+    """A record that left a gap, and whose next records do not decide yet.
+
+    Its commit log offset, the queue's end before it, and int64[n], the queue offsets of the records since then.
+    """
 
     offset: int
     expected: int
+    following: npt.NDArray[np.int64]
 
 
 class UnitWriter:
@@ -217,7 +221,7 @@ class UnitWriter:
                 if jump is Jump.UNKNOWN:
                     topic = names[number]
                     assert topic is not None
-                    self._jumps[topic, queues[number][1]] = _Jump(int(columns["commit_log_offset"][row]), -1)
+                    self._jumps[topic, queues[number][1]] = _Jump(int(columns["commit_log_offset"][row]), -1, following)
                 if jump is not Jump.WRONG:
                     break
                 self._leave_out(columns, row, log_path)
@@ -230,7 +234,9 @@ class UnitWriter:
         for k, queue in enumerate(queues):
             if queue is None or (jump := self._jumps.get((queue.topic, queue.queue_id))) is None:
                 continue
-            following = next_queue_offsets(columns, k, 0)
+            if jump.offset >= columns["commit_log_offset"][0]:  # its first record, which these have
+                continue
+            following = np.concatenate([jump.following, next_queue_offsets(columns, k, 0)])
             judged = judge_jump(queue.next_offset - 1, jump.expected, following)
             if (
                 judged is Jump.WRONG
@@ -238,7 +244,9 @@ class UnitWriter:
                 self.misnumbered.add(jump.offset)
                 queue.next_offset = jump.expected if jump.expected >= 0 else int(following[0])
                 queue.first_offset = min(queue.first_offset, queue.next_offset)
-            if judged is not Jump.UNKNOWN:
+            if judged is Jump.UNKNOWN:
+                self._jumps[queue.topic, queue.queue_id] = jump._replace(following=following[-2:])
+            else:
                 del self._jumps[queue.topic, queue.queue_id]
 
     def _counts(self, columns: RecordColumns, row: int, queue: QueueRange | None, expected: int, log_path: str) -> bool:
@@ -246,7 +254,8 @@ class UnitWriter:
         assert queue is not None
         key, k = (queue.topic, queue.queue_id), int(columns["queue"][row])
         queue_offset, offset = int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row])
-        jump = judge_jump(queue_offset, expected, next_queue_offsets(columns, k, row + 1))
+        following = next_queue_offsets(columns, k, row + 1)
+        jump = judge_jump(queue_offset, expected, following)
         if jump is Jump.UNKNOWN:
             before = np.flatnonzero((columns["queue"][:row] == k) & has_units(columns)[:row])
             last = before[-1] if before.size else None
@@ -257,7 +266,7 @@ class UnitWriter:
             self._leave_out(columns, row, log_path)
             return False
         if jump is Jump.UNKNOWN:
-            self._jumps[key] = _Jump(offset, expected)
+            self._jumps[key] = _Jump(offset, expected, following)
         return True
 
     def _leave_out(self, columns: RecordColumns, row: int, log_path: str) -> None:

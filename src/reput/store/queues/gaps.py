@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from reput.errors import CorruptRecordError
 from reput.formats.java import INT64_MAX
 from reput.formats.message_batch import MIN_ITEM_SIZE
@@ -22,8 +25,9 @@ class QueueGaps:
     """
 
     def __init__(self) -> None:
-        #: For a queue whose last unit is the first one after a gap: the queue's end before the gap.
-        self._jumps: dict[ConsumeQueue, int] = {}
+        #: For a queue whose last unit is the first one after a gap: the queue's end before the gap, and the queue
+        #: offsets of the records since then.
+        self._jumps: dict[ConsumeQueue, tuple[int, npt.NDArray[np.int64]]] = {}
 
     def fill(self, queue: ConsumeQueue, columns: RecordColumns, row: int) -> None:
         """Fill the gap before a record's unit, or set the record's queue offset to -1: then it gets no unit.
@@ -33,7 +37,8 @@ class QueueGaps:
         """
         number, expected = int(columns["queue"][row]), queue.max_offset if queue.file_starts else -1
         queue_offset, offset = int(columns["queue_offset"][row]), int(columns["commit_log_offset"][row])
-        jump = judge_jump(queue_offset, expected, next_queue_offsets(columns, number, row + 1))
+        following = next_queue_offsets(columns, number, row + 1)
+        jump = judge_jump(queue_offset, expected, following)
         if queue_offset > offset // MIN_ITEM_SIZE and jump is not Jump.WRONG:
             raise CorruptRecordError(
                 queue.path,
@@ -53,7 +58,7 @@ class QueueGaps:
             return
         queue.fill_to(queue_offset)
         if jump is Jump.UNKNOWN:
-            self._jumps[queue] = expected
+            self._jumps[queue] = expected, following
 
     def take_back(self, columns: RecordColumns, queues: Sequence[ConsumeQueue]) -> None:
         """Judge jumps that had no next record by scanned records, and take wrong ones back.
@@ -63,15 +68,16 @@ class QueueGaps:
             queues: The queues of the scan, by number.
         """
         for number, queue in enumerate(queues if self._jumps else ()):
-            if queue.max_offset == INT64_MAX or (expected := self._jumps.get(queue)) is None:
+            if queue.max_offset == INT64_MAX or queue not in self._jumps:
                 continue
-            last = queue.max_offset - 1
-            jump = judge_jump(last, expected, next_queue_offsets(columns, number, 0))
+            last, (expected, following) = queue.max_offset - 1, self._jumps.pop(queue)
+            following = np.concatenate([following, next_queue_offsets(columns, number, 0)])
+            jump = judge_jump(last, expected, following)
             if jump is Jump.WRONG:
                 logger.warning(
                     "%s: a record says queue offset %d, and the records around it go on at %d: no consumer gets it",
                     queue.path, last, expected,
                 )  # fmt: skip
                 queue.take_back(max(expected, 0))
-            if jump is not Jump.UNKNOWN:
-                del self._jumps[queue]
+            if jump is Jump.UNKNOWN:
+                self._jumps[queue] = expected, following[-2:]  # one that is lower, or one that repeats
