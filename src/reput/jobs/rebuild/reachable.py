@@ -19,6 +19,8 @@ from reput.log.directory import LogFile, StoreDirectory
 
 #: Units whose record is looked at, of all queues: the first whole record is the answer.
 _MOST_LOOKS = 10_000
+#: Bytes of one read, a whole number of units.
+_READ_BYTES = 50_000 * UNIT_TYPE.itemsize
 
 
 def check_reachable(directory: StoreDirectory, built: str, log_files: Sequence[LogFile]) -> None:
@@ -66,11 +68,19 @@ def _entries(folder: str) -> list[Entry]:
 
 def _units(paths: Sequence[str]) -> npt.NDArray[Any]:
     """Units of a queue's files that are of messages."""
-    data = b"".join(map(DISK.read_bytes, paths))
-    units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_TYPE.itemsize)
-    is_filler = (units["commit_log_offset"] == FILLER.commit_log_offset) & (units["size"] == FILLER.size)
-    used: npt.NDArray[Any] = units[(units["size"] > 0) & ~is_filler]
-    return used
+    return np.concatenate([np.empty(0, UNIT_TYPE), *(units for path in paths for units in _units_of_file(path))])
+
+
+def _units_of_file(path: str) -> Iterator[npt.NDArray[Any]]:
+    with DISK.open(path) as file:
+        position = 0
+        while (found := file.find_data(position)) >= 0:  # most of a new file is a hole
+            position = found - found % UNIT_TYPE.itemsize
+            data = file.read(position, _READ_BYTES)
+            units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_TYPE.itemsize)
+            is_filler = (units["commit_log_offset"] == FILLER.commit_log_offset) & (units["size"] == FILLER.size)
+            yield units[(units["size"] > 0) & ~is_filler]
+            position += _READ_BYTES
 
 
 def _is_whole(offset: int, size: int, log_files: Sequence[LogFile]) -> bool:
