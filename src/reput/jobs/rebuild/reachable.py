@@ -12,7 +12,7 @@ import numpy.typing as npt
 from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, Entry
 from reput.formats.consume_queue import FILLER
-from reput.formats.paths import CONSUME_QUEUE, file_name_to_offset
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, file_name_to_offset
 from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import LogFile, StoreDirectory
@@ -38,6 +38,8 @@ def check_reachable(directory: StoreDirectory, built: str, log_files: Sequence[L
     looks = _MOST_LOOKS
     rebuilt = dict(_queues(built))
     for name, paths in _queues(directory.path):
+        if DISK.exists(os.path.join(built, BATCH_CONSUME_QUEUE, name[0])):
+            continue  # the topic's records have units of another kind now
         old = _units(paths)
         new = np.sort(_units(rebuilt.get(name, []))["commit_log_offset"].astype(np.int64))
         offsets = old["commit_log_offset"].astype(np.int64)
