@@ -152,6 +152,19 @@ def test_the_first_record_of_a_queue_is_judged_by_all_that_follow(
     assert lost(before, reached(path)) <= (1 if batch_rows == 1000 else 2)
 
 
+def test_the_record_after_one_with_a_wrong_queue_offset_has_room_for_its_gap(base: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    before, built = reached(path), tmp_path / "built"
+    set_queue_offset(stored(path)[-2], 4)  # the last one has no next record that says that its gap of 1 is right
+    result = rebuild(path, built, runner=LocalRunner(1))
+    assert (result.units, len(result.damages)) == (COUNT - 1, 1)
+    shutil.rmtree(path / "consumequeue")
+    reput.MessageStore.open(path, **SIZES).close()
+    assert lost(before, reached(path)) == 1
+    assert files(path / "consumequeue") == files(built / "consumequeue")
+
+
 @pytest.mark.parametrize("index", [True, False])
 def test_the_last_record_of_a_queue_in_its_file_is_judged_by_the_next_file(
     base: Path, tmp_path: Path, index: bool

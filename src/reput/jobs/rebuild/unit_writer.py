@@ -144,7 +144,7 @@ class UnitWriter:
         if self._jumps:
             self._judge_jumps(columns, queues)
         next_offsets = np.array([queue.next_offset if queue else _NO_QUEUE for queue in queues], np.int64)
-        row = 0
+        row, before = 0, next_offsets.copy()
         while row < columns.rows:
             runs = group_units(columns, next_offsets, row, with_rows=ext_file_size is not None)
             self._write(runs, queues, next_offsets)
@@ -162,13 +162,12 @@ class UnitWriter:
                     following = int(columns["queue_offset"][row])
                     self._fill(queues[k], int(next_offsets[k]), following)
                     next_offsets[k] = following
-        ends, with_unit = np.zeros(len(queues), np.int64), slice(None) if has_unit is None else has_unit
-        record_ends = columns["commit_log_offset"] + columns["store_size"]
-        ends[columns["queue"][with_unit]] = record_ends[with_unit]  # NumPy keeps the last row
-        for queue, following, end in zip(queues, next_offsets.tolist(), ends.tolist(), strict=True):
+        ends = _ends_of_last_units(columns, has_units(columns), next_offsets)
+        for k, queue in enumerate(queues):
             if queue:
-                queue.next_offset = following
-                self._ends[queue.topic, queue.queue_id] = end or self._ends.get((queue.topic, queue.queue_id), 0)
+                queue.next_offset = int(next_offsets[k])
+                if next_offsets[k] != before[k] or (queue.topic, queue.queue_id) not in self._ends:
+                    self._ends[queue.topic, queue.queue_id] = int(ends[k])
 
     def close(self) -> None:
         """Close the spill file of ext units; nothing is synced."""
@@ -257,10 +256,9 @@ class UnitWriter:
         following = next_queue_offsets(columns, k, row + 1)
         jump = judge_jump(queue_offset, expected, following)
         if jump is Jump.UNKNOWN:
-            before = np.flatnonzero((columns["queue"][:row] == k) & has_units(columns)[:row])
-            last = before[-1] if before.size else None
-            ends = columns["commit_log_offset"] + columns["store_size"]
-            begin = self._ends.get(key, 0) if last is None else int(ends[last])
+            next_offsets = np.full(columns.queue_rows.size, expected)
+            rows = has_units(columns) & (np.arange(columns.rows) < row)
+            begin = int(_ends_of_last_units(columns, rows, next_offsets)[k]) or self._ends.get(key, 0)
             jump = jump if has_room(queue_offset, expected, begin, offset) else Jump.WRONG
         if jump is Jump.WRONG:
             self._leave_out(columns, row, log_path)
@@ -366,6 +364,19 @@ class QueueFinish:
 def queue_folder(folder: str, queue: QueueRange) -> str:
     """Folder of a queue's files."""
     return os.path.join(folder, queue.topic, str(queue.queue_id))
+
+
+def _ends_of_last_units(
+    columns: RecordColumns, rows: npt.NDArray[np.bool_], next_offsets: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """int64[queues], commit log offset after the record of each queue's last unit; 0 where no row has it.
+
+    Records without a unit, as they repeat a queue offset or are left out, do not count: dispatch does not see them.
+    """
+    found = np.flatnonzero(rows & (columns["queue_offset"] == next_offsets[columns["queue"]] - 1))[::-1]
+    ends = np.zeros(next_offsets.size, np.int64)
+    ends[columns["queue"][found]] = (columns["commit_log_offset"] + columns["store_size"])[found]  # the first row's
+    return ends
 
 
 def _rows_with_unit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -55,8 +56,9 @@ def test_a_queue_without_messages_goes_on_where_it_was(
         assert store.put_message(reput.Message("rare", b"new"), 0).queue_offset == END
 
 
-def put_offsets(store: Path, table: str) -> None:
-    (store / "config/consumerOffset.json").write_text('{"offsetTable":{%s}}' % table)
+def put_offset(store: Path, topic: str, offset: int) -> None:
+    text = json.dumps({"offsetTable": {f"{topic}@g": {"0": offset}}})
+    (store / "config/consumerOffset.json").write_text(text)
 
 
 def test_a_group_at_0_says_nothing_of_a_queue_that_never_had_a_message(base: Path, tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_a_group_at_0_says_nothing_of_a_queue_that_never_had_a_message(base: Pat
     shutil.copytree(base, path)
     with reput.MessageStore.open(path, **SIZES) as store:
         store.update_topic(reput.TopicConfig("quiet", 1, 1))
-    put_offsets(path, '"quiet@g":{0:0}')
+    put_offset(path, "quiet", 0)
     assert "queue-offset-lost" not in {finding.code for finding in audit(path, runner=LocalRunner(1)).findings}
     with reput.MessageStore.open(path) as store:
         assert "quiet" not in {queue.topic for queue in store.queues()}
@@ -80,7 +82,7 @@ def test_groups_ahead_of_a_slaves_queue_hide_no_message_that_is_to_come(base: Pa
     end = sum(len(record.data) for record in stored(slave))
     with reput.MessageStore.open(master, **SIZES) as store:
         store.put_messages([reput.Message("rare", b"new%d" % n) for n in range(10)])
-    put_offsets(slave, '"rare@g":{0:%d}' % (END + 8))  # as it copied them from its master
+    put_offset(slave, "rare", END + 8)  # as it copied them from its master
     with reput.MessageStore.open(slave, **SIZES) as store:
         store.replica_writer().append(np.frombuffer(b"".join(record.data for record in stored(master))[end:], np.uint8))
         store.wait_dispatched()
