@@ -147,8 +147,14 @@ class ConsumeQueueStore:
                 queue.recover_ext()
 
     def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
-        """Let the next message of a queue without messages get a queue offset; a missing queue is made."""
-        (self._table.get((topic, queue_id)) or self._make(topic, queue_id)).begin_at(offset)
+        """Let the next message of a queue without messages get a queue offset; a missing queue is made.
+
+        The queue's first record counts for more: if it has a lower queue offset, the queue begins there.
+        """
+        queue = self._table.get((topic, queue_id)) or self._make(topic, queue_id)
+        if queue.max_offset != offset:
+            queue.begin_at(offset)
+        self._gaps.begun.add(queue)
 
     def remove(self, topic: str) -> None:
         """Forget a topic's queues and remove their files; the topic's next record finds its queue anew."""

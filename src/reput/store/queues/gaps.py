@@ -28,6 +28,8 @@ class QueueGaps:
         #: For a queue whose last unit is the first one after a gap: the queue's end before the gap, and the queue
         #: offsets of the records since then.
         self._jumps: dict[ConsumeQueue, tuple[int, npt.NDArray[np.int64]]] = {}
+        #: Queues without a unit of a message that begin where something else than units says.
+        self.begun: set[ConsumeQueue] = set()
 
     def fill(self, queue: ConsumeQueue, columns: RecordColumns, row: int) -> None:
         """Fill the gap before a record's unit, or set the record's queue offset to -1: then it gets no unit.
@@ -67,6 +69,11 @@ class QueueGaps:
             columns: Records to be dispatched next.
             queues: The queues of the scan, by number.
         """
+        for number, queue in enumerate(queues if self.begun else ()):
+            if queue in self.begun and (first := next_queue_offsets(columns, number, 0)[:1]).size:
+                self.begun.remove(queue)
+                if first[0] < queue.max_offset:  # as of a slave whose groups are ahead of its log
+                    queue.begin_at(int(first[0]))
         for number, queue in enumerate(queues if self._jumps else ()):
             if queue.max_offset == INT64_MAX or queue not in self._jumps:
                 continue

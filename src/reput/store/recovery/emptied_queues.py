@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 
 from reput.files import FileLayer
+from reput.formats.consume_queue import FILLER
 from reput.log.next_offsets import recorded_next_offsets
 from reput.store.log.commit_log import CommitLog
+from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import QueueTables
 
 logger = logging.getLogger("reput.store")
@@ -23,6 +25,9 @@ def put_back_next_offsets(root: str, files: FileLayer, log: CommitLog, queues: Q
     """
     for (topic, queue_id), offset in recorded_next_offsets(root, files, log.min_offset).items():
         queue = queues.find(topic, queue_id)
+        if isinstance(queue, ConsumeQueue) and queue.max_offset == offset and queue.unit(offset - 1) == FILLER:
+            queues.simple.begin_at(topic, queue_id, offset)  # as an earlier start has let it
+            continue
         if topic in queues.types.batch or (
             queue is not None and (queue.max_offset >= offset or queue.max_physical_offset > log.min_offset)
         ):
