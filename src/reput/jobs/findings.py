@@ -145,8 +145,9 @@ KINDS: dict[str, Kind] = {
     ),
     "store-time-wrong": Kind(
         _HIDDEN,
-        "a record with an earlier or later store time than the records around it: what asks by time misses it",
-        "restore the log file from a copy; none, for consumers",
+        "a record with an earlier or later store time than the records around it: a wrong bit, or the clock was set "
+        "back; what asks by time misses it",
+        "restore the log file from a copy; none, where the clock was set back, and for consumers",
     ),
     "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
     "unit-wrong": Kind(_HIDDEN, "a unit differs from the record of its queue offset", _COMPARE),
