@@ -5,7 +5,7 @@ not synced.
 """
 
 from reput.files.file import File, Mapping
-from reput.files.layer import DISK, Entry, FileLayer
+from reput.files.layer import DISK, Entry, FileLayer, is_hidden
 from reput.files.lock import RecordLock
 from reput.files.waiting import NeverWaiting, about_to_wait, may_wait
 
@@ -18,5 +18,6 @@ __all__ = [
     "NeverWaiting",
     "RecordLock",
     "about_to_wait",
+    "is_hidden",
     "may_wait",
 ]

@@ -33,6 +33,14 @@ _MEMORY_LIMITS = (
 )
 
 
+def is_hidden(name: str) -> bool:
+    """Whether a file of this name is none of reput's or RocketMQ's files: it begins with a dot, and is passed over.
+
+    A network file system names a deleted file so that is still open (`.nfsXXXX`), editors name their copies so.
+    """
+    return name.startswith(".")
+
+
 class Entry(NamedTuple):
     """One file or folder in a folder. `size` includes holes, `allocated_bytes` is its disk space.
 
@@ -123,7 +131,10 @@ class FileLayer:
             raise
 
     def list_directory(self, path: str) -> list[Entry]:
-        """Entries of a folder, sorted by name; a file that another process deletes meanwhile is left out."""
+        """Entries of a folder, sorted by name; a file that another process deletes meanwhile is left out.
+
+        So is what `is_hidden` names.
+        """
         entries = []
         try:
             with os.scandir(path) as found:
@@ -131,16 +142,28 @@ class FileLayer:
                     try:
                         status = entry.stat()
                     except FileNotFoundError:
-                        if entry.is_symlink():
+                        if entry.is_symlink() and not is_hidden(entry.name):
                             entries.append(Entry(entry.name, 0, False, 0, is_broken_link=True))
                         continue
                     is_file, is_folder = stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode)
+                    if not is_folder and is_hidden(entry.name):
+                        continue
                     size, allocated = status.st_size, status.st_blocks * 512
                     is_special = not is_folder and (not is_file or (size == 0 and entry.is_symlink()))
                     entries.append(Entry(entry.name, size, is_folder, allocated, is_special=is_special))
         except OSError as error:
             raise failure(error, path, "list") from error
         return sorted(entries)
+
+    def is_empty(self, path: str) -> bool:
+        """Whether this is a folder with nothing in it, no hidden file either: another may get its name."""
+        try:
+            with os.scandir(path) as found:
+                return next(found, None) is None
+        except NotADirectoryError:
+            return False
+        except OSError as error:
+            raise failure(error, path, "list") from error
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder of this name exists."""

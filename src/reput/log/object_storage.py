@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.errors import ConfigError, StoreError
 from reput.extras import require
-from reput.files import DISK, Entry, File, FileLayer
+from reput.files import DISK, Entry, File, FileLayer, is_hidden
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -82,6 +82,7 @@ class ObjectStorage(FileLayer):
             Entry(key.rpartition("/")[2], entry["size"] or 0, entry["type"] == "directory", entry["size"] or 0)
             for key, entry in found
             if key.strip("/") != name.strip("/")  # an object that stands for the folder
+            and not (entry["type"] != "directory" and is_hidden(key.rpartition("/")[2]))
         )
 
     def exists(self, path: str) -> bool:

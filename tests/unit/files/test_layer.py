@@ -85,6 +85,26 @@ def test_a_folder_is_listed_by_name(tmp_path: Path) -> None:
         DISK.list_directory(str(tmp_path / "none"))
 
 
+def test_hidden_files_are_passed_over_and_folders_are_not(tmp_path: Path) -> None:
+    for name in (".nfs000000000001a2b300000001", ".file", "file", "a.file"):
+        (tmp_path / name).touch()
+    (tmp_path / ".link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / ".pipe")
+    (tmp_path / ".topic").mkdir()  # a store takes topics of any characters
+    assert [entry.name for entry in DISK.list_directory(str(tmp_path))] == [".topic", "a.file", "file"]
+
+
+def test_only_a_folder_without_a_hidden_file_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    assert DISK.is_empty(str(tmp_path / "folder"))
+    assert not DISK.is_empty(str(tmp_path / "file"))
+    (tmp_path / "folder" / ".hidden").touch()
+    assert not DISK.is_empty(str(tmp_path / "folder"))
+    with pytest.raises(StoreError, match=r"none: cannot list: No such file or directory"):
+        DISK.is_empty(str(tmp_path / "none"))
+
+
 def test_files_are_looked_up(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"abc")
     (tmp_path / "same").hardlink_to(tmp_path / "file")

@@ -128,6 +128,14 @@ def test_whatever_else_needs_a_disk_refuses_a_url(use: Callable[[str], Any], tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_hidden_objects_are_passed_over() -> None:
+    storage = fsspec.filesystem("memory")
+    for name in ("/hidden/.nfs1", "/hidden/file", "/hidden/.topic/file"):
+        storage.pipe(name, b"x")
+    listed = ObjectStorage().list_directory("memory://hidden")
+    assert [(entry.name, entry.is_directory) for entry in listed] == [(".topic", True), ("file", False)]
+
+
 def test_no_object_is_opened_for_writing() -> None:
     with pytest.raises(StoreError, match="only read"):
         ObjectStorage().open("memory://brokers/store/checkpoint", writable=True, create=True)

@@ -128,7 +128,7 @@ def restore(
     store = os.path.abspath(store_path)
     check_replaceable(store)
     unfinished = store + _UNFINISHED
-    is_free = not files.exists(store) or (files.is_directory(store) and not files.list_directory(store))
+    is_free = not files.exists(store) or files.is_empty(store)
     if not is_free and not files.exists(unfinished):
         raise _not_empty(store)
     options = {"target": opened.path, "backup": manifest.name, "rules": rules.value, **(sizes or {})}

@@ -146,7 +146,7 @@ class FolderTarget:
                 self._files.remove_tree(os.path.join(self.path, folder))
         for name in (_LOCK, TARGET_FILE):
             self.remove(name)
-        if is_own and not self._files.list_directory(self.path):
+        if is_own and self._files.is_empty(self.path):
             self._files.remove_tree(self.path)
 
 

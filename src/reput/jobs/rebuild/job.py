@@ -104,7 +104,7 @@ def _rebuild_to(
 ) -> RebuildResult:
     check_replaceable(output)
     unfinished = output + _UNFINISHED
-    is_free = not DISK.exists(output) or (DISK.is_directory(output) and not DISK.list_directory(output))
+    is_free = not DISK.exists(output) or DISK.is_empty(output)
     if not is_free and not DISK.exists(unfinished):
         raise StoreFormatError(f"{output}: exists already and is not an empty folder; give the name of a new one")
     directory.check_output(output)

@@ -210,7 +210,7 @@ def _check_target(path: str, unfinished: str) -> None:
 
 
 def _is_filled(path: str) -> bool:
-    return DISK.exists(path) and not (DISK.is_directory(path) and not DISK.list_directory(path))
+    return DISK.exists(path) and not DISK.is_empty(path)
 
 
 def _geometry(directory: StoreDirectory, settings: Mapping[str, Any], *, index: bool) -> dict[str, Any]:
