@@ -4,9 +4,10 @@
 the byte range [0, 1), and then writes the text `lock` and syncs it. reput writes this text only into an empty file:
 another text shows that RocketMQ has not opened the store since that text was written (`reput.log.sink_commits`).
 
-A process loses a POSIX record lock as soon as it closes *any* descriptor of the file. So only this module opens the
-file, and a second lock in the same process is refused before the file is opened. A forked child does not have its
-parent's locks.
+A process loses a POSIX record lock as soon as it closes *any* descriptor of the file, as whoever copies the store does.
+So reput's lock of this range is one of the open file description, which conflicts with POSIX locks and stays until its
+descriptor is closed. Such a lock does not tell its process: a POSIX lock of the byte after it does, and guards nothing.
+A forked child would share the lock, and closes its descriptors.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ import fcntl
 import os
 import struct
 import threading
+from contextlib import suppress
 
-from reput.errors import StoreLockedError
+from reput.errors import StoreFullError, StoreLockedError
 from reput.files.failure import failure, write_failure
 
 _CONTENT = b"lock"
 #: struct flock of 64-bit Linux: type, whence, start, length, process.
 _FLOCK = struct.Struct("hhqqi4x")
+#: Bytes of the file: RocketMQ's lock, and the one that tells the process.
+_LOCK, _TELLER = 0, 1
 
-#: Descriptors of the locks that this process holds, by the identities of their files.
-_held: dict[tuple[int, int], int] = {}
+#: The locks that this process holds, by the identities of their files.
+_held: dict[tuple[int, int], RecordLock] = {}
 _held_guard = threading.Lock()
 
 
@@ -52,15 +56,24 @@ class RecordLock:
             except BaseException:
                 os.close(self._descriptor)
                 raise
-            _held[self._identity] = self._descriptor
+            _held[self._identity] = self
 
     def release(self) -> None:
         """Release the lock; the file stays, as in RocketMQ. Releasing again does nothing."""
         with _held_guard:
-            if self._descriptor >= 0:
-                descriptor, self._descriptor = self._descriptor, -1
-                _held.pop(self._identity, None)
-                os.close(descriptor)
+            if _held.get(self._identity) is self:  # not so in a forked child
+                del _held[self._identity]
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def is_in_place(self) -> bool:
+        """Whether the file at `path` is still the locked one, or none is: another file there may be locked, too."""
+        try:
+            return _identity(os.stat(self.path)) == self._identity
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            raise failure(error, self.path, "look up") from error
 
     def write(self, text: bytes) -> None:
         """Replace the file's text by `text` of the same length, durably; nothing is written if it is there already.
@@ -76,7 +89,7 @@ class RecordLock:
 
     def _lock(self) -> None:
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+            _set(self._descriptor, fcntl.F_OFD_SETLK, _LOCK)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN):
                 raise StoreLockedError(
@@ -84,8 +97,11 @@ class RecordLock:
                     "it: only one process may write, while any number may read"
                 ) from error
             raise failure(error, self.path, "lock") from error
+        with suppress(OSError):  # it is for a message alone
+            _set(self._descriptor, fcntl.F_SETLK, _TELLER)
         if not os.fstat(self._descriptor).st_size:
-            self.write(_CONTENT)
+            with suppress(StoreFullError):  # an empty file is locked as well, and whoever frees the disk needs the lock
+                self.write(_CONTENT)
 
 
 def lock_text(path: str) -> bytes:
@@ -109,7 +125,8 @@ def lock_text(path: str) -> bytes:
 
 
 def _held_descriptor(path: str) -> int | None:
-    return _held.get(_identity(os.stat(path)))
+    held = _held.get(_identity(os.stat(path)))
+    return None if held is None else held._descriptor
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -120,14 +137,23 @@ def _forget_parents_locks() -> None:
     """Reset the locks in a forked child; at the fork another thread may have held the guard."""
     global _held_guard
     _held_guard = threading.Lock()
+    for lock in _held.values():
+        os.close(lock._descriptor)
     _held.clear()
 
 
 os.register_at_fork(after_in_child=_forget_parents_locks)
 
 
+def _set(descriptor: int, command: int, byte: int) -> None:
+    fcntl.fcntl(descriptor, command, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0))
+
+
 def _holder(descriptor: int) -> str:
     """Process that holds the lock, if the system knows it (not across hosts and containers)."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
-    kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    return f"process {process}" if kind != fcntl.F_UNLCK and process > 0 else "another process"
+    for byte in (_LOCK, _TELLER):
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        if kind != fcntl.F_UNLCK and process > 0:
+            return f"process {process}"
+    return "another process"

@@ -54,10 +54,15 @@ class AbortFile:
     def __init__(self, files: FileLayer, path: str) -> None:
         self._files = files
         self._path = f"{path}/{ABORT}"
+        self._text = str(os.getpid()).encode()
 
     def create(self) -> None:
         """Mark the store as open, durably; the content is the process id, as RocketMQ 5 writes it."""
-        self._files.write_atomically(self._path, str(os.getpid()).encode())
+        self._files.write_atomically(self._path, self._text)
+
+    def is_in_place(self) -> bool:
+        """Whether the file has the text that `create` wrote, or is missing; another text is that of another writer."""
+        return not self._files.exists(self._path) or self._files.read_bytes(self._path) == self._text
 
     def remove(self) -> None:
         """Mark the store as cleanly closed, durably."""

@@ -77,6 +77,7 @@ class FlushConsumeQueueService:
         return True
 
     def _save_checkpoint(self, logics: int) -> None:
+        self._parts.check_alone()
         index_timestamp = 0
         if self._parts.index is not None:
             self._parts.index.flush_full_files()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reput.config.message_store import MessageStoreConfig
+from reput.errors import StoreStateError
 from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.metadata import Topics
@@ -59,6 +60,18 @@ class WriterParts(Parts):
     abort: AbortFile
     topics: TopicConfigManager
 
+    def check_alone(self) -> None:
+        """Check that no other process has the store open for writing, as one may once the file `lock` was removed.
+
+        Raises StoreStateError: `lock` or `abort` are another process's.
+        """
+        if not (self.lock.is_in_place() and self.abort.is_in_place()):
+            raise StoreStateError(
+                f"{self.lock.path}: expected this process's own file, found another process's: the file was removed or "
+                "replaced while the store was open, and two processes have written; stop both, copy the store, and see "
+                "what `reput audit` says of it"
+            )
+
     def close(self) -> None:
         """Close all files, and release the lock last, whatever fails before."""
         try:
@@ -79,6 +92,7 @@ def close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispatc
 
 
 def _close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispatched: bool) -> None:
+    parts.check_alone()
     logics = parts.queues.flush()
     index_timestamp = 0
     if parts.index is not None:
