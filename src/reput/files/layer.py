@@ -106,6 +106,11 @@ class FileLayer:
                 raise StoreError(f"{path}: expected at most {_MOST_BYTES} bytes, found {size}; restore it from a copy")
             return file.read(0, size)
 
+    def read_spared(self, path: str) -> bytes:
+        """Content of a file that only spares work; empty, so that it does not count, where `read_bytes` refuses it."""
+        with self.open(path) as file:
+            return file.read(0, file.size) if file.size <= _MOST_BYTES else b""
+
     def write_atomically(self, path: str, data: ReadableBuffer, *, is_private: bool = False) -> None:
         """Replace a file: after a crash at any moment it has either the old or the new content, complete.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from reput.formats.java import INT64_MAX
+from reput.formats.java import INT32_MAX, INT64_MAX
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -23,6 +23,8 @@ LOCK_CONTENT = b"lock"
 
 _OFFSET_DIGITS = 20
 _INDEX_NAME_DIGITS = 17
+#: No index file has a name from the year 9999 on: after the last of 17 digits none would follow.
+_LAST_INDEX_NAME = 9999 * 10**13
 _MAX_NAME_SIZE = 255
 
 
@@ -31,12 +33,30 @@ def offset_to_file_name(offset: int) -> str:
     return f"{offset:0{_OFFSET_DIGITS}d}"
 
 
+def is_checked_name(name: str) -> bool:
+    """Whether a text can name a file or folder, does not lead out of its folder, and is not too long.
+
+    A name that comes from a record, a file or the network is used in a path only then.
+    """
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name and size <= _MAX_NAME_SIZE
+
+
 def topic_folder_name(topic: bytes) -> str | None:
-    """Folder of a topic's queues, decoded as in RocketMQ; None if it would lead out of its parent or be too long."""
+    """Folder of a topic's queues, decoded as in RocketMQ; None for one that is no `is_checked_name`."""
     name = topic.decode("utf-8", "replace")
-    if name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode()) > _MAX_NAME_SIZE:
+    return name if is_checked_name(name) else None
+
+
+def queue_folder_id(name: str) -> int | None:
+    """Queue id of a folder of this name; None where the folder is no queue's: `00` would be the queue `0`, too."""
+    if not (name.isascii() and name.isdigit() and len(name) <= len(str(INT32_MAX))):
         return None
-    return name
+    queue_id = int(name)
+    return queue_id if str(queue_id) == name and queue_id <= INT32_MAX else None
 
 
 def file_name_to_offset(name: str) -> int | None:
@@ -58,5 +78,11 @@ def index_file_name(timestamp_ms: int, utc_offset_s: int) -> str:
 
 
 def is_index_file_name(name: str) -> bool:
-    """Whether a name has the form of `index_file_name`."""
-    return len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit()
+    """Whether a name has the form of `index_file_name`, and leaves room for later names."""
+    return len(name) == _INDEX_NAME_DIGITS and name.isascii() and name.isdigit() and int(name) < _LAST_INDEX_NAME
+
+
+def index_file_name_after(last: str, timestamp_ms: int, utc_offset_s: int) -> str:
+    """Name of a new index file, by the time, and after the `last` name even if the clock has gone back; "" for none."""
+    name = index_file_name(timestamp_ms, utc_offset_s)
+    return name if name > last else f"{int(last) + 1:0{_INDEX_NAME_DIGITS}d}"

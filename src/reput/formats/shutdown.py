@@ -9,16 +9,15 @@ show a wrong bit.
 from __future__ import annotations
 
 import json
-import zlib
 from typing import Any, NamedTuple
 
 from reput.errors import CorruptMetadataError
 from reput.formats.java_bean import decode_bean, encode_bean
 from reput.formats.metadata import DataVersion, Topics
-from reput.formats.own_json import decode_json
+from reput.formats.own_json import decode_with_crc, encode_with_crc, number
+from reput.formats.paths import queue_folder_id
 
 SHUTDOWN_FILE = "reputShutdown.json"
-_CRC = "crc32"
 
 
 class Shutdown(NamedTuple):
@@ -49,23 +48,23 @@ def encode_shutdown(shutdown: Shutdown) -> bytes:
     }
     if shutdown.topics is not None:
         content["topics"] = shutdown.topics
-    return json.dumps(content | {_CRC: _checksum(content)}).encode()
+    return encode_with_crc(content)
 
 
 def decode_shutdown(data: bytes) -> Shutdown | None:
     """Content of the file; None for a damaged one, since the file only spares work."""
     try:
-        content = decode_json(data)
-        crc, topics = content.pop(_CRC, None), content.get("topics")
-        if crc != _checksum(content) and not (crc is None and topics is None):  # an older reput wrote neither
-            return None
+        content = decode_with_crc(data)
+        topics = content.get("topics")
+        if topics is not None:  # an older reput wrote neither topics nor a CRC
+            content = decode_with_crc(data, may_lack=False)
         offsets = {
-            (topic, int(queue_id)): int(offset)
+            (topic, _queue_id(queue_id)): number(offset)
             for topic, queues in content["maxOffsets"].items()
             for queue_id, offset in queues.items()
         }
-        return Shutdown(int(content["commitLogEnd"]), int(content["indexFileCount"]), offsets, topics)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Shutdown(number(content["commitLogEnd"], -1), number(content["indexFileCount"], -1), offsets, topics)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -84,6 +83,8 @@ def recorded_topics(shutdown: Shutdown | None, version: DataVersion | None = Non
     return topics if is_same else None
 
 
-def _checksum(content: dict[str, Any]) -> str:
-    """CRC-32 of all other members, independent of their layout in the file; 8 hex digits."""
-    return f"{zlib.crc32(json.dumps(content, sort_keys=True).encode()):08x}"
+def _queue_id(name: str) -> int:
+    queue_id = queue_folder_id(name)
+    if queue_id is None:
+        raise ValueError(f"expected a queue id, found {name[:40]!r}")
+    return queue_id

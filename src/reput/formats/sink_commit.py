@@ -7,14 +7,12 @@ sink writes another text there before the intent: as long as that text is there,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from reput.errors import CorruptMetadataError
-from reput.formats.java import INT64_MAX
-from reput.formats.own_json import decode_json
+from reput.formats.own_json import decode_with_crc, encode_with_crc, number
 
 #: Name of the file in the folder `config`.
 SINKS_FILE = "reputSinks.json"
@@ -26,7 +24,7 @@ SINK_LOCK = b"sink"
 T = TypeVar("T")
 
 #: Types by the annotations of the classes below.
-_KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "bool": bool, "str | None": (str, type(None))}
+_KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "bool": bool, "str | None": (str, type(None))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,9 @@ class Sinks:
 
 def encode_sinks(sinks: Sinks) -> bytes:
     """Bytes of the file."""
-    return json.dumps(_to_json(sinks), ensure_ascii=False, indent="\t").encode()
+    return encode_with_crc(
+        {_camel_case(one.name): _to_json(getattr(sinks, one.name)) for one in fields(sinks)}, indent="\t"
+    )
 
 
 def decode_sinks(data: bytes, path: str) -> Sinks:
@@ -147,15 +147,15 @@ def decode_sinks(data: bytes, path: str) -> Sinks:
         CorruptMetadataError: The bytes are no such file, or a damaged one: whether a batch is whole is unknown then.
     """
     try:
-        content = decode_json(data)
+        content = decode_with_crc(data)
         return Sinks(
             {sink_id: _commit(one) for sink_id, one in content["commits"].items()},
             None if content["intent"] is None else _intent(content["intent"]),
             {
-                sink_id: BrokenBatch(_intent(one["intent"]), int(one["rows"]))
+                sink_id: BrokenBatch(_intent(one["intent"]), number(one["rows"]))
                 for sink_id, one in content["broken"].items()
             },
-            int(content["begun"]),
+            number(content["begun"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptMetadataError(
@@ -181,7 +181,9 @@ def _made(kind: type[T], content: dict[str, Any], **made: object) -> T:
 
 
 def _checked(value: object, kind: str) -> object:
-    if not isinstance(value, _KINDS[kind]) or (isinstance(value, int) and not 0 <= value <= INT64_MAX):
+    if kind == "int":
+        return number(value)
+    if not isinstance(value, _KINDS[kind]):
         raise TypeError(f"expected {kind}, found {value!r}")
     return value
 
@@ -196,6 +198,8 @@ def _commit(content: dict[str, Any]) -> SinkCommit:
 
 def _intent(content: dict[str, Any]) -> SinkIntent:
     parts = tuple(_made(StagedPart, part) for part in content["parts"])
+    if not parts or any(not part.rows for part in parts):
+        raise ValueError("an intent without a record")
     return _made(SinkIntent, content, batch=_batch(content["batch"]), parts=parts)
 
 

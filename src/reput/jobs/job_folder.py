@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
+from reput.formats.own_json import decode_json
 
 #: Subfolder of everything that is not the job's output.
 STATE = "_reput"
@@ -156,7 +157,7 @@ def is_unfinished(path: str) -> bool:
 def _read(path: str, data: bytes) -> Mapping[str, Any]:
     """Parse the JSON object of a `job.json`."""
     try:
-        written = json.loads(data)
+        written = decode_json(data)
     except ValueError as error:
         raise StoreFormatError(f"{path}: not the JSON that a job writes ({error}); give another folder") from None
     if not isinstance(written, dict):

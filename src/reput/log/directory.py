@@ -32,6 +32,7 @@ from reput.formats.paths import (
     file_name_to_offset,
     is_index_file_name,
     offset_to_file_name,
+    queue_folder_id,
 )
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 from reput.log.object_storage import ObjectStorage, absolute, check_on_disk
@@ -204,11 +205,11 @@ class StoreDirectory:
         remedy = build_again(os.path.join(self.path, folder))
         for topic, topic_path in self._folders(os.path.join(self.path, folder)):
             for queue_id, path in self._folders(topic_path):
-                if queue_id.isascii() and queue_id.isdigit():
+                if (number := queue_folder_id(queue_id)) is not None:
                     numbered = numbered_files(self.files, path, remedy=remedy)
                     if numbered:
                         paths = tuple(file.path for file in numbered)
-                        listing.append(QueueFiles(topic, int(queue_id), paths, numbered[0].size))
+                        listing.append(QueueFiles(topic, number, paths, numbered[0].size))
         return sorted(listing, key=lambda queue: (queue.topic, queue.queue_id))
 
     def check_queue_folders(self) -> None:
@@ -224,7 +225,7 @@ class StoreDirectory:
                 if not topic.is_directory and "." not in topic.name:
                     _refuse_kind(topic, path)
                 for queue in self.files.list_directory(path) if topic.is_directory else ():
-                    if not queue.is_directory and queue.name.isascii() and queue.name.isdigit():
+                    if not queue.is_directory and queue_folder_id(queue.name) is not None:
                         _refuse_kind(queue, os.path.join(path, queue.name))
 
     def index_files(self) -> list[IndexFilePath]:

@@ -7,7 +7,6 @@ the newest one.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptMetadataError
 from reput.files import FileLayer
 from reput.formats.index_file import IndexHeader
-from reput.formats.own_json import decode_json
-from reput.formats.paths import CONFIG
+from reput.formats.java import INT32_MAX, INT64_MIN
+from reput.formats.own_json import decode_with_crc, encode_with_crc, number
+from reput.formats.paths import CONFIG, is_index_file_name
 from reput.log.positions import LastRecord, LogPosition
 
 DISPATCH_FILE = "reputDispatch.json"
@@ -26,6 +26,8 @@ DISPATCH_FILE = "reputDispatch.json"
 RECOVERY_FILE = "reputRecovery.json"
 #: Lock held by the process that dispatches into a store's own folders.
 DISPATCHER_LOCK = "reputDispatcher.lock"
+#: Bytes. More than any record has before its body.
+_MAX_HEADER_SIZE = 1 << 10
 #: Of the older marks one is kept for each power of two of the distance to the newest, in units of so many bytes.
 _NEAREST_BYTES = 1 << 20
 
@@ -91,7 +93,7 @@ def _read(root: str, files: FileLayer, decode: Callable[[Any], T]) -> T | None:
     if not files.exists(path):
         return None
     try:
-        return decode(decode_json(files.read_bytes(path)))
+        return decode(decode_with_crc(files.read_bytes(path)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptMetadataError(
             path, 0, f"not what a dispatcher writes ({error!r}); remove the folder's queues and index, and this file"
@@ -103,7 +105,7 @@ def write_marks(root: str, marks: Sequence[DispatchMark], config: MessageStoreCo
     content = {"settings": settings_of(config), "marks": [encode_mark(mark) for mark in marks]}
     path = marks_path(root)
     files.make_directories(os.path.dirname(path))
-    files.write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+    files.write_atomically(path, encode_with_crc(content, indent=1) + b"\n")
 
 
 def with_mark(newest: DispatchMark, marks: Sequence[DispatchMark]) -> list[DispatchMark]:
@@ -139,14 +141,29 @@ def encode_mark(mark: DispatchMark) -> dict[str, Any]:
 
 
 def decode_mark(entry: dict[str, Any]) -> DispatchMark:
-    """The mark of which `encode_mark` made `entry`; raises KeyError, TypeError or ValueError for any other value."""
+    """The mark of which `encode_mark` made `entry`; raises KeyError, TypeError or ValueError for any other value.
+
+    The index's name is one of a file in the index's folder: what a mark names is cut.
+    """
     last, index = entry.get("last"), entry.get("index")
     return DispatchMark(
-        LogPosition(
-            int(entry["offset"]),
-            None
-            if last is None
-            else LastRecord(*(int(last[name]) for name in ("offset", "storeTimestamp", "headerSize", "headerCrc"))),
-        ),
-        None if index is None else IndexMark(str(index["name"]), IndexHeader(*map(int, index["header"]))),
+        LogPosition(number(entry["offset"]), None if last is None else _last_record(last)),
+        None if index is None else _index_mark(index),
     )
+
+
+def _last_record(last: dict[str, Any]) -> LastRecord:
+    return LastRecord(
+        number(last["offset"]),
+        number(last["storeTimestamp"], INT64_MIN),
+        number(last["headerSize"], 0, _MAX_HEADER_SIZE),
+        number(last["headerCrc"], 0, 0xFFFFFFFF),
+    )
+
+
+def _index_mark(index: dict[str, Any]) -> IndexMark:
+    name, (*longs, slots, count) = index["name"], index["header"]
+    if not (isinstance(name, str) and is_index_file_name(name)):
+        raise ValueError(f"expected the name of an index file, found {str(name)[:40]!r}")
+    counts = (number(one, 0, INT32_MAX) for one in (slots, count))
+    return IndexMark(name, IndexHeader(*(number(one, INT64_MIN) for one in longs), *counts))

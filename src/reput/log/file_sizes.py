@@ -21,7 +21,14 @@ from reput.errors import StoreFormatError
 from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
-from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX, file_name_to_offset, is_index_file_name
+from reput.formats.paths import (
+    BATCH_CONSUME_QUEUE,
+    CONSUME_QUEUE,
+    INDEX,
+    file_name_to_offset,
+    is_index_file_name,
+    queue_folder_id,
+)
 from reput.log.directory import IndexFilePath, QueueFiles, StoreDirectory, build_again, usual_size
 from reput.log.index_geometry import entries_of, fitting_slots, index_geometry
 from reput.log.queue_extensions import queue_extensions
@@ -167,7 +174,7 @@ def queue_files(directory: StoreDirectory, kind: QueueKind) -> list[QueueFiles]:
         QueueFiles(topic, int(queue_id), (f"{path}/{entry.name}",), entry.size)
         for topic, topic_path in _folders(files, os.path.join(directory.path, kind.folder))
         for queue_id, path in _folders(files, topic_path)
-        if queue_id.isascii() and queue_id.isdigit()
+        if queue_folder_id(queue_id) is not None
         for entry in files.list_directory(path)
         if not entry.is_directory and entry.size and file_name_to_offset(entry.name) is not None
     ]

@@ -56,7 +56,7 @@ def read_shutdown(root: str, files: FileLayer) -> Shutdown | None:
     It is of the log as it is now only if no writer was killed since (`StoreDirectory.was_killed`).
     """
     path = os.path.join(root, CONFIG, SHUTDOWN_FILE)
-    return decode_shutdown(files.read_bytes(path)) if files.exists(path) else None
+    return decode_shutdown(files.read_spared(path)) if files.exists(path) else None
 
 
 def _read_or_backup(path: str, decode: Callable[[bytes], _T], files: FileLayer) -> _T | None:

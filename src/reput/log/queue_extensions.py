@@ -8,7 +8,7 @@ from collections import Counter
 from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, FileLayer
 from reput.formats.consume_queue_ext import ExtUnit, decode_address, decode_ext_unit, is_ext_address
-from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name
+from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name, queue_folder_id
 from reput.log.directory import QueueFiles, check_entry
 
 
@@ -22,7 +22,7 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
     listing = []
     for topic, topic_path in _folders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
         for queue_id, path in _folders(files, topic_path):
-            if queue_id.isascii() and queue_id.isdigit():
+            if (number := queue_folder_id(queue_id)) is not None:
                 entries = [entry for entry in files.list_directory(path) if file_name_to_offset(entry.name) is not None]
                 for entry in entries:
                     check_entry(entry, os.path.join(path, entry.name))
@@ -31,7 +31,7 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
                     # Of equally frequent sizes the oldest file's: damage changes the last file, which is written to.
                     (file_size, _), *_ = Counter(sizes.values()).most_common(1)
                     paths = tuple(name for name, size in sizes.items() if size == file_size)
-                    listing.append(QueueFiles(topic, int(queue_id), paths, file_size))
+                    listing.append(QueueFiles(topic, number, paths, file_size))
     return listing
 
 

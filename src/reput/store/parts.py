@@ -11,8 +11,9 @@ from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.metadata import Topics
 from reput.formats.paths import CONFIG
-from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, decode_shutdown, encode_shutdown, recorded_topics
+from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, encode_shutdown, recorded_topics
 from reput.log.failed_sync import watched
+from reput.log.metadata import read_shutdown
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.config_files import TopicConfigManager
 from reput.store.index.index_service import IndexService
@@ -103,7 +104,7 @@ def _close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispat
     files.make_directories(f"{path}/{CONFIG}")
     shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
     if is_dispatched:
-        topics = _record_topics(shutdown_path, parts.topics.topics, files)
+        topics = _record_topics(path, parts.topics.topics, files)
         shutdown = Shutdown(parts.log.max_offset, count, _next_offsets(parts.queues), topics)
         files.write_atomically(shutdown_path, encode_shutdown(shutdown))
     elif files.exists(shutdown_path):
@@ -117,7 +118,7 @@ def record_next_offsets(path: str, queues: QueueTables, files: FileLayer) -> Non
     So an emptied queue goes on where it was, if its files are lost (`reput.log.next_offsets`).
     """
     shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
-    before = decode_shutdown(files.read_bytes(shutdown_path)) if files.exists(shutdown_path) else None
+    before = read_shutdown(path, files)
     topics = before.topics if before is not None else None
     files.make_directories(f"{path}/{CONFIG}")
     files.write_atomically(shutdown_path, encode_shutdown(Shutdown(_NOT_CLOSED, -1, _next_offsets(queues), topics)))
@@ -127,11 +128,11 @@ def _next_offsets(queues: QueueTables) -> dict[tuple[str, int], int]:
     return {(queue.topic, queue.queue_id): queue.max_offset for queue in queues.queues()}
 
 
-def _record_topics(shutdown_path: str, topics: Topics, files: FileLayer) -> Any:
+def _record_topics(path: str, topics: Topics, files: FileLayer) -> Any:
     """The topics for `reputShutdown.json`; None if there are none.
 
     The first record of a data version stays: `topics.json` may have been changed since without a new version.
     """
-    before = decode_shutdown(files.read_bytes(shutdown_path)) if files.exists(shutdown_path) else None
+    before = read_shutdown(path, files)
     topics = recorded_topics(before, topics.data_version) or topics
     return as_json(topics) if topics.topic_config_table else None

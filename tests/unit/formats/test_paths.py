@@ -2,7 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.formats.paths import file_name_to_offset, index_file_name, offset_to_file_name, topic_folder_name
+from reput.formats.paths import (
+    file_name_to_offset,
+    index_file_name,
+    index_file_name_after,
+    is_checked_name,
+    is_index_file_name,
+    offset_to_file_name,
+    queue_folder_id,
+    topic_folder_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +74,41 @@ def test_index_files_are_named_after_the_local_time(timestamp_ms, utc_offset_s, 
 )
 def test_a_topic_has_the_folder_of_its_name_unless_that_leads_elsewhere(topic, name):
     assert topic_folder_name(topic) == name
+
+
+@given(st.text())
+def test_a_checked_name_stays_in_its_folder(name):
+    assert is_checked_name(name) == (name not in ("", ".", "..") and not {*"/\0"} & {*name} and is_short(name))
+
+
+def is_short(name):
+    try:
+        return len(name.encode()) <= 255
+    except UnicodeEncodeError:
+        return False
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_a_queue_has_one_folder(queue_id):
+    assert queue_folder_id(str(queue_id)) == queue_id
+    assert queue_folder_id(f"0{queue_id}") is None
+
+
+@pytest.mark.parametrize("name", ["", "00", "-1", "+1", " 1", "1 ", "2147483648", "9" * 5000, "٠", "²", "1_0", "x"])
+def test_any_other_folder_is_no_queue(name):
+    assert queue_folder_id(name) is None
+
+
+@given(st.integers(0, 9999 * 10**13 - 1), st.integers(0, 10**13))
+def test_an_index_file_has_a_later_name_than_the_last_one_and_is_listed(last, timestamp_ms):
+    last = f"{last:017d}"
+    name = index_file_name_after(last, timestamp_ms, 0)
+    assert name > last
+    assert name >= index_file_name(timestamp_ms, 0)
+    assert is_index_file_name(last)
+    assert is_index_file_name(name) or last == f"{9999 * 10**13 - 1}"
+
+
+@pytest.mark.parametrize("name", ["9" * 17, f"{9999 * 10**13}", "0" * 16, "0" * 18, "0" * 16 + "x", "", "²" * 17])
+def test_a_name_after_which_none_would_follow_is_no_index_file(name):
+    assert not is_index_file_name(name)

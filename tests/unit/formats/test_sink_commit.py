@@ -27,7 +27,9 @@ from reput.formats.staged_records import HEAD_SIZE, decode_frame_head, decode_ta
 
 NAMES, COUNTS = st.text(min_size=1, max_size=9), st.integers(0, (1 << 63) - 1)
 BATCHES = st.builds(SinkBatch, NAMES, COUNTS, st.none() | NAMES)
-PARTS = st.lists(st.builds(StagedPart, NAMES, COUNTS, COUNTS, COUNTS), max_size=3).map(tuple)
+PARTS = st.lists(
+    st.builds(StagedPart, NAMES, st.integers(1, (1 << 63) - 1), COUNTS, COUNTS), min_size=1, max_size=3
+).map(tuple)
 INTENTS = st.builds(SinkIntent, st.none() | BATCHES, COUNTS, COUNTS, COUNTS, st.booleans(), PARTS)
 COMMITS = st.builds(SinkCommit, st.none() | BATCHES, COUNTS, COUNTS, COUNTS, COUNTS)
 SINKS = st.builds(
@@ -66,6 +68,27 @@ def test_the_file_is_json_in_the_words_of_rocketmq_s_files() -> None:
 def test_a_damaged_file_is_told_with_what_to_do(data: bytes) -> None:
     with pytest.raises(CorruptMetadataError, match=r"config/sinks.*restore it from a copy; or remove it"):
         decode_sinks(data, "config/sinks")
+
+
+def test_each_wrong_bit_is_told_or_changes_nothing() -> None:
+    data, harmless = encode_sinks(ONE), 0
+    for position in range(len(data)):
+        for bit in range(8):
+            try:
+                found = decode_sinks(
+                    data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :], "path"
+                )
+            except CorruptMetadataError:
+                continue
+            assert found == ONE
+            harmless += 1
+    assert harmless < len(data)
+
+
+def test_the_file_of_an_older_reput_has_no_crc() -> None:
+    content = json.loads(encode_sinks(ONE))
+    del content["crc32"]
+    assert decode_sinks(json.dumps(content).encode(), "path") == ONE
 
 
 def test_rows_of_an_intent_are_those_of_its_parts() -> None:
@@ -112,10 +135,12 @@ def test_the_worked_examples_are_what_the_code_writes() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [('"beginOffset": 1000', '"beginOffset": "1000"'), ('"rows": 3', '"rows": -3'), ('"rows": 3', '"rows": 1e999'),
-     ('"sinkId": "by_hour"', '"sinkId": null'), ('"begun": 0', '"begun": ' + "[" * 100_000)],
+     ('"sinkId": "by_hour"', '"sinkId": null'), ('"begun": 0', '"begun": ' + "[" * 100_000),
+     ('"rows": 3', '"rows": true'), ('"rows": 5', '"rows": 0'), ('"batchId": 7', '"batchId": 9223372036854775808')],
 )  # fmt: skip
 def test_a_value_that_no_sink_writes_is_told(old: str, new: str) -> None:
-    text = encode_sinks(ONE).decode()
+    text = re.sub(r',\s*"crc32": "\w+"', "", encode_sinks(ONE).decode())
+    decode_sinks(text.encode(), "path")
     assert old in text
     with pytest.raises(CorruptMetadataError, match="expected what a sink writes"):
         decode_sinks(text.replace(old, new, 1).encode(), "path")

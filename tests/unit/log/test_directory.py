@@ -128,8 +128,9 @@ def test_a_relative_path_becomes_absolute(store: Path, monkeypatch: pytest.Monke
 
 
 def test_queues_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    for queue in ("10", "9", "empty-folder", "notes"):
+    for queue in ("10", "9", "empty-folder", "notes", "09"):
         (tmp_path / "consumequeue" / "orders" / queue).mkdir(parents=True)
+    (tmp_path / "consumequeue" / "orders" / "09" / FIRST).write_bytes(bytes(100))  # it would be queue 9, too
     for queue in ("9", "10"):
         for name in (FIRST, SECOND):
             (tmp_path / "consumequeue" / "orders" / queue / name).write_bytes(bytes(100))

@@ -27,6 +27,7 @@ from reput.formats.paths import (
     file_name_to_offset,
     is_index_file_name,
     offset_to_file_name,
+    queue_folder_id,
 )
 from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.formats.sink_commit import SINKS_FILE, decode_sinks
@@ -190,7 +191,7 @@ def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> ListedQ
         (topic, int(queue_id)): _numbered(path)
         for topic, topic_path in _folders(folder)
         for queue_id, path in _folders(topic_path)
-        if queue_id.isascii() and queue_id.isdigit()
+        if queue_folder_id(queue_id) is not None
     }
     size = usual_size((file.size for listed in sets.values() for file in listed.files), unit_size)
     queues = []
@@ -254,7 +255,7 @@ def _config_findings(folder: str) -> Iterator[Finding]:
         if entry.is_directory or not entry.name.endswith(".json"):
             continue
         if entry.name == SHUTDOWN_FILE:
-            if decode_shutdown(DISK.read_bytes(path)) is None:
+            if decode_shutdown(DISK.read_spared(path)) is None:
                 yield Finding("config-backup", path, "garbled; the next start does without it, and reads more")
             continue
         decode = _DECODERS.get(entry.name, decode_fastjson)

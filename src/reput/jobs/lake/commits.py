@@ -16,6 +16,7 @@ from typing import Any
 
 from reput.errors import CorruptMetadataError, StoreError
 from reput.files import FileLayer
+from reput.formats.own_json import decode_json
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.files import LakeFile
 from reput.log.positions import LastRecord, LogPosition
@@ -56,7 +57,7 @@ class LakeCommit:
 def decode_commit(data: bytes, path: str) -> LakeCommit:
     """Decode the file of a commit; raises CorruptMetadataError where it is none."""
     try:
-        content: dict[str, Any] = json.loads(data)
+        content: dict[str, Any] = decode_json(data)
         last = content["end"]["last"]
         end = LogPosition(content["end"]["offset"], None if last is None else LastRecord(**last))
         lake_files = tuple(LakeFile(**one) for one in content["lake_files"])

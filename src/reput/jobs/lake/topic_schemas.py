@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from reput.errors import ConfigError
 from reput.files import FileLayer
+from reput.formats.own_json import decode_json
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import LACKS, JsonDecoder
 from reput.jobs.lake.body_decoders import BodyDecoders, is_inferred
@@ -88,7 +89,7 @@ def with_kept(decoders: BodyDecoders, folder: str, files: FileLayer) -> BodyDeco
     path = os.path.join(folder, _SCHEMAS)
     if not files.exists(path):
         return decoders
-    texts: Mapping[str, str] = json.loads(files.read_bytes(path))
+    texts: Mapping[str, str] = decode_json(files.read_bytes(path))
     return _with_schemas(decoders, {topic: parse_body_schema(text) for topic, text in texts.items() if text})
 
 

@@ -18,7 +18,7 @@ from reput.formats.backup import EmptiedQueue
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit, encode_batch_unit
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit, encode_unit
 from reput.formats.java import INT64_MAX
-from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name, queue_folder_id
 from reput.log.directory import LogFile, StoreDirectory, numbered_files
 from reput.log.next_offsets import recorded_next_offsets
 
@@ -152,7 +152,7 @@ def _queues(directory: StoreDirectory) -> Iterator[tuple[str, list[LogFile]]]:
     for kind in _KINDS:
         for topic in _folders(files, os.path.join(directory.path, kind)):
             for queue in _folders(files, os.path.join(directory.path, kind, topic)):
-                if queue.isascii() and queue.isdigit():
+                if queue_folder_id(queue) is not None:
                     path = f"{kind}/{topic}/{queue}"
                     try:
                         yield path, numbered_files(files, os.path.join(directory.path, path))

@@ -14,7 +14,7 @@ from reput.errors import CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, decode_header, entry_position, file_size
 from reput.formats.java import INT64_MAX
-from reput.formats.paths import INDEX, index_file_name
+from reput.formats.paths import INDEX, index_file_name_after
 from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
 from reput.log.directory import IndexFilePath
@@ -313,11 +313,10 @@ class IndexService:
         return begun * entry_position(self._slots, 0) + holes + min(RESERVE_STEP, size)
 
     def _new_path(self) -> str:
-        """Path with a name by the time of creation, as RocketMQ's; after the last name even if the clock jumps back."""
+        """Path with a name by the time of creation, as RocketMQ's (`index_file_name_after`)."""
         now = int(time.time() * 1000)
         last = self.index_files[-1].path.rpartition("/")[2] if self.index_files else ""
-        name = index_file_name(now, time.localtime(now / 1000).tm_gmtoff)
-        return f"{self._path}/{name if name > last else f'{int(last) + 1:017d}'}"
+        return f"{self._path}/{index_file_name_after(last, now, time.localtime(now / 1000).tm_gmtoff)}"
 
     def find(
         self, hashes: npt.NDArray[np.int32], max_count: int, begin: int, end: int

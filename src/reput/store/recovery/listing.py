@@ -11,11 +11,12 @@ from reput.errors import StoreFormatError
 from reput.files import FileLayer
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.java import INT64_MAX
-from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE, INDEX
-from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
+from reput.formats.paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
+from reput.formats.shutdown import Shutdown
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.dispatch_marks import DispatchMark
 from reput.log.failed_sync import failed_sync_path
+from reput.log.metadata import read_shutdown
 from reput.progress import Progress
 from reput.store.log.commit_log import CommitLog
 from reput.store.recovery.log_end import ProtectedRecords, find_log_end, start_file
@@ -94,9 +95,7 @@ def list_directory(
             f"folder that has it (storePathCommitLog; to a command that reads: --commit-log-path), or "
             f"move {CONSUME_QUEUE} and {INDEX} away to begin anew"
         )
-    shutdown_path = os.path.join(path, CONFIG, SHUTDOWN_FILE)
-    if files.exists(shutdown_path):
-        listing.shutdown = decode_shutdown(files.read_bytes(shutdown_path))
+    listing.shutdown = read_shutdown(path, files)
     if writable:
         directory.check_queue_folders()
         listing.mark = read_mark(path, config, files)

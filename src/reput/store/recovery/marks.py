@@ -8,9 +8,7 @@ mark that is there means that no start was finished since.
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import zlib
 from time import monotonic
 
@@ -19,8 +17,7 @@ import numpy as np
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFullError
 from reput.files import FileLayer
-from reput.formats.index_file import encode_header
-from reput.formats.own_json import decode_json
+from reput.formats.own_json import decode_with_crc, encode_with_crc
 from reput.formats.paths import CONFIG
 from reput.kernels.columns import RecordColumns, ScanStop
 from reput.kernels.record_scan import RecordScanner, ScanLevel
@@ -34,8 +31,6 @@ from reput.store.queues.tables import QueueTables
 #: time at the most.
 INTERVAL_S = 2.0
 _SHARE = 10
-#: Bytes. More than any record has before its body.
-_MAX_HEADER_SIZE = 1 << 10
 #: A mark that no log fits: the start begins at the log's first record.
 _UNKNOWN = DispatchMark(LogPosition(-1))
 
@@ -54,15 +49,10 @@ def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> Dispat
     if not files.exists(path):
         return None
     try:
-        content = decode_json(files.read_bytes(path))
+        content = decode_with_crc(files.read_spared(path))
         mark = decode_mark(content["mark"])
-        last = mark.position.last
-        if mark.index is not None:
-            encode_header(mark.index.header)
-        if last is not None and last.header_size not in range(_MAX_HEADER_SIZE):
-            return _UNKNOWN
         return mark if content["settings"] == settings_of(config) else _UNKNOWN
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return _UNKNOWN
 
 
@@ -124,7 +114,7 @@ class RecoveryMarks:
         self._index = index
         self._synced = 0
         self.is_written = False
-        self._before = files.read_bytes(self._path) if files.exists(self._path) else None
+        self._before = files.read_spared(self._path) if files.exists(self._path) else None
         self._due = monotonic() + INTERVAL_S
 
     def write_if_due(self, columns: RecordColumns) -> None:
@@ -153,7 +143,7 @@ class RecoveryMarks:
         mark = DispatchMark(position, self._index.mark if self._index is not None else None)
         content = {"settings": settings_of(self._config), "mark": encode_mark(mark)}
         self._files.make_directories(os.path.dirname(self._path))
-        self._files.write_atomically(self._path, (json.dumps(content, indent=1) + "\n").encode())
+        self._files.write_atomically(self._path, encode_with_crc(content, indent=1) + b"\n")
         self.is_written, self._synced = True, position.offset
         self._due = monotonic() + max(INTERVAL_S, _SHARE * (monotonic() - begun))
 
