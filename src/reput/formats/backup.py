@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reput.errors import CorruptBackupError
-from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.java import INT32_MAX, INT64_MIN
+from reput.formats.own_json import decode_json, number
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, is_checked_name, queue_folder_id
 
 #: Marks a folder, or a location in an object storage, as a target of backups; written before everything else.
 TARGET_FILE = "target.json"
@@ -20,7 +24,9 @@ TARGET_TEXT = b'{"format": "reput backup 1"}\n'
 BACKUPS, LOG, CONFIG = "backups", "log", "config"
 
 _SUFFIX = ".json"
-_NAME = re.compile(r"\d{8}T\d{9}Z")
+_NAME = re.compile(r"\d{8}T\d{9}Z", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_UNIT_SIZES = {CONSUME_QUEUE: UNIT_SIZE, BATCH_CONSUME_QUEUE: BATCH_UNIT_SIZE}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST_DIGITS = 16
 _MANIFEST = "backup"
@@ -168,40 +174,86 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         CorruptBackupError: The bytes are no manifest, or a damaged one.
     """
     try:
-        content = json.loads(data)
+        content = decode_json(data)
         found, expected = _digest(_text(content[_MANIFEST])), content[_CHECKSUM]
         if found != expected:
             raise ValueError(f"its SHA-256 is {found}, expected {expected}")
         return _manifest(content[_MANIFEST])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptBackupError(
             path, getattr(error, "pos", 0), f"not the manifest that a backup has written ({error}); take another backup"
         ) from None
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
-    last = content["last"]
+    """The manifest; ValueError for a member that no backup writes: whoever can write to the target can write one."""
+    begin, last = number(content["beginOffset"]), content["last"]
+    end = number(content["endOffset"], begin)
+    file_size = number(content["logFileSize"], 1 if end else 0, INT32_MAX)
+    log = tuple(LogRange(number(first), number(after), _sha256(digest)) for first, after, digest in content["log"])
+    _check_log(log, begin, end, file_size)
     return Manifest(
-        content["name"],
-        content["createdTimestamp"],
-        content["store"],
-        content["beginOffset"],
-        content["endOffset"],
-        None if last is None else LastBackedUp(*last),
-        content["logFileSize"],
-        tuple(LogRange(*log_range) for log_range in content["log"]),
-        tuple(ConfigFile(*file) for file in content["config"]),
+        _text_of(content["name"], _NAME),
+        number(content["createdTimestamp"]),
+        _text_of(content["store"]),
+        begin,
+        end,
+        None if last is None else _last(*last),
+        file_size,
+        log,
+        tuple(ConfigFile(_file_name(name), number(size), _sha256(digest)) for name, size, digest in content["config"]),
         tuple(_queue(*queue) for queue in content["queues"]),
-        content["sizes"],
-        tuple(content["leftOut"]),
+        {name: size if isinstance(size, bool) else number(size) for name, size in content["sizes"].items()},
+        tuple(_text_of(name) for name in content["leftOut"]),
     )
 
 
-def _queue(path: str, file_size: int, position: int, unit: str) -> EmptiedQueue:
+def _check_log(log: Sequence[LogRange], begin: int, end: int, file_size: int) -> None:
+    """The ranges follow one another from `begin` to `end`, each within one file; `begin` is that of a file."""
+    expected = begin
+    for part in log:
+        if part.begin != expected or part.end <= part.begin or part.begin // file_size != (part.end - 1) // file_size:
+            raise ValueError(f"bytes {part.begin} to {part.end} do not follow {expected} within one log file")
+        expected = part.end
+    if expected != end or (begin and begin % file_size):
+        raise ValueError(f"bytes {begin} to {expected} are no log up to {end} in files of {file_size}")
+
+
+def _last(offset: object, store_timestamp: object, header_size: object, header_crc: object) -> LastBackedUp:
+    return LastBackedUp(
+        number(offset),
+        number(store_timestamp, INT64_MIN),
+        number(header_size, 0, INT32_MAX),
+        number(header_crc, 0, 0xFFFFFFFF),
+    )
+
+
+def _queue(path: str, file_size: object, position: object, unit: str) -> EmptiedQueue:
     folder, topic, queue_id = path.split("/")
-    if folder not in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE) or topic in ("", ".", "..") or not queue_id.isdigit():
+    if folder not in _UNIT_SIZES or not is_checked_name(topic) or queue_folder_id(queue_id) is None:
         raise ValueError(f"no queue has the path {path!r}")
-    return EmptiedQueue(path, file_size, position, bytes.fromhex(unit))
+    size, data = _UNIT_SIZES[folder], bytes.fromhex(unit)
+    queue = EmptiedQueue(path, number(file_size, size, INT32_MAX), number(position), data)
+    if queue.file_size % size or queue.position % size or len(data) != size:
+        raise ValueError(f"{path}: expected units of {size} bytes, found other sizes")
+    return queue
+
+
+def _file_name(value: object) -> str:
+    name = _text_of(value)
+    if not is_checked_name(name):
+        raise ValueError(f"no file has the name {name[:40]!r}")
+    return name
+
+
+def _sha256(value: object) -> str:
+    return _text_of(value, _SHA256)
+
+
+def _text_of(value: object, pattern: re.Pattern[str] | None = None) -> str:
+    if not isinstance(value, str) or (pattern is not None and not pattern.fullmatch(value)):
+        raise ValueError(f"expected a text, found {str(value)[:40]!r}")
+    return value
 
 
 def _last_to_list(last: LastBackedUp) -> list[int]:

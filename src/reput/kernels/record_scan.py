@@ -16,6 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.java import INT32_MAX
 from reput.formats.record_layout import BLANK_SIZE, MAGIC_CODE, SysFlag
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
@@ -391,7 +392,11 @@ class RecordScanner:
             check_crc: Compare each body with BODYCRC, and each record that has a property CRC with that. A difference
                 sets `RecordStatus.BAD_BODY_CRC` or `BAD_PROPERTY_CRC`; the scan goes on.
             require_property_crc: With `check_crc`, a record without a property CRC gets `BAD_PROPERTY_CRC`, too.
+
+        Raises ValueError for a longer buffer.
         """
+        if buffer.size > INT32_MAX:
+            raise ValueError(f"{buffer.size} bytes to scan; positions of records are int32")
         left = buffer.size if left is None else left
         if self._level == ScanLevel.HEADER:
             _scan_headers(

@@ -18,7 +18,7 @@ from reput.errors import ConfigError, CorruptIndexFileError, StoreError, StoreFo
 from reput.files import DISK, Entry, File, FileLayer
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 from reput.formats.index_file import HEADER_SIZE, decode_header
-from reput.formats.java import INT64_MAX
+from reput.formats.java import INT32_MAX, INT64_MAX
 from reput.formats.paths import (
     ABORT,
     BATCH_CONSUME_QUEUE,
@@ -42,6 +42,9 @@ _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSU
 #: Includes what `FileLayer.write_atomically` writes beside a file.
 _FILES_OF_A_STORE = (CHECKPOINT, ABORT, f"{ABORT}.tmp", LOCK)
 _ENDS_OF_CONFIG_FILES = (".json", ".bak", ".lock", ".tmp")
+#: Of a file of a log or queue: its size is an int of Java, and positions in it are int32.
+MOST_FILE_BYTES = INT32_MAX
+TOO_LONG = f", expected at most {MOST_FILE_BYTES}, which is RocketMQ's limit"
 _RESTORE = "restore it from a copy"
 _CLOSE_THE_GAP = "restore what is missing, or take what is whole by `reput repair STORE --salvage NEW_STORE --apply`"
 
@@ -327,6 +330,8 @@ def numbered_files(files: FileLayer, *folders: str, remedy: str | None = None) -
     if not listing:
         return []
     file_size = _usual_size(listing)
+    if file_size > MOST_FILE_BYTES:
+        raise StoreFormatError(f"{listing[0].path}: {file_size} bytes long{TOO_LONG}; {remedy or _RESTORE}")
     for file in listing:
         if file.size != file_size or not file_size:
             others = f", but the files beside it {file_size}" if file_size else ""

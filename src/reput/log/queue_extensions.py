@@ -9,7 +9,7 @@ from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, FileLayer
 from reput.formats.consume_queue_ext import ExtUnit, decode_address, decode_ext_unit, is_ext_address
 from reput.formats.paths import CONSUME_QUEUE_EXT, file_name_to_offset, offset_to_file_name, queue_folder_id
-from reput.log.directory import QueueFiles, check_entry
+from reput.log.directory import MOST_FILE_BYTES, QueueFiles, check_entry
 
 
 def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFiles]:
@@ -26,7 +26,9 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
                 entries = [entry for entry in files.list_directory(path) if file_name_to_offset(entry.name) is not None]
                 for entry in entries:
                     check_entry(entry, os.path.join(path, entry.name))
-                sizes = {os.path.join(path, entry.name): entry.size for entry in entries if entry.size}
+                sizes = {
+                    os.path.join(path, entry.name): entry.size for entry in entries if 0 < entry.size <= MOST_FILE_BYTES
+                }
                 if sizes:
                     # Of equally frequent sizes the oldest file's: damage changes the last file, which is written to.
                     (file_size, _), *_ = Counter(sizes.values()).most_common(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from reput.formats.backup import (
     name_of_time,
     time_of_name,
 )
+from reput.formats.paths import is_checked_name
 
 PAGE = Path(__file__).parents[3] / "docs/formats/backup.md"
 MANIFEST = Manifest(
@@ -100,3 +103,82 @@ def test_an_error_names_the_byte_where_json_ends_or_the_begin_of_the_file(text: 
     with pytest.raises(CorruptBackupError) as raised:
         decode_manifest(text, "m")
     assert raised.value.offset == offset
+
+
+def with_member(path: tuple[str | int, ...], odd: object) -> bytes:
+    """The manifest with another value of one member, and the checksum of that."""
+    content = json.loads(encode_manifest(MANIFEST))["backup"]
+    inner = content
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = odd
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return json.dumps({"sha256": digest, "backup": content}).encode()
+
+
+PLACES: list[tuple[str | int, ...]] = [
+    *((name,) for name in json.loads(encode_manifest(MANIFEST))["backup"]),
+    *(("last", i) for i in range(4)),
+    *(("log", 1, i) for i in range(3)),
+    *(("config", 0, i) for i in range(3)),
+    *(("queues", 0, i) for i in range(4)),
+    ("sizes", "max_hash_slot_num"),
+    ("leftOut", 0),
+]
+ODD: list[object] = [
+    *(
+        -1,
+        0,
+        1,
+        2**31,
+        2**62,
+        2**63,
+        10**30,
+        1.5,
+        True,
+        None,
+        "",
+        "x",
+        "..",
+        "a/b",
+        "a\0b",
+        "x" * 300,
+        [],
+        {},
+        [[]],
+        [1],
+    ),
+    *("consumequeue/a\0b/0", "consumequeue/t/00", "batchconsumequeue/t/0", "00" * 46),
+]
+
+
+@pytest.mark.parametrize("path", PLACES, ids=str)
+def test_an_odd_value_is_refused_or_one_that_a_backup_can_have(path: tuple[str | int, ...]) -> None:
+    for odd in ODD:
+        data = with_member(path, odd)
+        try:
+            manifest = decode_manifest(data, "m")
+        except CorruptBackupError:
+            continue
+        assert decode_manifest(encode_manifest(manifest), "m") == manifest
+        for part in manifest.log:
+            assert manifest.begin_offset <= part.begin < part.end <= manifest.end_offset
+            assert part.begin // manifest.log_file_size == (part.end - 1) // manifest.log_file_size
+        for queue in manifest.queues:
+            size = 20 if queue.path.startswith("consumequeue/") else 46
+            assert len(queue.unit) == size
+            assert queue.position >= queue.position % size == queue.file_size % size == 0 < queue.file_size
+        names = [file.file_name for file in manifest.config] + [queue.path.split("/")[1] for queue in manifest.queues]
+        assert all(is_checked_name(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("path", "odd"),
+    [(("logFileSize",), 0), (("endOffset",), 8191), (("log", 1, 0), 12_287), (("log", 0, 1), 12_289), (("log",), []),
+     (("queues", 0, 2), -20), (("queues", 0, 3), "00"), (("config", 0, 0), "../x"), (("config", 0, 1), 2**63),
+     (("beginOffset",), 8193)],
+    ids=str,
+)  # fmt: skip
+def test_what_no_restore_can_use_is_refused(path: tuple[str | int, ...], odd: object) -> None:
+    with pytest.raises(CorruptBackupError, match="not the manifest that a backup has written"):
+        decode_manifest(with_member(path, odd), "m")

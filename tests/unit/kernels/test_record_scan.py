@@ -78,6 +78,12 @@ def test_a_blank_must_end_where_its_file_does(level):
         assert found == (0 if stop is ScanStop.BLANK else -1)
 
 
+def test_a_buffer_that_positions_cannot_name_is_refused():
+    data = np.zeros(1 << 31, np.uint8)  # takes no memory until it is touched
+    with pytest.raises(ValueError, match="2147483648 bytes to scan; positions of records are int32"):
+        RecordScanner(1).scan(data, BASE)
+
+
 def test_a_buffer_without_a_record_gives_no_rows():
     for data in (b"", ONE[:5]):
         columns = scan(data)

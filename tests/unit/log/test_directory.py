@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import reput
 from reput.errors import StoreError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.layer import Entry
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.jobs.audit.job import audit
+from reput.jobs.runner import LocalRunner
 from reput.log import LogFile, StoreDirectory
 from reput.log.directory import numbered_files
 
@@ -64,6 +67,20 @@ def test_of_files_without_a_byte_none_has_the_usual_size(store: Path) -> None:
         file.write_bytes(b"")
     with pytest.raises(StoreFormatError, match=rf"{FIRST}: 0 bytes long; restore it"):
         StoreDirectory(store).log_files()
+
+
+def test_a_file_that_is_longer_than_rocketmq_s_is_refused(store: Path) -> None:
+    for number, name in enumerate((FIRST, SECOND)):
+        (store / "commitlog" / name).unlink()
+        with (store / "commitlog" / f"{number << 32:020d}").open("wb") as file:
+            file.truncate(1 << 32)  # sparse
+    with pytest.raises(StoreFormatError, match=rf"{FIRST}: 4294967296 bytes long, expected at most 2147483647, which"):
+        StoreDirectory(store).log_files()
+    with pytest.raises(StoreFormatError, match="expected at most 2147483647"):
+        reput.MessageStore.open(store, read_only=True)
+    result = audit(store, runner=LocalRunner(1))
+    assert [finding.code for finding in result.findings][:2] == ["file-size"] * 2
+    assert not result.is_clean
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,8 @@ from reput.log.dispatch_marks import DispatchMark, IndexMark, decode_mark, encod
 from reput.log.positions import LastRecord, LogPosition
 from reput.store.dispatch.log_dispatch import LogDispatch
 
-OFFSETS, TIMES, COUNTS = (
-    st.integers(0, (1 << 63) - 1),
-    st.integers(-(1 << 63), (1 << 63) - 1),
-    st.integers(0, 2**31 - 1),
-)
+OFFSETS, COUNTS = st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)
+TIMES = st.integers(-(2**63), 2**63 - 1)
 LAST = st.builds(LastRecord, OFFSETS, TIMES, st.integers(0, 1024), st.integers(0, 2**32 - 1))
 HEADERS = st.builds(IndexHeader, TIMES, TIMES, TIMES, TIMES, COUNTS, COUNTS)
 NAMES = st.integers(0, 9999 * 10**13 - 1).map(lambda number: f"{number:017d}")

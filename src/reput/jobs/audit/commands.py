@@ -52,5 +52,5 @@ def _needs_salvage(finding: Finding, directory: StoreDirectory, listing: StoreLi
         return finding.code == "log-file-missing" or lost[0] < log_end
     if finding.code != "file-size" or not is_of_log(finding, directory.commit_log_folders):
         return False
-    file = next(file for file in listing.log_files if file.path == finding.path)
-    return DISK.file_size(file.path) > file.size or file.end_offset <= log_end
+    file = next((file for file in listing.log_files if file.path == finding.path), None)
+    return file is None or DISK.file_size(file.path) > file.size or file.end_offset <= log_end

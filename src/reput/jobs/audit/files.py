@@ -33,7 +33,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, decode_shutdown
 from reput.formats.sink_commit import SINKS_FILE, decode_sinks
 from reput.jobs.audit.topics import topic_findings
 from reput.jobs.findings import Finding
-from reput.log.directory import LogFile, StoreDirectory, usual_size
+from reput.log.directory import MOST_FILE_BYTES, TOO_LONG, LogFile, StoreDirectory, usual_size
 from reput.log.metadata import BACKUP_SUFFIX, decode_file
 from reput.log.queue_types import QueueTypes, is_batch_cq
 
@@ -95,6 +95,9 @@ class _FileSet:
     def checked(self, size: int, missing: str) -> list[LogFile]:
         """Files that may be read, each with the length `size`. Other files, and gaps between files, become findings."""
         taken: list[LogFile] = []
+        if size > MOST_FILE_BYTES:
+            self.findings += [Finding("file-size", file.path, f"{file.size} bytes{TOO_LONG}") for file in self.files]
+            return taken
         for file in self.files:
             if file.start_offset % size:
                 text = f"its name is no multiple of {size} bytes"

@@ -122,7 +122,9 @@ def backup(
             _check_same_log(directory, opened, before)
         job = _BackupJob(directory, opened, before, runner, link, split_bytes, progress)
         manifest, findings = job.run_again_while_files_go(_new_time(names))
-        opened.write(manifest_name(manifest.name), encode_manifest(manifest))
+        data, name = encode_manifest(manifest), manifest_name(manifest.name)
+        decode_manifest(data, f"{opened.path}/{name}")  # else no restore could read it
+        opened.write(name, data)
     return Backup(
         manifest.name, manifest.begin_offset, manifest.end_offset, job.messages, job.copied_bytes,
         sum(one.size for one in manifest.log) - job.copied_bytes, len(manifest.config), len(manifest.queues),
