@@ -28,7 +28,7 @@ from reput.errors import (
 from reput.files import DISK, File, FileLayer
 from reput.formats.backup import Manifest
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
-from reput.formats.sink_commit import SinkIntent, Sinks, decode_sinks, encode_sinks
+from reput.formats.sink_commit import SinkIntent, Sinks, StagedPart, decode_sinks, encode_sinks
 from reput.jobs.backup import backup_job
 from reput.jobs.backup.backup_job import Backup, backup, list_backups
 from reput.jobs.backup.restore_job import Restored, restore
@@ -345,7 +345,7 @@ def test_a_json_file_that_cannot_be_read_is_copied_and_told(store: Path, tmp_pat
 def test_a_batch_of_a_sink_that_is_not_committed_is_not_in_the_backup(store: Path, tmp_path: Path) -> None:
     records = log_records(store)
     begin = records[-9].offset
-    intent = SinkIntent(None, begin, 2, 1, False, ())
+    intent = SinkIntent(None, begin, 2, 1, False, (StagedPart("part", 9, 900, 0),))
     (store / "config/reputSinks.json").write_bytes(encode_sinks(Sinks(intent=intent, begun=1)))
     (store / "lock").write_bytes(b"sink")
     (store / "abort").touch()
