@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread
@@ -97,7 +98,7 @@ class Broker:
     def in_loop(self, function: Callable[[BrokerState], _T]) -> _T:
         """The result of a function of the broker's state, called in the broker's loop."""
         loop = self._loop
-        if loop is None or self._ended.done():
+        if loop is None or self._ended.done() or sys.is_finalizing():
             raise StoreStateError("this broker is stopped")
 
         async def called() -> _T:
@@ -108,9 +109,13 @@ class Broker:
     def close(self) -> None:
         """Answer what was accepted, and close the store clean. Closing again does nothing.
 
+        Nor does a close while the interpreter ends, as of `MessageStore`.
+
         Raises:
             ReputError: Something could not be made durable; the next start recovers.
         """
+        if sys.is_finalizing():
+            return
         if self._loop is not None and self._stopped is not None and not self._ended.done():
             self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()

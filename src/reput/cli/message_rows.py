@@ -119,7 +119,8 @@ def _of_csv(value: Mapping[str, str], topic: str, where: str) -> Message:
         properties = json_object(value["properties"] or "{}", f"{where}: `properties`")
     else:
         properties = {name: text for name, text in value.items() if name not in _COLUMNS and text}
-    body = {_BODY_BASE64: value[_BODY_BASE64]} if value.get(_BODY_BASE64) else {"body": value.get("body", "")}
+    text, encoded = value.get("body") or None, value.get(_BODY_BASE64) or None
+    body = {"body": text if encoded else text or "", _BODY_BASE64: encoded}
     return Message(
         topic, body_of(body, where), tags=value.get("tags") or None, keys=split_keys(value.get("keys", "")),
         properties=_copied(properties),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -84,11 +85,14 @@ class _Face:
             raise
 
     def close(self) -> None:
-        """As that of asyncio. Closing again does nothing; in a process that was forked from its own, neither."""
+        """As that of asyncio. Closing again does nothing; in a process that was forked from its own, neither.
+
+        Nor does a close while the interpreter ends: the client's thread stands still by then.
+        """
         self._close(self._client.close)
 
     def _close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._loop is None or self._process != os.getpid():
+        if self._loop is None or self._process != os.getpid() or sys.is_finalizing():
             return
         try:
             self._run(close())
@@ -114,8 +118,10 @@ class _Face:
     def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The result of a coroutine in the client's loop; it is cancelled where the caller is interrupted."""
         loop = self._loop
-        if loop is None or self._process != os.getpid():
+        if loop is None or self._process != os.getpid() or sys.is_finalizing():
             work.close()
+            if sys.is_finalizing():
+                raise MQClientError("this client's thread has ended, as Python ends: use it before")
             if loop is None:
                 raise MQClientError("this client is not started, or closed: use it inside of `with`")
             raise MQClientError("this client was made before the process forked: make another one in this process")

@@ -41,6 +41,8 @@ class SampledFields:
         objects = _with_small_integers(bodies.take(pa.array(rows)))
         for _, values in parse_in_ranges(objects, lambda some: read_json_bodies(some, None), faults):
             for field, column in zip(values.type, values.flatten(), strict=True):
+                if not field.name:
+                    continue
                 counts = self._types.setdefault(field.name, Counter())
                 if (kind := _known(field.type)) is not None:
                     counts[kind] += len(column) - column.null_count
@@ -59,11 +61,10 @@ class SampledFields:
 
         Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. Where
         types do not agree otherwise, the type of the most values counts: bodies with another type do not fit the
-        schema. Names are as in `grown_fields`.
+        schema. Names are those of the bodies: not every table takes all of them (`grown_fields`).
         """
         kinds = {name: _common_type(counts) for name, counts in self._types.items()}
-        found = [pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)]
-        return pa.schema(grown_fields((), found))
+        return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)])
 
 
 def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
@@ -175,6 +176,10 @@ def _known(kind: pa.DataType) -> pa.DataType | None:
         item = _known(kind.value_type)
         return None if item is None else pa.list_(item)
     if pa.types.is_struct(kind):
-        fields = [pa.field(field.name, known) for field in kind if (known := _known(field.type)) is not None]
+        fields = [
+            pa.field(field.name, known)
+            for field in kind
+            if field.name and (known := _known(field.type)) is not None  # no text of a schema has an empty name
+        ]
         return pa.struct(fields) if fields else None
     return kind

@@ -70,6 +70,8 @@ def json_object(text: bytes | str, where: str) -> dict[str, Any]:
 def body_of(row: Mapping[str, Any], where: str) -> bytes:
     """The body of a row, of `body` or `body_base64`; raises ConfigError, with where it is, if both are no text."""
     body, encoded = row.get("body"), row.get(f"body{BASE64}")
+    if body is not None and encoded is not None:
+        raise ConfigError(f"{where}: expected text in `body` or in `body_base64`, found both")
     if isinstance(body, str):
         return body.encode("utf-8", "surrogateescape")
     if not isinstance(encoded, str):

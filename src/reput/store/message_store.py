@@ -169,9 +169,14 @@ class MessageStore(MessageWriter):
     def close(self) -> None:
         """Sync and dispatch everything, mark the exit as clean, release the lock. Closing again does nothing.
 
+        Nor does a close while the interpreter ends (by a `__del__`, or a generator that was left): its threads stand
+        still by then, and whoever waits for one waits for ever. The next start recovers.
+
         Raises:
             ReputError: Something could not be made durable; the next start recovers.
         """
+        if sys.is_finalizing():
+            return
         with self._closing:
             if self._is_closed:
                 return

@@ -17,6 +17,7 @@ import reput.client.sync
 from reput import Broker
 from reput.client import LocalTransactionState, Message, MessageClientExt, MQClientError
 from reput.client.sync import Producer, PullConsumer, PushConsumer
+from reput.testing import broker as local_broker
 from tests.support.broker import SMALL, make_topic
 
 HERE = {**SMALL, "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -166,7 +167,7 @@ def test_transactions_and_replies_need_no_loop_either(namesrv: str) -> None:
 
 
 def test_a_check_of_a_transaction_may_use_its_producer() -> None:
-    with reput.testing.broker() as one:
+    with local_broker() as one:
 
         def check(message: MessageClientExt) -> LocalTransactionState:
             producer.send(Message("audit", message.body))

@@ -227,7 +227,7 @@ def _bodies(texts: pa.Array | None, encoded: pa.Array | None, path: str, first_r
     values = zip(plain, encoded.to_pylist(), strict=True)
     return pa.array(
         [
-            body_of({"body": None if code else text or "", _BODY: code}, f"{path}, row {first_row + i}")
+            body_of({"body": text or (None if code else ""), _BODY: code or None}, f"{path}, row {first_row + i}")
             for i, (text, code) in enumerate(values)
         ],
         pa.binary(),

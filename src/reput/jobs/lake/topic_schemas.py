@@ -56,7 +56,8 @@ class TopicSamples:
 
 def with_inferred(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecoders:
     """The decoders, and those of the sampled topics."""
-    return _with_schemas(decoders, {topic: fields.schema() for topic, fields in samples.by_topic.items()})
+    schemas = {topic: pa.schema(grown_fields((), fields.schema())) for topic, fields in samples.by_topic.items()}
+    return _with_schemas(decoders, schemas)
 
 
 def new_fields(staged: Sequence[LakeFile], staging: Staging) -> TopicSamples:

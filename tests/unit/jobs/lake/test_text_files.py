@@ -169,6 +169,8 @@ def test_text_of_others_needs_few_columns(name: str, text: str, tmp_path: Path) 
         ("a.csv", "topic,body,properties\nt,a,[]", ConfigError, "row 0: `properties`: expected a JSON object"),
         ("a.csv", 'topic,body,properties\nt,a,"{""x"": 1}"', ConfigError, "row 0: `properties`: expected text"),
         ("a.csv", "topic,body,body_base64\nt,a,\nt,,?", ConfigError, "row 1: `body_base64`"),
+        ("a.csv", "topic,body,body_base64\nt,a,\nt,x,aGk=", ConfigError, "row 1: .* found both"),
+        ("a.jsonl", '{"topic": "t", "body": "x", "body_base64": "aGk="}', ConfigError, "found both"),
         ("a.csv", "topic,body\nt,b\n,a", MessageIllegalError, "row 1: topic is null"),
         ("a.jsonl", '{"topic": "t", "body": "a"}\n[]', ConfigError, "line 2: expected a JSON object, found list"),
         ("a.jsonl", '{"body": "a"}', ConfigError, "say to which the messages go"),

@@ -189,6 +189,17 @@ def test_columns_of_one_name_get_numbers_and_each_has_its_values(store: Path, sq
     assert rows.num_rows
 
 
+def test_fields_whose_names_are_one_to_sql_are_columns_all_the_same(tmp_path: Path) -> None:
+    with reput.MessageStore.open(tmp_path, small=True) as opened:
+        bodies = [b'{"id": 1, "ID": 7, "": 0}', b'{"id": 2, "ID": 8}', b'{"a.b": 3, "a": {"b": 4, "": 5}}']
+        opened.put_messages([Message("odd", body) for body in bodies])
+    sql = 'select sum(id) one, sum(body_ID) other, sum("a.b") dotted, sum(a.b) deep, count(body_error) bad from odd'
+    (row,) = query_sql(Source(path=tmp_path), sql).reader.read_all().to_pylist()
+    assert {name: int(value) for name, value in row.items()} == {
+        "one": 3, "other": 15, "dotted": 3, "deep": 4, "bad": 0
+    }  # fmt: skip
+
+
 def test_damage_is_our_own_error(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         offsets = [result.commit_log_offset for result in opened.put_messages([Message("orders", b"{}")] * 100)]

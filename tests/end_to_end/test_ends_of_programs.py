@@ -1,0 +1,61 @@
+"""Programs that leave the end of a store, a broker or a client to the interpreter: they end, and nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reput
+
+_OPEN = {
+    "store": "reput.MessageStore.open('store', small=True)",
+    "broker": "reput.Broker.start('broker', port=0, namesrv_port=0, mapped_file_size_commit_log=1 << 20)",
+    "producer": "reput.client.sync.Producer(served.namesrv, group='g')",
+}
+_LEFT = {
+    "by its owner's __del__": """
+class Owner:
+    def __init__(self):
+        self.held = {made}.__enter__()
+    def __del__(self):
+        self.held.close()
+owner = Owner()
+""",
+    "by a generator": """
+def held():
+    with {made} as one:
+        yield one
+left = held()
+next(left)
+""",
+}
+_PROGRAM = """
+import reput, reput.client.sync, reput.testing
+{served}
+{left}
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.parametrize("left", _LEFT.values(), ids=_LEFT.keys())
+@pytest.mark.parametrize("kind", _OPEN)
+def test_a_program_ends_that_leaves_a_close_to_the_interpreter(kind: str, left: str, tmp_path: Path) -> None:
+    served = "context = reput.testing.broker(); served = context.__enter__()" if kind == "producer" else ""
+    program = _PROGRAM.format(served=served, left=left.format(made=_OPEN[kind]))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
+
+
+def test_what_was_acknowledged_is_there_after_a_close_that_came_too_late(tmp_path: Path) -> None:
+    put = "owner.held.put_message(reput.Message('orders', b'x'))"
+    left = next(iter(_LEFT.values())).format(made=_OPEN["store"]) + put
+    program = _PROGRAM.format(served="", left=left)
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, timeout=120, check=True, stdout=subprocess.DEVNULL)
+    with reput.MessageStore.open(tmp_path / "store") as store:
+        assert store.recovery.was_killed
+        assert [message.body for message in store.get_message("orders", 0, 0).messages()] == [b"x"]
