@@ -59,3 +59,23 @@ def test_what_was_acknowledged_is_there_after_a_close_that_came_too_late(tmp_pat
     with reput.MessageStore.open(tmp_path / "store") as store:
         assert store.recovery.was_killed
         assert [message.body for message in store.get_message("orders", 0, 0).messages()] == [b"x"]
+
+
+@pytest.mark.parametrize("more", ["", "import atexit; atexit.register(served.close)"], ids=["nobody", "atexit"])
+def test_a_broker_that_nobody_closes_before_the_programs_end_is_closed_clean(more: str, tmp_path: Path) -> None:
+    program = f"""
+import reput
+from reput.client import Message
+from reput.client.sync import Producer
+served = {_OPEN["broker"]}
+{more}
+with Producer(served.namesrv, group="g") as producer:
+    producer.send(Message("orders", b"x"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    with reput.MessageStore.open(tmp_path / "broker") as store:
+        assert not store.recovery.was_killed
+        assert sum(len(store.get_message("orders", queue_id, 0)) for queue_id in range(4)) == 1

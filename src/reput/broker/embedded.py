@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Thread
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from weakref import WeakSet
 
 from reput.broker.broker import BrokerController
 from reput.broker.state import BrokerState
@@ -71,6 +73,7 @@ class Broker:
         except BaseException:
             broker._thread.join()
             raise
+        _open.add(broker)
         return broker
 
     def _run(self) -> None:
@@ -109,7 +112,8 @@ class Broker:
     def close(self) -> None:
         """Answer what was accepted, and close the store clean. Closing again does nothing.
 
-        Nor does a close while the interpreter ends, as of `MessageStore`.
+        One that nobody has closed is closed when the program's main thread ends.
+        One that nobody has closed is closed when the program's main thread ends. A close after that does nothing.
 
         Raises:
             ReputError: Something could not be made durable; the next start recovers.
@@ -129,3 +133,15 @@ class Broker:
 
     def __repr__(self) -> str:
         return f"Broker({self.address}, namesrv={self.namesrv})"
+
+
+_open: WeakSet[Broker] = WeakSet()
+
+
+def _close_all() -> None:
+    for broker in list(_open):
+        broker.close()
+
+
+# Not by `atexit`: what it calls comes behind the end of all thread pools, and a broker without them closes no store.
+threading._register_atexit(_close_all)  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -58,8 +59,18 @@ def broker(
             {"broker": controller.address, "namesrv": controller.namesrv},
             controller.stop,
             {"flushDiskType": chosen_store.flush_disk_type}
+            | _other_root(store, chosen_store.store_path_root_dir)
             | listens(chosen.bind_address, "brokerIP1=ADDRESS, where they find the broker"),
         )
 
     own_defaults = {} if config is None else chosen_store.own_defaults() | chosen.own_defaults()
     return serve(start, log_level=log_level, as_json=as_json, ignored=ignored, own_defaults=own_defaults)
+
+
+def _other_root(store: str, named: str) -> dict[str, str]:
+    """Field of the line `started` where a configuration names another store than the command, which counts."""
+    from reput.config.message_store import MessageStoreConfig
+
+    is_named = named != MessageStoreConfig().store_path_root_dir
+    is_other = is_named and os.path.realpath(os.path.expanduser(named)) != os.path.realpath(store)
+    return {"storePathRootDir": f"{store}, and not {named}, as --config or --set says"} if is_other else {}

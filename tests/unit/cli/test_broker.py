@@ -92,7 +92,9 @@ def test_what_happens_is_told_in_lines_with_fields(tmp_path: Path) -> None:
 
 def test_a_file_without_a_flush_mode_syncs_and_the_log_tells_where_defaults_are_not_rocketmqs(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
-    conf.write_text("brokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nhaListenPort=0\nbrokerName=b\n")
+    conf.write_text(
+        "brokerIP1=127.0.0.1\nbindAddress=127.0.0.1\nhaListenPort=0\nbrokerName=b\nstorePathRootDir=/other\n"
+    )
     sizes = [
         word for name in ("mapped_file_size_commit_log", *GEOMETRY_KEYS) for word in ("--set", f"{name}={SMALL[name]}")
     ]
@@ -107,6 +109,7 @@ def test_a_file_without_a_flush_mode_syncs_and_the_log_tells_where_defaults_are_
     assert config["flushDiskType"] == "SYNC_FLUSH"
     lines = {line["message"]: line for line in map(json.loads, errors.splitlines())}
     assert lines["started"]["flushDiskType"] == "SYNC_FLUSH"
+    assert lines["started"]["storePathRootDir"] == f"{tmp_path / 'store'}, and not /other, as --config or --set says"
     told = lines["keys that are not named have reput's defaults"]
     assert told["flushDiskType"] == "SYNC_FLUSH (RocketMQ: ASYNC_FLUSH)"
     assert told.keys() - {"time", "level", "logger", "message"} == {
