@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Limits of queues and groups, so that all fits on a screen.
 _SHOWN_QUEUES, _SHOWN_GROUPS = 16, 8
+#: Of a lock file: RocketMQ's lock, and the one that tells a process of reput's.
+_LOCK_BYTES = ("0", "1")
 
 
 def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: IndexNumbers, as_json: Json = False) -> int:
@@ -130,7 +132,7 @@ def _write(answer: dict[str, Any]) -> None:
     runtime = answer["runtime_info"]
     state = "closed cleanly"
     if holder is not None:
-        state = f"open for writing by process {holder}"
+        state = open_text(holder)
     elif answer["was_killed"]:
         state = "its writer was killed; the next one recovers it"
     retention = answer["retention"]
@@ -234,10 +236,17 @@ def _disk_use(directory: StoreDirectory, path: str) -> tuple[int, int]:
     return apparent, allocated
 
 
+def open_text(holder: int) -> str:
+    """Text about a store that a process has open, of the number that `lock_holder` tells."""
+    return f"open for writing by process {holder}" if holder > 0 else "open for writing"
+
+
 def lock_holder(directory: StoreDirectory, *names: str) -> int | None:
     """Process that holds the store's lock, or the lock file `names` below the store; None without a holder.
 
-    Read from Linux's list of locks, by inode and byte range of `RecordLock`, without opening the lock file. The list's
+    -1 for one that is not told: it has copied the store while it had it open, by which the telling lock goes.
+
+    Read from Linux's list of locks, by inode and bytes of `RecordLock`, without opening the lock file. The list's
     device numbers are not used: on some file systems they differ from those of `stat`.
     """
     from reput.formats.paths import LOCK
@@ -248,8 +257,13 @@ def lock_holder(directory: StoreDirectory, *names: str) -> int | None:
     _, inode = directory.files.identity(path)
     with directory.files.open("/proc/locks") as locks:
         lines = locks.read(0, 1 << 20).decode().splitlines()
+    holder = None
     for line in lines:
         match line.split():
-            case [_, "POSIX", _, "WRITE", process, file_id, "0", "0"] if file_id.rpartition(":")[2] == str(inode):
+            case [_, "POSIX", _, "WRITE", process, file_id, begin, end] if (
+                file_id.rpartition(":")[2] == str(inode) and begin == end in _LOCK_BYTES
+            ):
                 return int(process)
-    return None
+            case [_, "OFDLCK", _, "WRITE", _, file_id, "0", "0"] if file_id.rpartition(":")[2] == str(inode):
+                holder = -1
+    return holder

@@ -80,11 +80,11 @@ def _object(before: Look | None, look: Look) -> dict[str, object]:
 
 def state_text(path: str) -> str:
     """Text about the process that has a store open, or about its last exit."""
-    from reput.cli.info import lock_holder
+    from reput.cli.info import lock_holder, open_text
     from reput.log.directory import StoreDirectory
 
     directory = StoreDirectory(path)
     holder = lock_holder(directory)
     if holder is not None:
-        return f"open for writing by process {holder}"
+        return open_text(holder)
     return "its writer was killed; the next one recovers it" if directory.was_killed else "closed cleanly"

@@ -48,6 +48,9 @@ def test_an_open_store_is_locked_and_was_not_killed(tmp_path: Path, run_reput: R
         info = run_reput("info", tmp_path / "s", "--json").object()
         text = run_reput("info", tmp_path / "s").out
         shutil.copytree(tmp_path / "s", tmp_path / "copy")
+        after = run_reput("info", tmp_path / "s", "--json").object()
+        assert (after["locked_by_process"], after["was_killed"]) == (-1, False)  # its copy has opened the lock file
+        assert "open for writing" in run_reput("info", tmp_path / "s").out
     assert (info["locked_by_process"], info["was_killed"]) == (os.getpid(), False)
     assert f"open for writing by process {os.getpid()}" in text
     killed = run_reput("info", tmp_path / "copy", "--json").object()

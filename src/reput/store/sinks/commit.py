@@ -198,7 +198,8 @@ class _PutStaged:
                 f"first {broken.rows} of {broken.intent.rows} messages have been served by another program, so only "
                 f"the rest may be written; but {len(missing)} of {len(broken.intent.parts)} staged files are gone, "
                 f"{missing[0]} for one. Put them back from a copy; or take {sink_id!r} out of the member "
-                f'"broken" of {CONFIG}/{SINKS_FILE} while nobody writes, and the batch is written whole, its first '
+                f'"broken", and the member "crc32" out, of {CONFIG}/{SINKS_FILE} while nobody writes, and the batch is '
+                f"written whole, its first "
                 f"{broken.rows} messages a second time; nothing was written"
             )
         path, skip = f"{broken.intent.parts[0].path}.rest", broken.rows

@@ -312,7 +312,7 @@ def test_what_a_link_of_the_log_leads_to_stays_and_so_does_a_link_to_a_disk_that
 def test_files_that_have_changed_their_names_are_told_with_those_that_their_records_say(
     begin: int, store: Path
 ) -> None:
-    first, second, aside = (store / "commitlog" / name for name in (f"{0:020d}", f"{16384:020d}", ".0.rsync"))
+    first, second, aside = (store / "commitlog" / name for name in (f"{0:020d}", f"{16384:020d}", "0.rsync"))
     first.rename(aside)
     if begin:
         second.rename(first)
