@@ -50,7 +50,7 @@ def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 @given(rows=_ROWS)
 def test_each_number_is_read_from_json_as_it_was(rows: list[dict[str, Any]]) -> None:
-    lines = _text("jsonl", _batch(rows)).splitlines()
+    lines = _text("jsonl", _batch(rows)).split("\n")[:-1]  # texts may have other ends of lines
     found = [json.loads(line, parse_float=Decimal) for line in lines]
     assert [row | {"double": float(row["double"])} for row in found] == rows
 
