@@ -63,6 +63,7 @@ class LocalBroker(Broker):
         """
         if seconds < 0:
             raise ConfigError(f"advance by {seconds} s: a broker's time never goes back")
+        self._settled()  # else what was sent just now would not be looked at
         self.in_loop(lambda state: state.put_forward(int(seconds * 1000)))
 
     def _settled(self) -> BrokerState:
