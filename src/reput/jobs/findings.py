@@ -149,6 +149,12 @@ KINDS: dict[str, Kind] = {
         "back; what asks by time misses it",
         "restore the log file from a copy; none, where the clock was set back, and for consumers",
     ),
+    "compression-wrong": Kind(
+        _HIDDEN,
+        "a record whose flags name a compression that its body does not have, or none for one that it has: consumers "
+        "cannot read the body",
+        "restore the log file from a copy; none, for consumers",
+    ),
     "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
     "unit-wrong": Kind(_HIDDEN, "a unit differs from the record of its queue offset", _COMPARE),
     "ext-unit-wrong": Kind(_HIDDEN, "a unit leads to an ext unit that is not its record's", _REBUILD),

@@ -33,7 +33,12 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
     """Findings of damage inside the log, and of bytes after its end."""
     for outcome in outcomes:
         file = outcome.read.split.file
-        for code, damages in (("record-damaged", outcome.damages), ("queue-offset-wrong", outcome.misnumbered)):
+        of_codes = {
+            "record-damaged": outcome.damages,
+            "queue-offset-wrong": outcome.misnumbered,
+            "compression-wrong": outcome.compressions,
+        }
+        for code, damages in of_codes.items():
             for damage in damages:
                 size, position = damage.end - damage.begin, damage.begin - file.start_offset
                 yield Finding(code, damage.path, damage.reason, position, damage.begin, count=size)

@@ -9,6 +9,7 @@ import numpy as np
 
 from reput.errors import CorruptRecordError
 from reput.jobs.audit.batches import BatchCheck, BatchQueueRuns
+from reput.jobs.audit.compression import wrong_compressions
 from reput.jobs.audit.crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit.keys import KeyAudit, KeyCheck, KeyTarget
 from reput.jobs.audit.times import StoreTimes
@@ -44,6 +45,7 @@ class SplitAudit:
         misnumbered: inner batches with two different queue offsets.
         found_units: whether there is a unit at the slot of any record, right or wrong.
         times: store times, with those that contradict their neighbours'.
+        compressions: records whose flags and bodies disagree on a compression.
         undeclared: topics of inner batches that are not known to have batch queues.
     """
 
@@ -53,6 +55,7 @@ class SplitAudit:
     newest_ms: int
     damages: tuple[Damage, ...]
     misnumbered: tuple[Damage, ...]
+    compressions: tuple[Damage, ...]
     crcs: PropertyCrcs
     found_units: bool
     undeclared: frozenset[str]
@@ -72,6 +75,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     undeclared: set[str] = set()
     damages: list[Damage] = []
     misnumbered: list[Damage] = []
+    compressions: list[Damage] = []
     crcs: list[PropertyCrcs] = []
     times = StoreTimes()
     messages = log_bytes = newest_ms = 0
@@ -84,6 +88,7 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
         damages += [*faulty_records(split.file.path, columns), *_misplaced(split.file.path, columns)]
+        compressions += wrong_compressions(split.file.path, columns)
         crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
@@ -93,9 +98,9 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     ranges = None if units is None else units.close()
     found_units = units is not None and units.found_any
     return SplitAudit(
-        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), tuple(misnumbered), joined(crcs),
-        found_units, frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
-        times,
+        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), tuple(misnumbered),
+        tuple(compressions), joined(crcs), found_units, frozenset(undeclared), ranges, batches.close(),
+        None if keys is None else keys.close(), times,
     )  # fmt: skip
 
 
