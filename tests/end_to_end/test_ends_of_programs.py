@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import reput
+import reput.testing
+from reput.client import Message
+from reput.client.sync import Producer, PullConsumer
 
 _OPEN = {
     "store": "reput.MessageStore.open('store', small=True)",
@@ -79,3 +82,41 @@ with Producer(served.namesrv, group="g") as producer:
     with reput.MessageStore.open(tmp_path / "broker") as store:
         assert not store.recovery.was_killed
         assert sum(len(store.get_message("orders", queue_id, 0)) for queue_id in range(4)) == 1
+
+
+_LATE = """
+import logging, sys, threading
+from reput.client.sync import PushConsumer
+
+class Told(logging.Handler):
+    def emit(self, record):
+        print(record.getMessage(), flush=True)
+        told.set()
+
+def consume():
+    threading.main_thread().join()
+    logging.getLogger("reput").addHandler(Told())
+    with PushConsumer(sys.argv[1], group="g", topics={"orders": "*"}, on_message=print, orderly=sys.argv[2] == "True",
+                      consume_from="first"):
+        told.wait()
+
+told = threading.Event()
+threading.Thread(target=consume).start()
+"""
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_handler_that_cannot_be_called_any_more_leaves_its_messages_to_the_group(
+    orderly: bool, tmp_path: Path
+) -> None:
+    with reput.testing.broker() as broker, Producer(broker.namesrv, group="p") as producer:
+        producer.send(Message("orders", b"x"))
+        done = subprocess.run(
+            [sys.executable, "-c", _LATE, broker.namesrv, str(orderly)],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert "a consumer is closed: its handler cannot be called" in done.stdout, done.stderr
+        assert done.stdout.count("\n") == 1, done.stdout
+        with PullConsumer(broker.namesrv, group="g", topics={"orders": "*"}, consume_from="first") as consumer:
+            (message,) = consumer.poll(timeout=30)
+    assert (message.body, message.reconsume_times) == (b"x", 0)

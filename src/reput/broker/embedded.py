@@ -112,7 +112,6 @@ class Broker:
     def close(self) -> None:
         """Answer what was accepted, and close the store clean. Closing again does nothing.
 
-        One that nobody has closed is closed when the program's main thread ends.
         One that nobody has closed is closed when the program's main thread ends. A close after that does nothing.
 
         Raises:

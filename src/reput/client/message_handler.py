@@ -7,7 +7,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -47,16 +47,19 @@ class MessageHandler:
     Args:
         on_message: The handler.
         threads: How many messages a plain function is given at once.
+        ended: Called once, when Python has ended the threads: the handler cannot be called any more.
 
     Attributes:
         statistics: How fast messages are pulled and handled.
         traces: Is told of each message; None for no traces.
     """
 
-    def __init__(self, on_message: OnMessage, threads: int) -> None:
+    def __init__(self, on_message: OnMessage, threads: int, ended: Callable[[], None]) -> None:
         self.statistics = ConsumeStatistics()
         self.traces: Traces | None = None
         self._on_message = on_message
+        self._ended = ended
+        self._has_ended = False
         is_async = inspect.iscoroutinefunction(on_message) or inspect.iscoroutinefunction(
             getattr(on_message, "__call__", None)  # noqa: B004, an object with a method is called, too
         )
@@ -82,11 +85,9 @@ class MessageHandler:
         return found, error
 
     async def _call(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
+        running = None if self._threads is None else self._submit(self._threads, message)
         try:
-            if self._threads is None:
-                result = self._on_message(message)
-            else:
-                result = await asyncio.get_running_loop().run_in_executor(self._threads, self._on_message, message)
+            result = self._on_message(message) if running is None else await asyncio.wrap_future(running)
             if inspect.isawaitable(result):
                 result = await result
         except (Exception, asyncio.CancelledError) as error:
@@ -99,6 +100,15 @@ class MessageHandler:
             logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
             return ConsumeReturnType.EXCEPTION, error
         return (_FAILED if result is _RECONSUME_LATER else _SUCCESS), None
+
+    def _submit(self, threads: ThreadPoolExecutor, message: MessageClientExt) -> Future[Any]:
+        try:
+            return threads.submit(self._on_message, message)
+        except RuntimeError as error:  # Python ends its pools with the main thread, also where other threads go on
+            if not self._has_ended:
+                self._has_ended = True
+                self._ended()
+            raise asyncio.CancelledError from error  # neither handled nor failed: who asked for it ends, too
 
     def close(self) -> None:
         """Give the threads back; those that a handler still keeps end with it."""

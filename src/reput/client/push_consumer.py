@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from operator import index
@@ -20,6 +21,7 @@ from reput.client.peer_log import peers
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.errors import MQClientError, ReputError
+from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.queue_tables import QueueKey
@@ -29,6 +31,8 @@ from reput.transport.tls import ClientTls
 if TYPE_CHECKING:
     from reput.client.consumer_questions import ConsumerQuestions
     from reput.client.traces import Traces
+
+logger = logging.getLogger("reput.client")
 
 _PERSIST_S = 5.0
 _RECONSUME_TIMES = 16
@@ -121,6 +125,7 @@ class PushConsumer:
         self._consume_timeout = consume_timeout
         self._close_timeout = close_timeout
         self._queues: dict[QueueKey, ConsumedQueue] = {}
+        self._closing: asyncio.Task[None] | None = None  # kept here, as a loop does not hold its tasks
         self._group: ConsumerGroup | None = None
         self._offsets: OffsetStore
         self._handler: MessageHandler
@@ -152,7 +157,7 @@ class PushConsumer:
         else:
             self._offsets = RemoteBrokerOffsetStore(group)
         self._group = group
-        self._handler = MessageHandler(self._on_message, self._concurrency)
+        self._handler = MessageHandler(self._on_message, self._concurrency, self._threads_ended)
         try:
             await group.start()
         except BaseException:
@@ -199,6 +204,12 @@ class PushConsumer:
                     await self._traces.close()
             finally:
                 await group.close()
+
+    def _threads_ended(self) -> None:
+        """Leave the group, so that another member has what cannot be handled here."""
+        reason = "the main thread has ended, and Python's thread pools with it: let it wait for the other threads"
+        logger.error(Event("a consumer is closed: its handler cannot be called", group=self._name, reason=reason))
+        self._closing = asyncio.ensure_future(self.close())
 
     async def __aenter__(self) -> Self:
         await self.start()
