@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test tests-of test-rest test-oldest test-all interop lint docs bench campaign soak clean
+.PHONY: help setup run test tests-of test-rest programs test-oldest test-all interop lint docs bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -93,6 +93,10 @@ tests-of: setup ## only the tests of make test that cover a module: make tests-o
 
 OF_STORES := $(addprefix tests/,crash golden property unit)
 REST := -m "($(LEFT_OUT) or hypothesis) and not campaign" --hypothesis-profile whole
+
+# Each test builds what it needs and finds nothing of. This builds all of it ahead: 1 GB from Maven, Go and npm.
+programs: setup ## build RocketMQ's programs and the clients that make test-rest starts, as their first test would
+	@$(BIN)/python -m tests.support.rocketmq.programs
 
 # Spark starts some forty times, each time with 5 s of processors less by its class archive, which takes 40 s, once.
 test-rest: setup ## only the tests that make test leaves out, and all examples of properties; they need a JDK, Maven, Go, Node and Chromium

@@ -1,0 +1,17 @@
+"""Builds all that make test-rest starts of RocketMQ, of its clients and of Iceberg, so that no test waits for downloads."""
+
+from __future__ import annotations
+
+from tests.support.rocketmq.apache import VERSIONS, build
+from tests.support.rocketmq.clients import PROGRAMS, built
+
+
+def main() -> None:
+    for version in VERSIONS:
+        build(version)
+    for program in PROGRAMS:
+        built(program)
+
+
+if __name__ == "__main__":
+    main()
