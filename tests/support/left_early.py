@@ -6,6 +6,7 @@ What the last turn made is still referred to when the interpreter ends.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 import reput
+from reput.errors import StoreFormatError
+from reput.jobs.lake.source import open_source
 from reput.jobs.sql import Source, query_sql
 
 
@@ -54,6 +57,22 @@ def _duckdb(path: str, statement: str) -> object:
     return reader, _first(reader)
 
 
+def _csv(path: str) -> object:
+    """The first rows of a CSV file, and the error of one that is none at its end."""
+    with tempfile.NamedTemporaryFile("wb", suffix=".csv") as file:
+        file.write(b"topic,body\n" + b"orders,a\n" * 100_000)
+        file.flush()
+        source = open_source(file.name)
+        ((part,),) = source.batches
+        read = _first(part.batches())
+        file.write(b"orders,a,b\n")
+        file.flush()
+        try:
+            return read, open_source(file.name)
+        except StoreFormatError as error:
+            return read, error
+
+
 def _tail(path: str) -> object:
     with reput.MessageStore.open(path, read_only=True) as store:
         batch = store.tail("b").poll_arrow(10)
@@ -61,6 +80,7 @@ def _tail(path: str) -> object:
 
 
 READERS: dict[str, Callable[[str], object]] = {
+    "an import of CSV": _csv,
     "read_log": lambda path: _first(reput.read_log(path)),
     "read_log in DuckDB": lambda path: duckdb.from_arrow(reput.read_log(path)).limit(3).fetchall(),
     "read_log in Arrow's scanner": lambda path: ds.Scanner.from_batches(reput.read_log(path)).head(3),

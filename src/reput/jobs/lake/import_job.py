@@ -99,7 +99,7 @@ def import_messages(
     except MessageIllegalError as error:
         paths = sorted({part.path for batch in source.batches for part in batch})
         more = f" and {counted(len(paths) - 1, 'other file')}" if paths[1:] else ""
-        raise MessageIllegalError(f"{paths[0] if paths else source.identity}{more}: {error}") from None
+        raise MessageIllegalError(f"{paths[0] if paths else source.path}{more}: {error}") from None
     done = sink.committed(source.identity)
     messages = aside = 0
     parts_done, parts_left = 0, sum(map(len, source.batches[done:]))

@@ -119,11 +119,13 @@ class LakeSource:
     """Source as it is now.
 
     Attributes:
+        path: of the file, folder, pattern or table.
         identity: differs for every other source, and for this source after a change.
         schema: of the rows of its parts.
         batches: the parts of each batch.
     """
 
+    path: str
     identity: str
     schema: pa.Schema
     batches: tuple[tuple[SourcePart, ...], ...]
@@ -203,7 +205,7 @@ def _text_source(
     for file in files:
         digest.update(f"\n{os.path.relpath(file.part.path, root)} {file.digest}".encode("utf-8", "surrogatepass"))
     fields = {field.name: field for part in parts for field in part.schema}
-    return LakeSource(digest.hexdigest(), pa.schema(list(fields.values())), _batches_of(parts))
+    return LakeSource(root, digest.hexdigest(), pa.schema(list(fields.values())), _batches_of(parts))
 
 
 def _parquet_source(root: str, paths: str | list[str], topic: str | None, columns: Sequence[str] | None) -> LakeSource:
@@ -219,7 +221,7 @@ def _parquet_source(root: str, paths: str | list[str], topic: str | None, column
     schema = pa.schema([dataset.schema.field(name) for name in names])
     if topic is not None:
         schema = schema.append(pa.field("topic", pa.string()))
-    return LakeSource(digest.hexdigest(), schema, _batches_of(parts))
+    return LakeSource(root, digest.hexdigest(), schema, _batches_of(parts))
 
 
 def _batches_of(parts: Iterable[SourcePart]) -> tuple[tuple[SourcePart, ...], ...]:

@@ -10,7 +10,6 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,7 +18,6 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from reput.errors import ConfigError, StoreFormatError
-from reput.files import DISK
 from reput.formats.properties import split_keys
 from reput.jobs.text_rows import TextKind
 from reput.jobs.text_values import BASE64, body_of, json_object
@@ -121,9 +119,11 @@ def read_text_file(
     if rows and not has_topics:
         raise ConfigError(f"topic: {path} has no column topic, nor folders topic=...; say to which the messages go")
     with _content(path) as content:
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-        part = TextPart(path, kind, rows, content.size, names, given)
-    return TextFile(part, first, digest)
+        digest = hashlib.blake2b(digest_size=16)
+        while block := content.read(_BLOCK_BYTES):
+            digest.update(block)
+        part = TextPart(path, kind, rows, content.size(), names, given)
+    return TextFile(part, first, digest.hexdigest())
 
 
 def _type(name: str, kind: TextKind) -> pa.DataType:
@@ -136,48 +136,59 @@ def _columns(path: str, kind: TextKind) -> list[str]:
     """Columns of messages that a file has; JSON lines may have any."""
     if kind == "jsonl":
         return list(_TYPES)
-    with _content(path) as content:
-        names = _header(path, content)
+    names = _header(path)
     if len(set(names)) < len(names):
         raise ConfigError(f"{path}: a column twice: {', '.join(names)}")
     return list(dict.fromkeys("body" if name == _BODY else name for name in names))
 
 
-@contextmanager
-def _content(path: str) -> Iterator[pa.Buffer]:
-    with DISK.open(path) as file:
-        yield pa.py_buffer(file.map().view if file.size else b"")
+def _content(path: str) -> pa.OSFile:
+    """A file of Arrow's own: its threads read ahead.
+
+    One that gave bytes of Python's back when the interpreter ends would be ended by it in the middle of C++, and the
+    program with it.
+    """
+    return pa.OSFile(path)
 
 
 def _batches(path: str, kind: TextKind, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with _content(path) as content:
-        if content.size:
+        if content.size():
             yield from (_of_csv if kind == "csv" else _of_json)(path, content, columns)
 
 
 # -- CSV
 
 
-def _header(path: str, content: pa.Buffer) -> list[str]:
-    text = io.TextIOWrapper(io.BufferedReader(pa.BufferReader(content)), "utf-8-sig", newline="")
-    try:
-        return next(csv.reader(text), [])
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise StoreFormatError(f"{path}: no CSV of messages: names of columns: {error}") from None
+def _header(path: str) -> list[str]:
+    """The names of columns; later bytes that are no UTF-8 are no matter of them."""
+    file = io.BufferedReader(_content(path))
+    with io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="") as text:
+        try:
+            names = next(csv.reader(text), [])
+        except csv.Error as error:
+            raise StoreFormatError(f"{path}: no CSV of messages: names of columns: {error}") from None
+    if any(map(_has_surrogates, names)):
+        raise StoreFormatError(f"{path}: no CSV of messages: names of columns: not UTF-8: {names}")
+    return names
 
 
-def _csv_reader(path: str, content: pa.Buffer, convert: arrow_csv.ConvertOptions) -> Any:
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _csv_reader(path: str, content: pa.OSFile, convert: arrow_csv.ConvertOptions) -> Any:
     # a row may be larger than a block of Arrow's own size
-    read = arrow_csv.ReadOptions(use_threads=False, block_size=min(content.size + 1, _BLOCK_BYTES))
+    read = arrow_csv.ReadOptions(use_threads=False, block_size=min(content.size() + 1, _BLOCK_BYTES))
     parse = arrow_csv.ParseOptions(newlines_in_values=True)
     try:
-        return arrow_csv.open_csv(pa.BufferReader(content), read, parse, convert)
+        return arrow_csv.open_csv(content, read, parse, convert)
     except pa.ArrowInvalid as error:
         raise _no_csv(path, error) from error
 
 
-def _of_csv(path: str, content: pa.Buffer, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    wanted = [name for name in _header(path, content) if ("body" if name == _BODY else name) in columns]
+def _of_csv(path: str, content: pa.OSFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    wanted = [name for name in _header(path) if ("body" if name == _BODY else name) in columns]
     types = {name: kind for name, kind in _TYPES.items() if not (pa.types.is_nested(kind) or pa.types.is_binary(kind))}
     convert = arrow_csv.ConvertOptions(
         column_types={name: types.get(name, pa.string()) for name in wanted},
@@ -187,20 +198,39 @@ def _of_csv(path: str, content: pa.Buffer, columns: Sequence[str]) -> Iterator[p
         quoted_strings_can_be_null=False,
     )
     reader, row = _csv_reader(path, content, convert), 0
-    while True:
-        try:
-            batch = reader.read_next_batch()
-        except StopIteration:
-            return
-        except pa.ArrowInvalid as error:
-            raise _no_csv(path, error) from error
-        for begin in range(0, batch.num_rows, _ROWS):
-            yield _csv_messages(path, batch.slice(begin, _ROWS), row + begin, columns)
-        row += batch.num_rows
+    try:
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except pa.ArrowInvalid as error:
+                raise _no_csv(path, error) from error
+            for begin in range(0, batch.num_rows, _ROWS):
+                yield _csv_messages(path, batch.slice(begin, _ROWS), row + begin, columns)
+            row += batch.num_rows
+    finally:
+        del reader  # it waits for its thread, which reads `content`
 
 
 def _no_csv(path: str, error: pa.ArrowInvalid) -> StoreFormatError:
-    return StoreFormatError(f"{path}: no CSV of messages: {str(error).splitlines()[0]}")
+    """What Arrow says, which counts lines with the names of columns from 1 and names none for bad bytes."""
+    text = str(error).splitlines()[0]
+    if "invalid UTF8" in text:
+        with _content(path) as content:
+            lines = enumerate(io.BufferedReader(content), start=1)
+            text = next(
+                (f"line {number}: not UTF-8: {line[:80]!r}" for number, line in lines if not _is_utf8(line)), text
+            )
+    return StoreFormatError(f"{path}: no CSV of messages: {text.replace('Row #', 'line ')}")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _csv_messages(path: str, batch: pa.RecordBatch, first_row: int, columns: Sequence[str]) -> pa.RecordBatch:
@@ -247,9 +277,9 @@ def _properties(texts: pa.Array, path: str, first_row: int) -> pa.Array:
 # -- JSON lines
 
 
-def _of_json(path: str, content: pa.Buffer, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _of_json(path: str, content: pa.OSFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Blank lines are none; fields that are no column of a message are left out."""
-    lines = enumerate(io.BufferedReader(pa.BufferReader(content)), start=1)
+    lines = enumerate(io.BufferedReader(content), start=1)
     numbered = ((number, json_object(line, f"{path}, line {number}")) for number, line in lines if line.strip())
     while some := list(islice(numbered, _ROWS)):
         yield pa.RecordBatch.from_pydict({name: _json_column(name, some, path) for name in columns})

@@ -78,7 +78,7 @@ class RowStager:
 
         def refuse(row: pa.RecordBatch, reason: str) -> None:
             if self.bad_rows_path is None:
-                raise MessageIllegalError(f"{origin}, {reason}; correct such rows, or put them aside")
+                raise MessageIllegalError(f"{origin}, {reason}; correct such rows, or put them aside (--bad-rows-path)")
             bad.put_aside(row, f"{origin}, {reason}")
 
         with StagingFile(self.files, staged_path(self.folder, name), self.config) as staging:

@@ -161,6 +161,20 @@ def test_text_of_others_needs_few_columns(name: str, text: str, tmp_path: Path) 
     ("name", "text", "error", "reason"),
     [
         ("a.csv", "topic,body\nt,a\nt", StoreFormatError, "no CSV of messages: .*Expected 2 columns, got 1"),
+        (
+            "a.csv",
+            "topic,body\nt,a\nt,b,c",
+            StoreFormatError,
+            "no CSV of messages: .*line 3: Expected 2 columns, got 3",
+        ),
+        (
+            "a.csv",
+            b"topic,body\nt,a\nt,\xff",
+            StoreFormatError,
+            r"a.csv: no CSV of messages: line 3: not UTF-8: b't,\\xff'",
+        ),
+        ("a.csv", b"topic,bo\xffdy\nt,a", StoreFormatError, "names of columns: not UTF-8"),
+        ("a.csv", "", MessageIllegalError, "a.csv: the table has no column 'topic'"),
         ("a.csv", "topic,topic,body\nt,t,a", ConfigError, "a column twice"),
         ("a.csv", "body\na", ConfigError, "say to which the messages go"),
         ("a.csv", "topic,tags\nt,a", MessageIllegalError, "no column 'body'"),
@@ -181,9 +195,9 @@ def test_text_of_others_needs_few_columns(name: str, text: str, tmp_path: Path) 
     ],
 )
 def test_text_that_is_no_messages_is_refused_and_nothing_is_stored(
-    name: str, text: str, error: type[ReputError], reason: str, tmp_path: Path
+    name: str, text: str | bytes, error: type[ReputError], reason: str, tmp_path: Path
 ) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(error, match=reason):
         import_(tmp_path / name, tmp_path / "store")
     assert not (tmp_path / "store/commitlog").exists() or rows_of(tmp_path / "store") == []
