@@ -218,7 +218,7 @@ class MQBrokerError(RemotingError):
         self.remark = remark
 
     def __str__(self) -> str:
-        return f"{self.address} answers code {self.code}: {self.remark}"
+        return f"{self.address} answers code {self.code}: {self.remark.strip()}"
 
 
 class AccessDeniedError(MQBrokerError):

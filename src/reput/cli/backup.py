@@ -112,6 +112,7 @@ def _report(store: str, target: str, result: Backup) -> Report:
     facts = asdict(result)
     for name in ("left_out", "findings"):
         facts.pop(name)
+    facts["new messages"] = facts.pop("messages")
     tables = [Table("left out: reput does not know them", ("name",), [(name,) for name in result.left_out])]
     return Report(
         title=f"Backup of {store} to {target}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -123,7 +123,10 @@ WorkDir = Annotated[
 
 
 def parse_time(text: str) -> int:
-    """Parse ISO 8601 (without an offset: UTC) or milliseconds since 1970 UTC to milliseconds."""
+    """Parse ISO 8601 (without an offset: UTC) or milliseconds since 1970 UTC to milliseconds.
+
+    What is finer than a millisecond is cut off, so that no `--end` or `--until` takes what was stored after it.
+    """
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit():
         return int(text)
@@ -133,7 +136,8 @@ def parse_time(text: str) -> int:
         raise typer.BadParameter(
             f"{text!r} is no time; write 2026-11-21, 2026-11-21T07:13:00Z, or milliseconds since 1970 UTC"
         ) from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    since_1970 = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.fromtimestamp(0, UTC)
+    return since_1970 // timedelta(milliseconds=1)
 
 
 def parse_start(text: str) -> Literal["first", "last"] | datetime:

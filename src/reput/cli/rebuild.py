@@ -132,6 +132,7 @@ def _report(store: str, output: str | None, result: RebuildResult, max_findings:
         "index_timestamp",
     ):
         facts.pop(name)
+    facts["log read again, in one piece"] = facts.pop("in_order")
     facts = {name.replace("_", " "): value for name, value in facts.items()}
     facts["messages a second"] = round(result.messages / result.seconds)
     tables = [Table("phases", ("phase", "seconds"), list(zip(phases, seconds, strict=True)))]

@@ -43,7 +43,7 @@ def read_properties(text: str, source: str) -> Iterator[Property]:
     Raises ConfigError, with `source` and the line, for a malformed Unicode escape and for a line without a key; the
     error quotes no text, which may be a password.
     """
-    for line, content in _logical_lines(text):
+    for line, content in _logical_lines(text.removeprefix("\ufeff")):  # the byte order mark of an editor
         name_end = _KEY_END.match(content).end()  # type: ignore[union-attr]  # both patterns match the empty text
         value_begin = _SEPARATOR.match(content, name_end).end()  # type: ignore[union-attr]
         location = f"{source}:{line}"
