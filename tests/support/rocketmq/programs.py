@@ -1,4 +1,4 @@
-"""Builds all that make test-rest starts of RocketMQ, of its clients and of Iceberg, so that no test waits for downloads."""
+"""Builds what make test-rest starts of RocketMQ, its clients and Iceberg, so that no test waits for downloads."""
 
 from __future__ import annotations
 

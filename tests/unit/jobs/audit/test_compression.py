@@ -16,7 +16,6 @@ from reput.jobs.runner import LocalRunner
 from tests.support.damage import flip
 from tests.support.orders import SIZES
 
-
 _PLAIN = b"orders and orders " * 20
 _BODIES = {
     SysFlag.COMPRESSED: zlib.compress(_PLAIN, 1),
