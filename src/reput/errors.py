@@ -8,6 +8,7 @@ what was expected and what was found, and says what to do.
 from __future__ import annotations
 
 __all__ = [
+    "AccessDeniedError",
     "ConfigError",
     "CorruptBackupError",
     "CorruptConsumeQueueError",
@@ -19,10 +20,12 @@ __all__ = [
     "MQBrokerError",
     "MQClientError",
     "MessageIllegalError",
+    "MissingFieldError",
     "RemotingCommandError",
     "RemotingDecodeError",
     "RemotingError",
     "RemotingTimeoutError",
+    "ReplicationError",
     "ReputError",
     "StoreBusyError",
     "StoreError",
@@ -49,6 +52,14 @@ class ReputError(Exception):
     retriable: bool = False
     stored_messages: int = 0
     peer: str = ""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """With its attributes, whatever its class is made of: an error comes from a worker process by pickle."""
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[ReputError], arguments: tuple[object, ...]) -> ReputError:
+    return kind.__new__(kind, *arguments)
 
 
 class ConfigError(ReputError, ValueError):

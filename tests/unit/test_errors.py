@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from reput import errors
+from reput.filter.expression_error import ExpressionError
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 
@@ -36,9 +39,27 @@ def test_damage_is_told_with_file_offset_and_reason(error: type[errors.CorruptSt
     )  # fmt: skip
 
 
-def test_damage_survives_the_way_from_a_worker_process() -> None:
-    import pickle
+MADE = {
+    errors.CorruptStoreError: ("log", 7, "magic code"),
+    errors.MQBrokerError: ("127.0.0.1:10911", 1, "no"),
+    errors.MissingFieldError: (1, "no topic", "topic"),
+    errors.RemotingCommandError: (1, "no"),
+    errors.WouldWaitError: ("no room", 4096),
+}
 
-    raised = pickle.loads(pickle.dumps(errors.CorruptRecordError("log", 7, "magic code")))
-    assert isinstance(raised, errors.CorruptRecordError)
-    assert str(raised) == "log: damaged at offset 7: magic code"
+
+@pytest.mark.parametrize("kind", [*CLASSES, ExpressionError])
+def test_an_error_survives_the_way_from_a_worker_process(kind: type[errors.ReputError]) -> None:
+    arguments = next((MADE[one] for one in kind.__mro__ if one in MADE), ("text",))
+    raised = kind(*arguments)
+    raised.stored_messages = 3
+    found = pickle.loads(pickle.dumps(raised))
+    assert type(found) is kind
+    assert (str(found), found.args, vars(found)) == (str(raised), raised.args, vars(raised))
+
+
+def test_all_errors_are_public() -> None:
+    defined = [
+        name for name, one in vars(errors).items() if isinstance(one, type) and one.__module__ == errors.__name__
+    ]
+    assert sorted(defined) == sorted(errors.__all__)
