@@ -44,7 +44,9 @@ class Reached:
             assert self._changed.wait_for(lambda: self._end_offset >= offset, 60)
 
 
-def test_it_catches_up_once_and_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_it_catches_up_once_and_a_later_reput_goes_on_where_it_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, output = tmp_path / "store", tmp_path / "output"
     messages = 0
     for begin, end in ((0, 30), (30, 50)):
@@ -54,6 +56,7 @@ def test_it_catches_up_once_and_goes_on_where_it_was(spark: SparkSession, tmp_pa
         assert (result.messages, result.batches) == (end - begin, len(batches))
         messages += result.messages
         assert derived(output) == derived(store)
+        monkeypatch.setattr("reput.jobs.job_folder.version", lambda _: "99.0")
     assert messages == 50
     assert dispatch(store, output, session=spark, once=True, bit_maps=bit_maps) == DispatchResult(
         end_offset=result.end_offset

@@ -13,6 +13,9 @@ from reput.extras import require
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: What --work-dir has: the checkpoint of a query of this form.
+_LAYOUT = "stats --follow 1"
+
 
 def follow_stats(
     store: str, work_dir: str | None, *, master: str | None, available_now: bool, as_json: bool, **arguments: Any
@@ -39,7 +42,10 @@ def follow_stats(
                 write_line(line)
 
     kept = {"store": store, **arguments}
-    with interrupts.until_stopped(unless=available_now), JobFolder(work_dir, "stats --follow", kept) as folder:
+    with (
+        interrupts.until_stopped(unless=available_now),
+        JobFolder(work_dir, "stats --follow", kept, layout=_LAYOUT) as folder,
+    ):
         frame = statistics_stream(session(master or "local[*]"), store, **arguments)
         writer = frame.writeStream.outputMode("update").foreachBatch(show)
         writer = writer.option("checkpointLocation", folder.state_folder("checkpoint"))

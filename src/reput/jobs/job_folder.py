@@ -38,7 +38,9 @@ class JobFolder:
     Args:
         path: the folder; missing parents are made, too.
         job: the name of the job, as on the command line.
-        options: the options that the output depends on, in the user's words. The version of reput is added.
+        options: the options that the output depends on, in the user's words.
+        layout: what a folder has that is gone on with for years, whichever reput began it; None: a folder of one job,
+            which the reput that began it ends.
 
     Raises:
         StoreFormatError: `path` is no folder, belongs to another job, or has files that no known job has written.
@@ -48,12 +50,18 @@ class JobFolder:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], job: str, options: Mapping[str, Option], *, files: FileLayer = DISK
+        self,
+        path: str | os.PathLike[str],
+        job: str,
+        options: Mapping[str, Option],
+        *,
+        layout: str | None = None,
+        files: FileLayer = DISK,
     ) -> None:
         self.path = os.path.abspath(path)
         self._files = files
         self._state = os.path.join(self.path, STATE)
-        wanted = {"job": job, "reput": version("reput"), **options}
+        wanted = {"job": job, "reput": layout or version("reput"), **options}
         self._check(wanted)  # before a lock file is made in a stranger's folder
         files.make_directories(self._state)
         try:

@@ -38,6 +38,8 @@ _IDLE_WAIT_S = 0.01
 _STOP_WAIT_S = 1
 #: Folder of Spark's checkpoint in the folder `config` of a store; an output has it in its job folder.
 _CHECKPOINT = "reputDispatchCheckpoint"
+#: Of the output: queues and index, and the folder of the checkpoint.
+_LAYOUT = "dispatch 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def _output(
     options: dict[str, Option] = {"store": directory.path, "log": list(directory.commit_log_folders)}
     options |= {name: str(value) for name, value in settings.items()}
     config = read_config(os.fspath(output), DISK) or written_config(directory, settings)
-    folder = held.enter_context(JobFolder(output, "dispatch", options))
+    folder = held.enter_context(JobFolder(output, "dispatch", options, layout=_LAYOUT))
     return _Target(folder.path, config, folder.state_folder("checkpoint"))
 
 

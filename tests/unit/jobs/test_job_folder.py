@@ -13,6 +13,7 @@ import pytest
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import FileLayer, RecordLock
+from reput.jobs import job_folder
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import LocalRunner
@@ -160,6 +161,17 @@ def test_a_folder_that_is_not_this_jobs_is_refused_and_not_changed(
     with pytest.raises(error, match=text):
         JobFolder(path, "export", OPTIONS)
     assert (tree(tmp_path), sorted(os.walk(tmp_path))) == before
+
+
+def test_a_later_reput_goes_on_with_a_folder_of_the_same_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    JobFolder(tmp_path, "export", OPTIONS, layout="tables 1").close()
+    monkeypatch.setattr(job_folder, "version", lambda _: "99.0")
+    with JobFolder(tmp_path, "export", OPTIONS, layout="tables 1") as folder:
+        assert folder.resumed
+    with pytest.raises(ConfigError, match='reput was "tables 1" and is "tables 2"'):
+        JobFolder(tmp_path, "export", OPTIONS, layout="tables 2")
 
 
 def test_two_cannot_work_in_one_folder(tmp_path: Path) -> None:

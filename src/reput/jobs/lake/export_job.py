@@ -111,7 +111,7 @@ def _opened(
     directory = StoreDirectory(store_path, commit_log_path=options.commit_log_path, files=files)
     directory.check_output(output)
     options.check()
-    with JobFolder(output, "export", options.kept(directory.path), files=files) as folder:
+    with JobFolder(output, "export", options.kept(directory.path), layout=options.layout, files=files) as folder:
         try:
             job = _ExportJob(directory, folder, runner, options, files)
         except ReputError:

@@ -137,11 +137,14 @@ class ExportOptions:
         """Kind of text that the files are; None: they are Parquet."""
         return next((kind for kind in TEXT_KINDS if kind == self.format), None)
 
+    @property
+    def layout(self) -> str:
+        """What the folder of the tables has: a later reput with the same layout continues."""
+        return _RAW_LAYOUT if self.decode == "raw" else _LAYOUT
+
     def kept(self, store_path: str) -> dict[str, Option]:
         """Options that must be the same in every run, as the job's folder keeps them."""
         return {
-            # in place of the version: a later reput with the same layout continues
-            "reput": _RAW_LAYOUT if self.decode == "raw" else _LAYOUT,
             "store": store_path,
             "topics": None if self.topics is None else sorted(set(self.topics)),
             "columns": None if self.columns is None else list(self.columns),
