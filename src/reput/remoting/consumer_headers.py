@@ -54,7 +54,7 @@ class SearchOffsetResponseHeader:
 
 @dataclass(frozen=True, slots=True)
 class GetMaxOffsetRequestHeader:
-    """The queue offset of the next message (GET_MAX_OFFSET)."""
+    """The queue offset of the next message (GET_MAX_OFFSET); no version of RocketMQ's broker looks at `committed`."""
 
     topic: str
     queue_id: Int32

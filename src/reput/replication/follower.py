@@ -114,6 +114,7 @@ class Follower:
         self._log: MasterLog | None = None
         self._refusals: set[str] = set()
         self._is_connected = False
+        self._said = ""  # the last line of the log about a break
         self._failure: str | None = "the master has not answered yet"
         self._topics_at = 0.0
         self._asked_for: set[str] = set()
@@ -137,7 +138,7 @@ class Follower:
             ReplicationError, CorruptRecordError: See the module; all before is appended, and nothing after.
             StoreFullError, StorePoisonedError, StoreStateError: As of `MessageStore.put_messages`.
         """
-        said, tries = "", 0
+        tries = 0
         try:
             while not stop.is_set():
                 end = self._writer.end_offset
@@ -148,9 +149,9 @@ class Follower:
                     tries = 1 if self._writer.end_offset > end else tries + 1
                     if once and (tries == _TRIES or isinstance(error, AccessDeniedError)):
                         raise
-                    if str(error) != said:
+                    if str(error) != self._said:
                         logger.warning("%s; tried again every %g s", error, _RETRY_S)
-                    said = self._failure = str(error)
+                    self._said = self._failure = str(error)
                 self._is_connected = False
                 self._on_state(self.state)
                 stop.wait(_RETRY_S)
@@ -168,7 +169,8 @@ class Follower:
         self._take_file_size(config)
         self._told(self._copy_topics)
         while self._has_nothing and log and log.max_offset == log.min_offset:  # there is nothing to ask for
-            self._is_connected, self._failure = True, None
+            self._connected()
+            self._failure = None
             self._on_state(self.state)
             if once or stop.wait(_RETRY_S):
                 return
@@ -178,10 +180,17 @@ class Follower:
         stream = HAStream(address, self._bandwidth, waits_for_bytes=once)
         try:
             stream.report(first)
-            self._is_connected = True
+            self._connected()
             self._receive(stream, first, stop, once)
         finally:
             stream.close()
+
+    def _connected(self) -> None:
+        """Tell that a break is over of which the log has a line, so that the next one gets a line, too."""
+        self._is_connected = True
+        if self._said:
+            logger.warning("%s is followed again", self._master.address)
+            self._said = ""
 
     def _told(self, ask: Callable[[], _T]) -> _T | None:
         """What the master answers; None where it refuses, and the log is followed without it.

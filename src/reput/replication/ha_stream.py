@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from contextlib import ExitStack
 
 from reput.errors import RemotingError
 from reput.formats.replication import FRAME_HEADER, MAX_FRAME_SIZE, REPORT, SILENCE_S
@@ -32,8 +33,10 @@ class HAStream:
         self._read_at = 0.0
         host, port = host_and_port(address)
         try:
-            self._socket = socket.create_connection((host, port), _CONNECT_S)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with ExitStack() as undo:
+                self._socket = undo.enter_context(socket.create_connection((host, port), _CONNECT_S))
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                undo.pop_all()
         except (OSError, OverflowError, ValueError) as error:
             raise connect_error(address, error, _CONNECT_S, _TO_DO) from None
         self._buffer = bytearray(_BUFFER_BYTES)

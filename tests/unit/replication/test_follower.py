@@ -152,14 +152,21 @@ def test_a_store_that_lost_its_power_before_its_first_sync_begins_again(
     assert same(tmp_path / "copy", source[0]) is has_messages
 
 
-def test_it_goes_on_after_each_cut_of_the_connection(
-    source: tuple[Path, int], master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_it_goes_on_after_each_cut_of_the_connection_and_tells_each(
+    source: tuple[Path, int],
+    master: FakeMaster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("reput.replication.follower._RETRY_S", 0.0)
     master.piece, master.cut_after = 5000, 20
     follow(tmp_path / "copy", master)
     assert len(master.reports) > 3
     assert same(tmp_path / "copy", source[0])
+    lines = [f"{record.getMessage()} ".partition("tried again")[1] or "again" for record in caplog.records]
+    assert lines == ["tried again", "again"] * (len(master.reports) - 1)
+    assert caplog.messages[-1] == f"{master.address} is followed again"
 
 
 def test_a_store_that_is_closed_and_opened_again_goes_on_at_any_place(
