@@ -85,7 +85,7 @@ class ConsumeConcurrently:
         if running:
             logger.warning(Event("handlers were cancelled: they took too long", handlers=len(running)))
 
-    async def leave(self, consumed: ConsumedQueue) -> None:
+    async def ended(self, consumed: ConsumedQueue) -> None:
         """Nothing to wait for: another member may have the queue while a handler still works on a message of it."""
 
     def locked_s(self, queue: QueueKey) -> float | None:

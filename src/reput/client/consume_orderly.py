@@ -62,15 +62,13 @@ class ConsumeOrderly:
     def take(self, consumed: ConsumedQueue, messages: list[MessageClientExt]) -> None:
         """Handle messages soon, behind those of their queue that were taken before."""
         if consumed not in self._running and not self._stopping.is_set():
-            before = [task for other, task in self._running.items() if other.queue == consumed.queue]
-            self._running[consumed] = self._group.client.spawn(self._run(consumed, before))
+            self._running[consumed] = self._group.client.spawn(self._run(consumed))
 
-    async def leave(self, consumed: ConsumedQueue) -> None:
+    async def ended(self, consumed: ConsumedQueue) -> None:
         """Return when no handler works on a queue that is dropped: another member may have it then."""
         running = self._running.get(consumed)
         if running is not None:
             await asyncio.wait([running])
-        consumed.keep_offset()
 
     def locked_s(self, queue: QueueKey) -> float | None:
         """How long ago a queue was locked; None where it is not."""
@@ -96,11 +94,8 @@ class ConsumeOrderly:
         if self._locks is not None:
             await self._locks.unlock_all()
 
-    async def _run(self, consumed: ConsumedQueue, before: list[asyncio.Task[None]]) -> None:
-        """Handle a queue; first handlers end that were begun before this member gave it up, and has it again."""
+    async def _run(self, consumed: ConsumedQueue) -> None:
         try:
-            if before:
-                await asyncio.wait(before)
             await self._consume_all(consumed)
         finally:  # not by a callback of the task: messages that are taken before it is called would wait for others
             del self._running[consumed]

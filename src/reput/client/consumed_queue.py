@@ -91,9 +91,9 @@ class ConsumedQueue:
         self._room = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, offset: int | None = None) -> None:
-        """Begin to pull, at an offset, or where the group is."""
-        self._task = self._group.client.spawn(self._pull_all(offset))
+    def start(self, offset: int | None = None, after: asyncio.Task[None] | None = None) -> None:
+        """Begin to pull, at an offset, or where the group is; once a task has ended."""
+        self._task = self._group.client.spawn(self._pull_all(offset, after))
 
     def stop(self) -> None:
         """Pull no more."""
@@ -120,7 +120,9 @@ class ConsumedQueue:
         if offset is not None:
             self._offsets.update(self.queue, offset)
 
-    async def _pull_all(self, offset: int | None) -> None:
+    async def _pull_all(self, offset: int | None, after: asyncio.Task[None] | None) -> None:
+        if after is not None:
+            await asyncio.wait([after])
         loop = asyncio.get_running_loop()
         while True:
             try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from operator import index
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from reput.client.arguments import check_arguments
 from reput.client.consume_concurrently import ConsumeConcurrently
@@ -126,6 +126,8 @@ class PushConsumer:
         self._close_timeout = close_timeout
         self._queues: dict[QueueKey, ConsumedQueue] = {}
         self._closing: asyncio.Task[None] | None = None  # kept here, as a loop does not hold its tasks
+        #: The ends of what queues were before: a queue begins once its handlers have ended and its lock is given back.
+        self._ending: dict[QueueKey, asyncio.Task[None]] = {}
         self._group: ConsumerGroup | None = None
         self._offsets: OffsetStore
         self._handler: MessageHandler
@@ -163,6 +165,7 @@ class PushConsumer:
         except BaseException:
             self._handler.close()
             await group.close()
+            self._group = None  # it may be started again
             raise
         times, more = self._max_reconsume_times, (group, self._offsets, self._handler, self._concurrency)
         if self._orderly:
@@ -226,9 +229,9 @@ class PushConsumer:
     # -- queues
 
     def _assigned(self, queues: set[QueueKey]) -> None:
-        for queue in self._queues.keys() - queues:
-            self._give_up(queue)
-        for queue in queues - self._queues.keys():
+        for queue in sorted(self._queues.keys() - queues):
+            self._end(queue, self._leave)
+        for queue in sorted(queues - self._queues.keys()):
             self._begin(queue, None)
 
     def _begin(self, queue: QueueKey, offset: int | None) -> None:
@@ -244,27 +247,35 @@ class PushConsumer:
             self._handler.statistics,
         )
         self._queues[queue] = consumed
-        consumed.start(offset)
+        consumed.start(offset, self._ending.get(queue))
 
-    def _give_up(self, queue: QueueKey) -> None:
+    def _end(self, queue: QueueKey, work: Callable[[ConsumedQueue], Coroutine[Any, Any, None]]) -> None:
+        """Pull a queue no more, and do some work once its handlers have ended."""
         assert self._group is not None
-        consumed = self._queues.pop(queue)
+        consumed, before = self._queues.pop(queue), self._ending.get(queue)
         consumed.drop()
-        self._group.client.spawn(self._leave(consumed))
+
+        async def end() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await self._service.ended(consumed)
+            await work(consumed)
+            if self._ending.get(queue) is task:
+                del self._ending[queue]
+
+        task = self._ending[queue] = self._group.client.spawn(end())
 
     async def _leave(self, consumed: ConsumedQueue) -> None:
         """Commit what was handled of a queue, and let another member have it."""
-        await self._service.leave(consumed)
+        consumed.keep_offset()
         await self._persist()
-        if consumed.queue not in self._queues:
-            self._offsets.remove(consumed.queue)
-            await self._service.unlock(consumed.queue)
+        self._offsets.remove(consumed.queue)
+        await self._service.unlock(consumed.queue)
 
     def _moved(self, queue: QueueKey, offset: int) -> None:
         """Go on in a queue at an offset that the broker gave, or an operator."""
-        consumed = self._queues.pop(queue, None)
-        if consumed is not None:
-            consumed.drop()
+        if queue in self._queues:
+            self._end(queue, _nothing)
             self._offsets.move(queue, offset)
             self._begin(queue, offset)
 
@@ -293,3 +304,7 @@ class PushConsumer:
             await self._offsets.persist()
         except ReputError as error:
             peers.failed("offsets were not kept", error, group=self._name)
+
+
+async def _nothing(_: ConsumedQueue) -> None:
+    """Of a queue that goes on elsewhere: it stays locked, and what was handled before says nothing."""

@@ -30,40 +30,6 @@ def message(offset: int) -> MessageClientExt:
     return found
 
 
-async def test_a_queue_that_comes_back_while_its_handler_runs_is_handled_by_one_task_at_a_time() -> None:
-    loop = asyncio.get_running_loop()
-    client = SimpleNamespace(spawn=loop.create_task, now_ms=lambda: 0)
-    group = cast("ConsumerGroup", SimpleNamespace(client=client, is_broadcasting=True))
-    running, most = 0, 0
-    may_end, handled = asyncio.Event(), list[int]()
-
-    async def handle(message: MessageClientExt) -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        handled.append(message.queue_offset)
-        await may_end.wait()
-        running -= 1
-
-    offsets, handler = LocalFileOffsetStore(group, "none"), MessageHandler(handle, 1)
-    consume = ConsumeOrderly(group, offsets, handler, 8, None)
-    tasks = []
-    for _ in range(3):  # each time it is given up, and comes back
-        consumed = ConsumedQueue(
-            group, QUEUE, offsets, consume.begin, PullLimits(), consume.take, lambda *_: None, handler.statistics
-        )
-        consumed.process_queue.put([message(0), message(1)], 2)
-        consume.take(consumed, [message(0), message(1)])
-        tasks.append(consume._running[consumed])
-        while not handled:
-            await asyncio.sleep(0)
-        if len(tasks) < 3:
-            consumed.drop()
-    may_end.set()
-    await asyncio.gather(*tasks)
-    assert (most, handled) == (1, [0, 0, 1])
-
-
 async def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> None:
     """In the same turn of the loop: after the end of the handler, and before a callback of its task."""
 

@@ -305,6 +305,40 @@ async def test_the_answer_to_a_renewal_does_not_come_behind_an_unlock(
             assert (order, locks._locked_at) == (["lock", "unlock"], {})
 
 
+async def test_a_queue_that_comes_back_while_its_handler_runs_begins_when_it_has_ended(tmp_path: Path) -> None:
+    """And stays locked until then, however often the queue comes and goes."""
+    running, most = 0, 0
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def handle(message: MessageClientExt) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        begun.set()
+        await may_end.wait()
+        running -= 1
+        await seen(message)
+
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send_to_queue(namesrv.address, b"1", b"2")
+        seen, queue = Seen(), MessageQueue("orders", "broker-a", 0)
+        async with consumer(namesrv.address, handle, orderly=True) as one:
+            await begun.wait()
+            group = one._group
+            assert group is not None
+            group.stop_rebalance()
+            for queues in (set[MessageQueue](), {queue}, set[MessageQueue](), {queue}):
+                one._assigned(queues)
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert locks_of(one).is_held(queue)
+            may_end.set()
+            await seen.wait(2)
+        assert (most, seen.bodies) == (1, [b"1", b"2"])
+        assert await committed(brokers["broker-a"]) == "2"
+
+
 @pytest.mark.parametrize("orderly", [False, True])
 async def test_members_that_come_and_go_all_the_time_lose_nothing(tmp_path: Path, orderly: bool) -> None:
     """Each member stays until it has handled some messages, while a producer sends; orderly ones keep the order."""
