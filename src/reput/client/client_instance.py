@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("reput.client")
 
-_REFRESH_S = 30.0
+_REFRESH_S, _AGAIN_S = 30.0, 1.0
 #: The system's; the module `secrets` takes longer to import.
 _RANDOM = random.SystemRandom()
 #: How long a client that leaves waits for its brokers.
@@ -158,19 +158,31 @@ class ClientInstance:
         self._wake.set()
 
     async def _keep_fresh(self) -> None:
-        """Send heartbeats to new brokers and over new connections at once, and to all each 30 s, after their routes."""
+        """Send heartbeats to new brokers and over new connections at once, and to all each 30 s, after their routes.
+
+        A broker that takes none is asked again a second later, then less and less often: until it knows who is here it
+        gives members no share, and asks no producer.
+        """
         loop = asyncio.get_running_loop()
-        next_at = loop.time() + _REFRESH_S
+        next_at, pause_s = loop.time() + _REFRESH_S, _AGAIN_S
         while True:
+            again_at = next_at if self._all_know else loop.time() + pause_s
             try:
-                async with asyncio.timeout_at(next_at):
+                async with asyncio.timeout_at(min(next_at, again_at)):
                     await self._wake.wait()
-                self._wake.clear()
-                await self.heartbeat(only_new=True)
+                pause_s = _AGAIN_S
             except TimeoutError:
+                pause_s *= 2
+            self._wake.clear()
+            if is_due := loop.time() >= next_at:
                 next_at = loop.time() + _REFRESH_S
                 await self.routes.refresh()
-                await self.heartbeat()
+            await self.heartbeat(only_new=not is_due)
+
+    @property
+    def _all_know(self) -> bool:
+        """Whether each broker has taken a heartbeat."""
+        return self.routes.addresses(with_slaves=self._with_slaves) <= self.versions.keys()
 
     async def heartbeat(self, *, only_new: bool = False) -> list[AccessDeniedError]:
         """Tell the brokers of all routes who is here; those that do not answer are asked again later.
@@ -181,7 +193,7 @@ class ClientInstance:
         for gone in self.versions.keys() - addresses:
             del self.versions[gone]
         body = self._heartbeat(self.client_id)
-        wanted = addresses - self.versions.keys() if only_new else addresses
+        wanted = sorted(addresses - self.versions.keys() if only_new else addresses)
         answers = await asyncio.gather(*(self._heartbeat_to(address, body) for address in wanted))
         return [error for error in answers if isinstance(error, AccessDeniedError)]
 
