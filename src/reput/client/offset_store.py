@@ -43,6 +43,7 @@ class RemoteBrokerOffsetStore:
         self._group = group
         self._offsets: dict[QueueKey, int] = {}
         self._persisted: dict[QueueKey, int] = {}
+        self._turn = asyncio.Lock()
 
     def update(self, queue: QueueKey, offset: int) -> None:
         """All messages before an offset are handled."""
@@ -67,7 +68,11 @@ class RemoteBrokerOffsetStore:
         return await self._group.begin_offset(queue)
 
     async def persist(self) -> None:
-        """Commit what has changed."""
+        """Commit what has changed; who else commits is waited for: all is kept when this returns."""
+        async with self._turn:
+            await self._persist()
+
+    async def _persist(self) -> None:
         changed = {queue: one for queue, one in self._offsets.items() if self._persisted.get(queue) != one}
         if not changed:
             return
@@ -94,6 +99,7 @@ class LocalFileOffsetStore:
         self._path = path
         self._offsets: dict[QueueKey, int] = {}
         self._is_changed = False
+        self._turn = asyncio.Lock()
 
     async def load(self) -> None:
         """Read the file, where there is one; raises ConfigError where it holds no offsets."""
@@ -126,11 +132,16 @@ class LocalFileOffsetStore:
         return await self._group.first_offset(queue) if offset is None else offset
 
     async def persist(self) -> None:
-        """Write the file anew, if an offset has changed."""
-        if self._is_changed:
+        """Write the file anew, if an offset has changed since it was written."""
+        async with self._turn:
+            if not self._is_changed:
+                return
             self._is_changed = False
-            data = encode_queue_tables({_MEMBER: self._offsets})
-            await asyncio.to_thread(_write, self._path, data)
+            try:
+                await asyncio.to_thread(_write, self._path, encode_queue_tables({_MEMBER: self._offsets}))
+            except BaseException:
+                self._is_changed = True
+                raise
 
 
 def _read(path: str) -> bytes | None:

@@ -13,6 +13,7 @@ from reput.client.arguments import check_arguments, check_queue, check_seconds, 
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.namespaces import Namespace
+from reput.client.offset_store import RemoteBrokerOffsetStore
 from reput.client.pulled_queue import PulledQueue
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
@@ -92,6 +93,7 @@ class PullConsumer:
         self._trace_topic = TRACE_TOPIC if trace is True else trace or None
         self._traces: Traces | None = None
         self._group: ConsumerGroup | None = None
+        self._offsets: RemoteBrokerOffsetStore
         self._queues: dict[QueueKey, PulledQueue] = {}
         self._has_topics_or_queues = topics is not None
         self._arrived = asyncio.Event()
@@ -114,11 +116,13 @@ class PullConsumer:
             namespace=self._namespace,
         )  # fmt: skip
         self._group = group
+        self._offsets = RemoteBrokerOffsetStore(group)
         try:
             await group.start()
             await self._start_traces(group)
         except BaseException:
             await group.close()
+            self._group = None  # it may be started again
             raise
 
     async def _start_traces(self, group: ConsumerGroup) -> None:
@@ -187,11 +191,12 @@ class PullConsumer:
         self._assigned(set(map(self._namespace.wrap_queue, queues)))
 
     def _assigned(self, queues: set[QueueKey]) -> None:
-        for queue in self._queues.keys() - queues:
+        for queue in sorted(self._queues.keys() - queues):
             self._queues.pop(queue).stop()
-        for queue in queues - self._queues.keys():
+            self._offsets.remove(queue)
+        for queue in sorted(queues - self._queues.keys()):
             assert self._group is not None
-            self._queues[queue] = PulledQueue(self._group, queue, self._arrived.set)
+            self._queues[queue] = PulledQueue(self._group, queue, self._arrived.set, self._offsets.move)
 
     def _pulled(self, queue: QueueKey) -> PulledQueue:
         self._open_group()
@@ -251,25 +256,28 @@ class PullConsumer:
         for queue, offset in (offsets or {}).items():
             check_queue(queue)
             check_whole("offset", offset, 0)
-        group = self._open_group()
-        if offsets is not None:
-            await group.commit({self._namespace.wrap_queue(queue): one for queue, one in offsets.items()})
+        self._open_group()
+        if offsets is None:
+            await self._commit_positions({})
             return
-        await self._commit_positions({})
+        given = {self._namespace.wrap_queue(queue): offset for queue, offset in offsets.items()}
+        for queue, offset in given.items():
+            self._offsets.move(queue, offset)
+        try:
+            await self._offsets.persist()
+        finally:
+            for queue in given.keys() - self._queues.keys():
+                self._offsets.remove(queue)
 
     async def _commit_positions(self, not_handled: Mapping[QueueKey, int]) -> None:
         """Commit what was polled, but for the messages of some queues from these offsets on."""
-        group = self._open_group()
+        self._open_group()
         ends = {self._namespace.wrap_queue(queue): offset for queue, offset in not_handled.items()}
-        changed = {}
         for queue, one in self._queues.items():
-            offset = ends.get(queue, one.position)
-            if offset is not None and offset != one.committed:
-                changed[queue] = offset
-        await group.commit(changed)
-        for queue, offset in changed.items():
-            if queue in self._queues:
-                self._queues[queue].committed = offset
+            offset = one.handled_before(ends.get(queue))
+            if offset is not None:
+                self._offsets.update(queue, offset)
+        await self._offsets.persist()
 
     # -- messages
 
@@ -292,7 +300,8 @@ class PullConsumer:
 
         Those of one queue come in their order. A message counts as handled once the next one is asked for, or when the
         `async with` of the consumer ends without an error. What is handled is committed once a second, before each
-        wait and at the end. Use no `poll` beside it, and `seek` before it.
+        wait and at the end. A further `tail` goes on
+        where this one was left. Use no `poll` beside it, and `seek` before it.
 
         Args:
             timeout: The loop ends when no message has come for so many seconds; None: never.
@@ -302,7 +311,8 @@ class PullConsumer:
         if timeout is not None:
             check_seconds("timeout", timeout, may_be_zero=True)
         self._open_group()
-        self._tail = Tail(self._poll_messages, self._commit_positions, timeout)
+        held = [] if self._tail is None else self._tail.hand_over()
+        self._tail = Tail(self._poll_messages, self._commit_positions, timeout, held)
         return self._tail
 
     async def _poll_messages(self, max_messages: int, timeout: float | None) -> list[MessageClientExt]:

@@ -32,25 +32,32 @@ class PulledQueue:
         group: Asks the broker.
         queue: The queue.
         arrived: Called when there is something to take.
+        moved: Called with the offset to go on at, where the broker says that it is another one.
 
     Attributes:
         position: Offset of the next message to take; None before the group's offset is known.
-        committed: The offset that was committed last.
         error: Why the last pull failed, where a broker refused it.
         is_behind: The broker has more messages, and the next pull of them is under way.
         held_bytes: What is pulled and not taken.
     """
 
-    def __init__(self, group: ConsumerGroup, queue: QueueKey, arrived: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        queue: QueueKey,
+        arrived: Callable[[], None],
+        moved: Callable[[QueueKey, int], None],
+    ) -> None:
         self.queue = queue
         self.position: int | None = None
-        self.committed: int | None = None
         self.error: MQBrokerError | None = None
         self.is_paused = False
         self.is_behind = False
         self.held_bytes = 0
         self._group = group
         self._arrived = arrived
+        self._moved = moved
+        self._begin: int | None = None  # what was taken since then is between it and the position
         self._pulled: deque[PullResult] = deque()
         self._messages: deque[MessageClientExt] = deque()
         self._after_messages = self._max_offset = 0
@@ -65,12 +72,26 @@ class PulledQueue:
     def seek(self, offset: int | None) -> None:
         """Go on at an offset; None for where the group is. What was pulled ahead is dropped."""
         self.stop()
-        self.position = offset
+        self._go_to(offset)
+        self._task = self._group.client.spawn(self._pull_all(offset))
+
+    def _go_to(self, offset: int | None) -> None:
+        self.position = self._begin = offset
         self._pulled.clear()
         self._messages.clear()
         self.held_bytes, self.is_behind = 0, False
         self._wanted.set()
-        self._task = self._group.client.spawn(self._pull_all(offset))
+
+    def handled_before(self, first: int | None) -> int | None:
+        """The offset behind all that was taken and is handled; None before the group's offset is known.
+
+        `first`: The first message that is not handled. It counts only if it was taken since the queue came to this
+        member, or to its place: the offset of one that was taken before says nothing.
+        """
+        begin, position = self._begin, self.position
+        if first is None or begin is None or position is None or not begin <= first < position:
+            return position
+        return first
 
     async def _pull_all(self, offset: int | None) -> None:
         steps = [0, 0]  # of the last two pulls
@@ -79,12 +100,11 @@ class PulledQueue:
                 if offset is None:
                     offset = await self._group.begin_offset(self.queue)
                 if self.position is None:
-                    self.position = offset
+                    self.position = self._begin = offset
                 await self._wanted.wait()
                 async for result in self._pulls(offset, steps[-1] if steps[0] == steps[1] else 0):
                     if result.is_moved:
-                        to = result.next_begin_offset
-                        logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=to))
+                        self._move(offset, result.next_begin_offset)
                     self._keep(result)
                     steps = [steps[-1], result.next_begin_offset - offset]
                     offset = result.next_begin_offset
@@ -108,6 +128,13 @@ class PulledQueue:
                 break
             yield result
             offset = result.next_begin_offset
+
+    def _move(self, offset: int, to: int) -> None:
+        """Go on elsewhere, as the broker says: back at once, forward behind what was pulled ahead."""
+        logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=to))
+        if to < offset:
+            self._go_to(to)
+        self._moved(self.queue, to)
 
     async def _failed(self, error: ReputError) -> None:
         peers.failed("a pull failed", error, queue=self.queue, group=self._group.name)

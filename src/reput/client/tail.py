@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
 from reput.client.message_client_ext import MessageClientExt
@@ -22,6 +22,7 @@ class Tail:
         poll: Messages that have come, so many at most, and how long to wait for them; None: for ever.
         commit: Keep what was polled, but for these offsets of queues whose messages are not handled.
         timeout: It ends when no message has come for so many seconds; None: never.
+        held: Messages that were polled for another tail, and not given.
     """
 
     def __init__(
@@ -29,11 +30,12 @@ class Tail:
         poll: Callable[[int, float | None], Awaitable[list[MessageClientExt]]],
         commit: Callable[[dict[QueueKey, int]], Awaitable[None]],
         timeout: float | None,
+        held: Sequence[MessageClientExt] = (),
     ) -> None:
         self._poll = poll
         self._commit_but = commit
         self._timeout = timeout
-        self._held: list[MessageClientExt] = []
+        self._held = list(held)
         self._given = 0
         self._commit_at = time.monotonic() + _COMMIT_S
 
@@ -68,6 +70,12 @@ class Tail:
         """The next message."""
         self._given += 1
         return self._held[self._given - 1]
+
+    def hand_over(self) -> list[MessageClientExt]:
+        """The messages that it has not given; it gives them no more."""
+        rest = self._held[self._given :]
+        del self._held[self._given :]
+        return rest
 
     async def close(self, *, last_is_handled: bool) -> None:
         """Commit what is handled."""
