@@ -1,0 +1,18 @@
+"""Groups of consumers in virtual time, against a reference: whoever joins or dies, each queue has one member."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.virtual.histories import KINDS, run
+
+#: Histories of each kind; `make campaign` has thousands.
+_SEEDS = 6
+
+
+@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_queue_has_one_member_and_what_is_committed_is_what_was_handled(kind: str, seed: int) -> None:
+    counts = run(kind, seed)
+    assert counts["messages handled"]
+    assert counts["commits"]
