@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.patience import impatient
 from tests.support.virtual.histories import KINDS, run
 
 #: Histories of each kind; `make campaign` has thousands.
@@ -12,7 +13,10 @@ _SEEDS = 6
 
 @pytest.mark.parametrize("seed", range(_SEEDS))
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_queue_has_one_member_and_what_is_committed_is_what_was_handled(kind: str, seed: int) -> None:
+def test_each_queue_has_one_member_and_what_is_committed_is_what_was_handled(
+    monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+) -> None:
+    impatient(3.0, monkeypatch)  # as in the product
     counts = run(kind, seed)
     assert counts["messages handled"]
     assert counts["commits"]
