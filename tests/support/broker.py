@@ -305,8 +305,8 @@ async def with_topic(client: Client, topic: str, queues: int = 1, perm: int = 6,
     """Make a topic, as an operator does."""
     answer = await client.ask(
         RequestCode.UPDATE_AND_CREATE_TOPIC, topic=topic, defaultTopic="TBW102", readQueueNums=queues,
-        writeQueueNums=queues, perm=perm, topicFilterType=fields.pop("filter_type", "SINGLE_TAG"), topicSysFlag=0,
-        order=fields.pop("order", False), **fields,
+        writeQueueNums=fields.pop("writable", queues), perm=perm, topicSysFlag=0,
+        topicFilterType=fields.pop("filter_type", "SINGLE_TAG"), order=fields.pop("order", False), **fields,
     )  # fmt: skip
     assert answer.code == 0, answer
 
@@ -318,13 +318,13 @@ async def fill(client: Client, topic: str, *tags: str) -> None:
     await client.pull(topic, len(tags) - 1, group="filler", hold_ms=LONG_MS)
 
 
-def make_topic(address: str, topic: str, queues: int) -> None:
+def make_topic(address: str, topic: str, queues: int, **fields: object) -> None:
     """Make a topic of a broker that runs in a process or a thread of its own."""
 
     async def make() -> None:
         host, _, port = address.rpartition(":")
         client = Client(*await asyncio.open_connection(host, int(port)))
-        await with_topic(client, topic, queues)
+        await with_topic(client, topic, queues, **fields)
         await client.leave()
 
     run(make())

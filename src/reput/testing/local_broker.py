@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Unpack
 
 from reput.broker.embedded import Broker
 from reput.broker.state import BrokerState
-from reput.errors import ConfigError
+from reput.errors import ConfigError, CorruptRecordError
 from reput.files import DISK
+from reput.formats.message_ext import MessageExt
+from reput.formats.record_layout import SysFlag
+from reput.log.compression import decompress
 
 if TYPE_CHECKING:
     from reput.config.broker_options import BrokerOptions
-    from reput.formats.message_ext import MessageExt
 
 #: Everything on this machine, nothing synced, and files that are made quickly.
 _KEYS: BrokerOptions = {
@@ -34,7 +36,7 @@ class LocalBroker(Broker):
     """
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """All messages that a topic has, in the order in which they were stored.
+        """All messages that a topic has, with plain bodies, in the order in which they were stored.
 
         Raises ConfigError for a topic that is not there; its first message makes it.
         """
@@ -101,29 +103,44 @@ def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterato
             DISK.remove_tree(folder)
 
 
-def _queues(state: BrokerState, topic: str) -> range:
+def _readable_queues(state: BrokerState, topic: str) -> int:
+    """How many queues of a topic consumers may read; none of a topic of RocketMQ's own that the broker has not made."""
     config = state.topics.select_topic_config(topic)
-    if config is None:
-        known = sorted(name for name in state.topics.topic_config_table if not state.topics.is_system_topic(name))
-        raise ConfigError(f"there is no topic {topic!r}; topics of this broker: {', '.join(known) or 'none'}")
-    return range(config.write_queue_nums)
+    if config is not None:
+        return config.read_queue_nums
+    if state.topics.is_system_topic(topic):
+        return 0
+    known = sorted(name for name in state.topics.topic_config_table if not state.topics.is_system_topic(name))
+    raise ConfigError(f"there is no topic {topic!r}; topics of this broker: {', '.join(known) or 'none'}")
 
 
 def _messages(state: BrokerState, topic: str) -> list[MessageExt]:
     found: list[MessageExt] = []
-    for queue_id in _queues(state, topic):
-        offset, end = state.store.min_offset(topic, queue_id), state.store.max_offset(topic, queue_id)
-        while offset < end:
-            result = state.store.get_message(topic, queue_id, offset, _GET_MESSAGES)
-            found += result.messages()
+    _readable_queues(state, topic)  # tells that the topic is not there
+    for queue in state.store.queues():
+        offset = queue.min_offset
+        while queue.topic == topic and offset < queue.max_offset:
+            result = state.store.get_message(topic, queue.queue_id, offset, _GET_MESSAGES)
+            found += map(_plain, result.messages())
             offset = max(result.next_begin_offset, offset + 1)
     return sorted(found, key=lambda message: message.commit_log_offset)
+
+
+def _plain(message: MessageExt) -> MessageExt:
+    """A message with the body that its producer gave, as consumers get it."""
+    if message.sys_flag & SysFlag.COMPRESSED:
+        plain = decompress(message.body, message.sys_flag)
+        if plain is None:
+            raise CorruptRecordError("", message.commit_log_offset, "the compressed body is none")
+        message = MessageExt(message.raw)
+        message.body = plain
+    return message
 
 
 def _lag(state: BrokerState, group: str, topic: str) -> dict[int, tuple[int, int]]:
     """Of each queue that the group has not consumed: its offset there, and the queue's end."""
     found = {}
-    for queue_id in _queues(state, topic):
+    for queue_id in range(_readable_queues(state, topic)):
         at, end = max(state.offsets.query_offset(group, topic, queue_id), 0), state.store.max_offset(topic, queue_id)
         if at < end:
             found[queue_id] = at, end

@@ -12,6 +12,7 @@ from reput.client import LocalTransactionState, Message, MessageClientExt
 from reput.client.sync import Producer, PullConsumer
 from reput.errors import ConfigError
 from reput.testing import LocalBroker, broker
+from tests.support.broker import make_topic
 
 
 def send_orders(rocketmq: LocalBroker, *bodies: bytes, topic: str = "orders", delay_ms: int | None = None) -> None:
@@ -56,6 +57,7 @@ def test_a_topic_that_is_not_there_is_an_error_with_those_that_are() -> None:
     with broker() as rocketmq:
         with pytest.raises(ConfigError, match=r"there is no topic 'orders'; topics of this broker: none$"):
             rocketmq.messages("orders")
+        assert rocketmq.messages("TRANS_CHECK_MAX_TIME_TOPIC") == []  # one of RocketMQ's own, which has no message
         send_orders(rocketmq, b"one")
         for ask in (rocketmq.messages, lambda topic: rocketmq.wait_consumed("g", topic)):
             with pytest.raises(ConfigError, match=r"there is no topic 'order'; topics of this broker: orders$"):
@@ -105,3 +107,18 @@ def test_brokers_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> No
     assert (tmp_path / "commitlog").is_dir()
     with broker(str(tmp_path)) as again:
         assert bodies_of(again, 1) == [b"one"]
+
+
+def test_messages_are_plain_and_those_of_all_queues() -> None:
+    """Also of queues that take no messages any more: a topic has fewer to write than to read then."""
+    with broker() as rocketmq:
+        large = b"x" * 10_000  # a producer compresses it
+        make_topic(rocketmq.address, "orders", 8)
+        with Producer(rocketmq.namesrv, group="shop") as producer:
+            queues = {queue.queue_id: queue for queue in producer.queues("orders")}
+            producer.send(Message("orders", large), queue=queues[1])
+            producer.send(Message("orders", b"seven"), queue=queues[7])
+        make_topic(rocketmq.address, "orders", 8, writable=4)
+        assert bodies_of(rocketmq, 2) == [large, b"seven"]
+        with pytest.raises(TimeoutError, match="queue 1 at 0 of 1, queue 7 at 0 of 1"):
+            rocketmq.wait_consumed("g", "orders", timeout=0)
