@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
-from numbers import Real
-from operator import index
 from os import PathLike
 from typing import Any
 
 from reput.client.name_servers import name_server_addresses
 from reput.client.namespaces import Namespace
 from reput.client.subscriptions import build_subscriptions, consume_from_where
+from reput.config.arguments import check_seconds, check_whole, meant_as_several, refusal
 from reput.errors import ConfigError
 from reput.events import Event
+from reput.formats.message import MAX_TOPIC_SIZE
 from reput.remoting.queue_tables import QueueKey
 from reput.service.topic_validator import check_group, validate_topic
 
 logger = logging.getLogger("reput.client")
-
-#: What people write between tags; RocketMQ takes `a,b` for one tag.
-_MEANT_TO_SEPARATE = frozenset(",;&|")
 
 
 def check_arguments(**given: object) -> None:
@@ -34,31 +30,16 @@ def check_arguments(**given: object) -> None:
         _CHECKS[name](name, value)
 
 
-def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
-    """Raises ConfigError for what is no whole number from `least` to `most`; NumPy's are some."""
-    try:
-        is_fine = not isinstance(value, bool) and least <= index(value) <= most
-    except TypeError:
-        is_fine = False
-    if not is_fine:
-        raise _refusal(name, value, f"a whole number, {least} {'or more' if most == math.inf else f'to {most}'}")
-
-
-def check_seconds(name: str, value: Any, *, may_be_zero: bool = False) -> None:
-    """Raises ConfigError for what are no seconds."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not (value > 0 or (may_be_zero and value == 0)):
-        raise _refusal(name, value, f"seconds, {'0 or more' if may_be_zero else 'more than 0'}")
+def check_topic_name(value: object) -> None:
+    """Raises ConfigError for what is no name of a topic."""
+    if not isinstance(value, str) or validate_topic(value) is not None:
+        raise refusal("topic", value, f"a text of 1 to {MAX_TOPIC_SIZE} letters a-z A-Z, digits, %, |, _ and -")
 
 
 def check_queue(value: object) -> None:
     """Raises ConfigError for what is no queue."""
     if not isinstance(value, QueueKey):
-        raise _refusal("queue", value, "a reput.client.MessageQueue, as of `queues(topic)`")
-
-
-def _refusal(name: str, value: object, expected: str) -> ConfigError:
-    return ConfigError(f"{name} {value!r}: expected {expected}")
+        raise refusal("queue", value, "a reput.client.MessageQueue, as of `queues(topic)`")
 
 
 _Check = Callable[[str, Any], None]
@@ -79,14 +60,14 @@ def _instance(module: str, kind: str) -> _Check:
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, getattr(import_module(module), kind)):
-            raise _refusal(name, value, f"None or an object of reput.client.{kind}")
+            raise refusal(name, value, f"None or an object of reput.client.{kind}")
 
     return _optional(check)
 
 
 def _namesrv(name: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise _refusal(name, value, 'a text "HOST:PORT", or several separated by `;`')
+        raise refusal(name, value, 'a text "HOST:PORT", or several separated by `;`')
     try:
         name_server_addresses(value)
     except ConfigError as error:
@@ -99,39 +80,48 @@ def _group(_: str, value: Any) -> None:
 
 def _namespace(name: str, value: Any) -> None:
     if not isinstance(value, str):
-        raise _refusal(name, value, "a text")
+        raise refusal(name, value, "a text")
     Namespace(value)
 
 
 def _topics(_: str, value: Any) -> None:
     for topic, subscription in build_subscriptions(value, 0).items():
-        if tag := next((tag for tag in subscription.tags if not _MEANT_TO_SEPARATE.isdisjoint(tag)), None):
+        if tag := meant_as_several(subscription.tags):
             what = "a subscription asks for one tag of this name: || alone separates tags"
             logger.warning(Event(what, topic=topic, tag=tag))
+
+
+def _topic_names(_: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise refusal("topics", value, 'names of topics, as ["orders"]')
+    for one in value:
+        if not isinstance(one, str) or validate_topic(one) is not None:
+            raise refusal("topics", value, f"names of topics, and {one!r} is none")
 
 
 def _consume_from(_: str, value: Any) -> None:
     consume_from_where(value)
 
 
-def _callback(name: str, value: Any) -> None:
+def check_function(name: str, value: Any) -> None:
+    """Raises ConfigError for what cannot be called."""
     if not callable(value):
-        raise _refusal(name, value, "a function")
+        raise refusal(name, value, "a function")
 
 
 def _flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise _refusal(name, value, "True or False")
+        raise refusal(name, value, "True or False")
 
 
 def _trace(name: str, value: Any) -> None:
     if not isinstance(value, bool) and (not isinstance(value, str) or validate_topic(value) is not None):
-        raise _refusal(name, value, "True, False or the name of a topic")
+        raise refusal(name, value, "True, False or the name of a topic")
 
 
 def _path(name: str, value: Any) -> None:
     if not isinstance(value, str | PathLike) or not str(value):
-        raise _refusal(name, value, "the path of a file")
+        raise refusal(name, value, "the path of a file")
 
 
 def _whole(least: int) -> _Check:
@@ -147,8 +137,9 @@ _CHECKS: dict[str, _Check] = {
     "namesrv": _namesrv,
     "group": _group,
     "topics": _topics,
-    "on_message": _callback,
-    "check_transaction": _optional(_callback),
+    "topic_names": _topic_names,
+    "on_message": check_function,
+    "check_transaction": _optional(check_function),
     "consume_from": _consume_from,
     "timeout": _seconds(),
     "consume_timeout": _seconds(),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.client.namespaces import NO_NAMESPACE, Namespace
+from reput.config.arguments import refusal
 from reput.events import Event
 from reput.kernels.columns import RecordColumns, RecordStatus
 from reput.kernels.record_batch import SCHEMA
@@ -18,23 +20,35 @@ from reput.kernels.record_positions import record_positions
 from reput.kernels.record_scan import read_records_at
 from reput.log.reader import record_batches
 from reput.log.scan import with_rows
-from reput.log.selection import make_selection
+from reput.log.selection import Selection, make_selection
 from reput.service.subscription_data import SubscriptionData
 
 logger = logging.getLogger("reput.client")
 
 
+class WantedColumns(NamedTuple):
+    """The columns of a table, and those that are decoded for it."""
+
+    names: list[str]
+    selection: Selection
+
+
+def wanted_columns(columns: Sequence[str] | None) -> WantedColumns:
+    """Columns of `reput.read_log`, all but the store's for None; raises ConfigError for an unknown one."""
+    if columns is not None and (isinstance(columns, str) or not isinstance(columns, Iterable)):
+        raise refusal("columns", columns, "names of columns, as ['tags', 'body']")
+    names = [name for name in SCHEMA.names if name != "store"] if columns is None else list(columns)
+    return WantedColumns(names, make_selection(columns=dict.fromkeys([*names, "tags"]), store=""))
+
+
 def table_of(
-    parts: Iterable[tuple[SubscriptionData, bytes]],
-    columns: Sequence[str] | None,
-    namespace: Namespace = NO_NAMESPACE,
+    parts: Iterable[tuple[SubscriptionData, bytes]], columns: WantedColumns, namespace: Namespace = NO_NAMESPACE
 ) -> pa.Table:
     """The wanted messages of pulls' bodies, as rows with the columns of `reput.read_log`.
 
-    What is no whole record, or has a body with another CRC, is left out. Raises ConfigError for an unknown column.
+    What is no whole record, or has a body with another CRC, is left out.
     """
-    names = [name for name in SCHEMA.names if name != "store"] if columns is None else list(columns)
-    selection = make_selection(columns=dict.fromkeys([*names, "tags"]), store="")
+    names, selection = columns
     bodies: dict[str, tuple[SubscriptionData, list[bytes]]] = {}
     for subscription, body in parts:
         bodies.setdefault(subscription.topic, (subscription, []))[1].append(body)

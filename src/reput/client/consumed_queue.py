@@ -7,13 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from reput.client.arguments import check_whole
 from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.offset_store import OffsetStore
 from reput.client.peer_log import peers
 from reput.client.process_queue import ProcessQueue
+from reput.config.arguments import check_whole
 from reput.errors import ReputError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey

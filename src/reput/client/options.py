@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from reput.client.consumed_queue import PullLimits
     from reput.client.session_credentials import SessionCredentials
@@ -29,6 +29,7 @@ class ProducerOptions(ClientOptions, total=False):
     retries: int
     auto_batch: bool
     check_transaction: CheckTransaction | None
+    topics: Collection[str]
     trace: bool | str
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
-from reput.client.arguments import check_arguments, check_queue, check_seconds
+from reput.client.arguments import check_arguments, check_function, check_queue, check_topic_name
 from reput.client.client_instance import ClientInstance
 from reput.client.mq_client_api import decoded
 from reput.client.mq_fault_strategy import MQFaultStrategy
@@ -27,12 +27,14 @@ from reput.client.send_request import (
 )
 from reput.client.send_result import SendResult
 from reput.client.sent_tags import SentTags
+from reput.client.topic_route import DEFAULT_TOPIC
+from reput.config.arguments import check_seconds, check_text, refusal
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from reput.service.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC
+from reput.service.topic_validator import TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
@@ -53,8 +55,6 @@ if TYPE_CHECKING:
 
 #: The property in which Java's producers tell their namespace.
 INSTANCE_ID = "INSTANCE_ID"
-#: How long a send of traces may take.
-_TRACE_S = 5.0
 
 
 class Producer:
@@ -75,7 +75,8 @@ class Producer:
             several times as fast where many tasks send. Each send has its own result; a request that fails fails all of
             its sends.
         check_transaction: Tells how a transaction ended, of this producer or another one of its group; needed for
-            `send_in_transaction`.
+            `send_in_transaction`. Brokers that make topics by themselves, and those of `topics`, ask it from the start.
+        topics: What it will send to: their brokers know this producer from its start on, and not from its first send.
         tls: How to talk TLS; None for the plain protocol.
         credentials: Who asks, where brokers check it; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
@@ -93,6 +94,7 @@ class Producer:
         retries: int = 2,
         auto_batch: bool = False,
         check_transaction: CheckTransaction | None = None,
+        topics: Collection[str] = (),
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
         namespace: str | None = None,
@@ -100,7 +102,8 @@ class Producer:
     ) -> None:
         check_arguments(
             namesrv=namesrv, group=group, timeout=timeout, retries=retries, auto_batch=auto_batch,
-            check_transaction=check_transaction, tls=tls, credentials=credentials, namespace=namespace, trace=trace,
+            check_transaction=check_transaction, topic_names=topics, tls=tls, credentials=credentials,
+            namespace=namespace, trace=trace,
         )  # fmt: skip
         self._namesrv = namesrv
         self._namespace = Namespace(namespace or "")
@@ -112,6 +115,9 @@ class Producer:
         self._auto_batch = auto_batch
         self._accumulator: ProduceAccumulator | None = None
         self._check_transaction = check_transaction
+        self._topics = [self._namespace.wrap(topic) for topic in topics]
+        if check_transaction is not None:  # as Java's producers, whose brokers may have transactions of the group
+            self._topics.append(DEFAULT_TOPIC)
         self._tls = tls
         self._credentials = credentials
         self._faults = MQFaultStrategy()
@@ -122,7 +128,7 @@ class Producer:
         self._tags = SentTags()
 
     async def start(self) -> None:
-        """Begin; no server is asked before the first send."""
+        """Begin; no server is waited for before the first send."""
         if self._client is not None:
             raise MQClientError("this producer is started already")
         client = ClientInstance(
@@ -140,8 +146,11 @@ class Producer:
             self._accumulator = ProduceAccumulator(client, partial(self._send, client))
         client.start()
         self._client = client
+        for topic in self._topics:
+            client.spawn(client.routes.follow(topic))
         if self._trace_topic is not None:
-            from reput.client.traces import Traces  # here: other clients do without it
+            from reput.client.trace_producer import trace_producer  # here: other clients do without it
+            from reput.client.traces import Traces
 
             group = self._namespace.bare(self._group)
             own = await trace_producer(self._namesrv, f"{group}-PRODUCE", self._tls, self._credentials)
@@ -212,6 +221,8 @@ class Producer:
         client = self._open_client()
         if queue is not None:
             check_queue(queue)
+        if sharding_key is not None:
+            check_text("sharding_key", sharding_key)
         message = self._named(message)
         more = delay_properties(delay_ms, delay_level)
         if self._accumulator is not None and not more and self._accumulator.takes(message):
@@ -233,8 +244,11 @@ class Producer:
         if queue is not None:
             check_queue(queue)
         results: list[SendResult] = []
-        if isinstance(messages, Message):
+        given: object = messages
+        if isinstance(given, Message):
             raise MessageIllegalError("a batch is a list of messages, and this is one: send it with send")
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise MessageIllegalError(f"a batch is a list of messages, not {type(given).__name__}")
         named = list(map(self._named, messages))
         for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):
             part = named[len(results) :][: len(request.ids)]
@@ -282,6 +296,8 @@ class Producer:
     async def send_oneway(self, message: Message, *, sharding_key: str | None = None) -> None:
         """Send a message that no broker answers: it may be lost. Returns when it is on its way; errors as of `send`."""
         client = self._open_client()
+        if sharding_key is not None:
+            check_text("sharding_key", sharding_key)
         message = self._named(message)
         more = {} if sharding_key is None else {SHARDING_KEY: sharding_key}
         request = send_request(message, client.unique_key(), client.now_ms(), more)
@@ -299,6 +315,7 @@ class Producer:
         Returns the message's id.
 
         Raises:
+            ConfigError: There is no such topic, or the handle is no text.
             MessageIllegalError: The handle is none.
             MQBrokerError: The broker refuses: its time has come, or recallMessageEnable is off.
             MQClientError, RemotingError: The broker is not there, or does not answer.
@@ -307,6 +324,8 @@ class Producer:
         from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
         from reput.service.timer_messages import decode_recall_handle  # here: other producers do without them
 
+        check_topic_name(topic)
+        check_text("recall_handle", recall_handle)
         handle = decode_recall_handle(recall_handle)
         if handle is None:
             raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected that of a SendResult")
@@ -332,6 +351,7 @@ class Producer:
             Exception: What `execute` raises; and as `send`, before `execute` was called.
         """
         client = self._open_client()
+        check_function("execute", execute)
         if self._transactions is None:
             raise MQClientError("give the producer check_transaction=..., which a broker asks how a transaction ended")
         more = self._transactions.half_properties()
@@ -362,23 +382,31 @@ class Producer:
     async def reply(self, request: MessageClientExt, body: bytes) -> SendResult:
         """Reply to a message that a client has sent by `request`.
 
-        Raises MQBrokerError where the client is gone, MQClientError where the message is no request; else as `send`.
+        Raises MQBrokerError where the client is gone, MQClientError where the message is no request, ConfigError where
+        it is no message of a consumer; else as `send`.
         """
         client = self._open_client()
+        from reput.client.message_client_ext import MessageClientExt
         from reput.client.requests_and_replies import reply_of
 
+        if not isinstance(request, MessageClientExt):
+            raise refusal("request", request, "the message that a consumer was given, to which this replies")
         message = reply_of(request.properties, body)
         reply = send_request(message, client.unique_key(), client.now_ms())._replace(is_reply=True)
         queue = QueueKey(message.topic, request.queue.broker_name, 0)
         return (await self._send(client, reply, [message], queue))[0]
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
-        """The queues of a topic that take messages; errors as of `send`."""
+        """The queues of a topic that take messages; errors as of `send`, and ConfigError for what is no topic."""
+        check_topic_name(topic)
         queues = await self._open_client().routes.publish_queues(self._namespace.wrap(topic))
         return tuple(map(self._namespace.bare_queue, queues))
 
     def _named(self, message: Message) -> Message:
         """A message with its topic's name at the brokers."""
+        given: object = message
+        if isinstance(given, list | tuple):
+            raise MessageIllegalError("this is a list of messages, and not one: send it with send_batch")
         namespace = self._namespace
         if not namespace.name:
             return message
@@ -409,27 +437,3 @@ class Producer:
         """Results with their topic's name as the program knows it."""
         namespace = self._namespace
         return [one._replace(queue=namespace.bare_queue(one.queue)) for one in results] if namespace.name else results
-
-
-async def trace_producer(
-    namesrv: str, name: str, tls: ClientTls | None, credentials: SessionCredentials | None
-) -> Producer:
-    """A producer, started, that sends the traces of another client."""
-    group = f"_INNER_TRACE_PRODUCER-{name}"[:MAX_GROUP_LENGTH]
-    producer = Producer(namesrv, group=group, timeout=_TRACE_S, tls=tls, credentials=credentials)
-    await producer.start()
-    return producer
-
-
-async def consumer_traces(
-    client: ClientInstance,
-    namesrv: str,
-    topic: str,
-    group: str,
-    tls: ClientTls | None,
-    credentials: SessionCredentials | None,
-) -> Traces:
-    """The traces of a consumer, with a producer that is started; arguments as of `Traces` and the consumer."""
-    from reput.client.traces import Traces
-
-    return Traces(client, await trace_producer(namesrv, f"{group}-CONSUME", tls, credentials), topic, group)

@@ -9,7 +9,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from reput.client.arguments import check_arguments, check_queue, check_seconds, check_whole
+from reput.client.arguments import check_arguments, check_queue, check_topic_name
 from reput.client.consumer_group import ConsumerGroup
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.namespaces import Namespace
@@ -18,6 +18,7 @@ from reput.client.pulled_queue import PulledQueue
 from reput.client.session_credentials import SessionCredentials
 from reput.client.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.client.tail import Tail
+from reput.config.arguments import check_moment, check_seconds, check_whole, refusal
 from reput.errors import MQClientError
 from reput.extras import require_store
 from reput.formats.consumers import ConsumeType
@@ -98,6 +99,7 @@ class PullConsumer:
         self._has_topics_or_queues = topics is not None
         self._arrived = asyncio.Event()
         self._tail: Tail | None = None
+        self._before: dict[QueueKey, int | None] = {}  # positions before the last table
 
     async def start(self) -> None:
         """Join the group.
@@ -128,7 +130,7 @@ class PullConsumer:
     async def _start_traces(self, group: ConsumerGroup) -> None:
         if self._trace_topic is None:
             return
-        from reput.client.producer import consumer_traces  # here: other consumers do without a producer
+        from reput.client.trace_producer import consumer_traces  # here: other consumers do without a producer
 
         self._traces = await consumer_traces(
             group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,
@@ -175,12 +177,17 @@ class PullConsumer:
 
         A consumer without topics is told those of a lost broker, too, if the name server is reput's: nothing comes of
         them until it is back.
+
+        Raises ConfigError for what is no topic.
         """
+        check_topic_name(topic)
         queues = await self._open_group().client.routes.subscribe_queues(self._namespace.wrap(topic))
         return tuple(map(self._namespace.bare_queue, queues))
 
     def assign(self, queues: Iterable[QueueKey]) -> None:
         """Take these queues and no others; raises MQClientError where topics were given, ConfigError for no queue."""
+        if not isinstance(queues, Iterable):
+            raise refusal("queues", queues, "queues, as of `queues(topic)`")
         queues = list(queues)
         for queue in queues:
             check_queue(queue)
@@ -199,6 +206,7 @@ class PullConsumer:
             self._queues[queue] = PulledQueue(self._group, queue, self._arrived.set, self._offsets.move)
 
     def _pulled(self, queue: QueueKey) -> PulledQueue:
+        check_queue(queue)
         self._open_group()
         found = self._queues.get(self._namespace.wrap_queue(queue))
         if found is None:
@@ -206,7 +214,10 @@ class PullConsumer:
         return found
 
     def pause(self, *queues: QueueKey) -> None:
-        """Poll nothing of these queues until `resume`; raises MQClientError for a queue that it does not have."""
+        """Poll nothing of these queues until `resume`.
+
+        Raises MQClientError for a queue that it does not have, ConfigError for what is none.
+        """
         for queue in queues:
             self._pulled(queue).is_paused = True
 
@@ -219,7 +230,7 @@ class PullConsumer:
     # -- offsets
 
     def seek(self, queue: QueueKey, offset: int) -> None:
-        """Go on at an offset of a queue; errors as of `pause`, and ConfigError for an offset that is none."""
+        """Go on at an offset of a queue; errors as of `pause`, and for an offset that is none."""
         check_whole("offset", offset, 0)
         self._pulled(queue).seek(offset)
 
@@ -235,6 +246,8 @@ class PullConsumer:
 
     async def offset_of_time(self, queue: QueueKey, moment: datetime) -> int:
         """The offset of the first message that was stored then or later; errors as of `committed`."""
+        check_queue(queue)
+        check_moment("moment", moment)
         group = self._open_group()
         wrapped = self._namespace.wrap_queue(queue)
         return await group.api.search_offset(group.serving(queue), wrapped, int(moment.timestamp() * 1000))
@@ -244,7 +257,11 @@ class PullConsumer:
         return self._pulled(queue).position
 
     async def committed(self, queue: QueueKey) -> int | None:
-        """The group's offset in a queue; None for none. Raises RemotingError where its broker does not tell."""
+        """The group's offset in a queue; None for none.
+
+        Raises RemotingError where its broker does not tell, ConfigError for what is no queue.
+        """
+        check_queue(queue)
         group = self._open_group()
         return await group.api.committed(group.serving(queue), group.name, self._namespace.wrap_queue(queue))
 
@@ -253,6 +270,8 @@ class PullConsumer:
 
         Raises MQClientError where a broker does not take one, ConfigError for what is no queue or no offset.
         """
+        if offsets is not None and not isinstance(offsets, Mapping):
+            raise refusal("offsets", offsets, "offsets by queue")
         for queue, offset in (offsets or {}).items():
             check_queue(queue)
             check_whole("offset", offset, 0)
@@ -335,11 +354,18 @@ class PullConsumer:
             ConfigError: There is no such column, a timeout is none, or `reput[client]` is not installed.
             MQBrokerError, MQClientError: As `poll`.
         """
+        return (await self._poll_table(timeout, columns))[0]
+
+    async def _poll_table(
+        self, timeout: float, columns: Sequence[str] | None
+    ) -> tuple[pa.Table, dict[QueueKey, int | None]]:
+        """The table of `poll_arrow`, and the positions before it."""
         check_seconds("timeout", timeout, may_be_zero=True)
         require_store("poll_arrow")
         module = await asyncio.to_thread(import_module, "reput.client.arrow_messages")  # NumPy, Numba, Arrow: a second
+        wanted = module.wanted_columns(columns)
         parts = await self._poll(self._take_many_bodies, timeout) or self._take_bodies()
-        return module.table_of(parts, columns, self._namespace)
+        return module.table_of(parts, wanted, self._namespace), self._before
 
     async def _poll(self, take: Callable[[], list[_T]], timeout: float | None) -> list[_T]:
         self._open_group()
@@ -383,6 +409,18 @@ class PullConsumer:
 
     def _take_bodies(self) -> list[tuple[SubscriptionData, Any]]:
         group = self._open_group()
+        self._before = {queue: one.position for queue, one in self._queues.items()}
         return [
             (group.subscription(queue.topic), body) for queue, one in self._queues.items() for body in one.take_bodies()
         ]
+
+    # -- what nobody got
+
+    def _give_back(self, messages: Sequence[MessageClientExt]) -> None:
+        """Give messages again whose caller was interrupted before it had them."""
+        self._go_back({self._namespace.wrap_queue(one.queue): one.queue_offset for one in reversed(messages)})
+
+    def _go_back(self, positions: Mapping[QueueKey, int | None]) -> None:
+        for queue in positions.keys() & self._queues.keys():
+            if self._queues[queue].position != positions[queue]:
+                self._queues[queue].seek(positions[queue])

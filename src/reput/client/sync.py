@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
@@ -51,6 +52,23 @@ def _in_thread(function: Callable[[_M], _T | Awaitable[_T]]) -> Callable[[_M], C
         return await found if inspect.isawaitable(found) else found
 
     return called
+
+
+async def _tell(work: Coroutine[Any, Any, _T], told: Future[_T], unwanted: Callable[[_T], object]) -> None:
+    """Wait for a coroutine, and hand on how it has ended."""
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        told.cancel()
+        raise
+    except BaseException as error:
+        if told.set_running_or_notify_cancel():
+            told.set_exception(error)
+    else:
+        if told.set_running_or_notify_cancel():
+            told.set_result(result)
+        else:
+            unwanted(result)
 
 
 class _Client(Protocol):
@@ -115,8 +133,11 @@ class _Face:
     def __exit__(self, *error: object) -> None:
         self._close(lambda: self._client.__aexit__(*error))
 
-    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result of a coroutine in the client's loop; it is cancelled where the caller is interrupted."""
+    def _run(self, work: Coroutine[Any, Any, _T], unwanted: Callable[[_T], object] = lambda _: None) -> _T:
+        """The result of a coroutine in the client's loop; it is cancelled where the caller is interrupted.
+
+        `unwanted`: Called in the loop with a result that comes all the same, which nobody gets.
+        """
         loop = self._loop
         if loop is None or self._process != os.getpid() or sys.is_finalizing():
             work.close()
@@ -131,11 +152,15 @@ class _Face:
                 "a coroutine in this client's loop waits for the client, which waits for the loop: make it a plain "
                 "function, or use the client of asyncio"
             )
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        told: Future[_T] = Future()
+        running = asyncio.run_coroutine_threadsafe(_tell(work, told, unwanted), loop)
         try:
-            return future.result()
+            return told.result()
         except BaseException:
-            future.cancel()
+            if told.cancel():
+                running.cancel()
+            elif told.exception() is None:  # it came while the caller was interrupted
+                loop.call_soon_threadsafe(unwanted, told.result())
             raise
 
     def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
@@ -242,7 +267,7 @@ class PullConsumer(_Face):
 
     def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
         """Messages that have come; none where none comes in time."""
-        return self._run(self._client.poll(max_messages, timeout))
+        return self._run(self._client.poll(max_messages, timeout), self._client._give_back)
 
     def tail(self, timeout: float | None = None) -> Iterator[MessageClientExt]:
         """The messages of this consumer's queues one by one, as they come; what is handled is committed."""
@@ -254,7 +279,8 @@ class PullConsumer(_Face):
 
     def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All messages that have come as one Arrow table."""
-        return self._run(self._client.poll_arrow(timeout, columns=columns))
+        found = self._client._poll_table(timeout, columns)
+        return self._run(found, lambda unwanted: self._client._go_back(unwanted[1]))[0]
 
     def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
         """Keep offsets at the brokers: those given, else those behind all that was polled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -77,6 +78,11 @@ class TopicRoutes:
             why = "no name server knows the topic" if route is None else "no broker lets read the topic"
             logger.warning(Event(f"nothing is consumed until this changes: {why}", topic=topic))
         return queues
+
+    async def follow(self, topic: str) -> None:
+        """Ask for a topic's route from now on, also where nobody tells it yet: its brokers hear who is here."""
+        self._asked_at.setdefault(topic, -math.inf)
+        await self.renew(topic)
 
     async def renew(self, topic: str) -> None:
         """Ask for a route again, since a broker of it did not answer; where that fails, the route stays."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt, decode_messages
@@ -150,9 +150,10 @@ class Transactions:
 async def state_of(
     function: Callable[[_M], Awaitable[LocalTransactionState] | LocalTransactionState], message: _M
 ) -> LocalTransactionState:
-    """What a coroutine function, or a plain one, says of a message."""
-    found = function(message)
-    return LocalTransactionState(await found if inspect.isawaitable(found) else found)
+    """What a coroutine function, or a plain one, says of a message; None says that it does not know, as Java's null."""
+    found: Any = function(message)
+    state = await found if inspect.isawaitable(found) else found
+    return LocalTransactionState.UNKNOW if state is None else LocalTransactionState(state)
 
 
 def _end_command(header: EndTransactionRequestHeader, broker_name: str) -> RemotingCommand:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from reput.config.arguments import check_queue_ids, check_seconds, check_text, check_whole, meant_as_several
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
+from reput.events import Event
 from reput.formats.consume_queue import Unit
 from reput.formats.message import TOPIC_CHARACTERS
 from reput.formats.message_ext import MessageExt
-from reput.store.results import QueueInfo
+from reput.store.results import GetMessageStatus, QueueInfo
 
 if TYPE_CHECKING:
     from reput.store.get_result import GetMessageResult, GetRawResult
@@ -20,10 +24,32 @@ if TYPE_CHECKING:
     from reput.store.message_filter import MessageFilter
     from reput.store.preload import Preloaded
     from reput.store.query import QueryMessageResult
+    from reput.store.queues.tables import Queue
     from reput.store.reader import Reader
     from reput.store.recovery_report import RecoveryReport
     from reput.store.tail import ConsumeFrom, Tail
     from reput.store.tail_source import TailSource
+
+logger = logging.getLogger("reput.store")
+
+_NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+
+
+@lru_cache(maxsize=1024)
+def _look_at_tags(tags: str) -> None:
+    """Log, once, a tag that seems to be several: it is the tag of no message, and nothing is found without a word."""
+    if tag := meant_as_several(tags.split("||")):
+        logger.warning(Event("this asks for one tag of this name: || alone separates tags", tag=tag.strip()))
+
+
+def _check_pull(**given: object) -> None:
+    """Raises ConfigError for an argument of a pull whose type is wrong; asked where nothing was found."""
+    for name, value in given.items():
+        if name in ("topic", "tags"):
+            if name == "topic" or value is not None:
+                check_text(name, value)
+        elif name != "max_total_size" or value is not None:
+            check_whole(name, value)
 
 
 class MessageReader:
@@ -64,16 +90,23 @@ class MessageReader:
             for queue in self._queues.queues()
         )
 
+    def _find(self, topic: str, queue_id: int) -> Queue | None:
+        """A queue; None where it is not there. Raises ConfigError where the names are of another type."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            _check_pull(topic=topic, queue_id=queue_id)
+        return queue
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first queue offset whose message the log still has; 0 for an unknown queue."""
         self._check_open()
-        queue = self._queues.find(topic, queue_id)
+        queue = self._find(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset of the next message to be dispatched; 0 for an unknown queue."""
         self._check_open()
-        queue = self._queues.find(topic, queue_id)
+        queue = self._find(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
@@ -85,13 +118,15 @@ class MessageReader:
         self._check_open()
         if boundary not in ("lower", "upper"):
             raise ConfigError(f"boundary {boundary!r}: expected 'lower' or 'upper'")
-        queue = self._queues.find(topic, queue_id)
+        check_whole("timestamp_ms", timestamp_ms)
+        queue = self._find(topic, queue_id)
         return 0 if queue is None else self._querying.offset_by_time(queue, timestamp_ms, upper=boundary == "upper")
 
     def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time (ms) of the message at a queue offset; -1 where there is none (`getMessageStoreTimeStamp`)."""
         self._check_open()
-        queue = self._queues.find(topic, queue_id)
+        check_whole("offset", offset)
+        queue = self._find(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return -1
         return self._querying.store_timestamp(queue, offset)
@@ -138,7 +173,7 @@ class MessageReader:
             timeout: A loop ends when no message has come for so many seconds; None: never.
 
         Raises:
-            ConfigError: `group`, `offsets` or `consume_from` cannot be used.
+            ConfigError: An argument that is none, or `offsets` that cannot be used.
             CorruptMetadataError: The file with the offsets and its backup are damaged.
             StoreError: `offsets` cannot be written.
             StoreStateError: The store is closed; or a broker has it, whose clients are asked for messages.
@@ -147,6 +182,16 @@ class MessageReader:
         from reput.store.tail import Tail
 
         self._check_open()
+        check_text("topic", topic)
+        if group is not None:
+            check_text("group", group)
+        if queue_ids is not None:
+            check_queue_ids("queue_ids", queue_ids)
+        if tags is not None:
+            check_text("tags", tags)
+            _look_at_tags(tags)
+        if timeout is not None:
+            check_seconds("timeout", timeout, may_be_zero=True)
         if group is None:
             if offsets is not None:
                 raise ConfigError(f"offsets={os.fspath(offsets)!r}: they are those of a group: give it, too")
@@ -193,11 +238,24 @@ class MessageReader:
             max_msg_nums: Most messages; `maxTransferCountOnMessageInMemory` (32) and its fellows limit them too.
             tags: `a || b`; None and `*` take all. Hashes are compared first, then the text, as a client would.
             max_total_size: Most bytes; one message always goes.
+
+        Raises ConfigError for an argument of another type.
         """
         if not self._is_open:
             self._check_open()
+        if tags is not None:
+            check_text("tags", tags)
+            _look_at_tags(tags)
         begin = monotonic()
-        result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
+        try:
+            result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
+        except (AttributeError, TypeError):
+            _check_pull(
+                topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums, max_total_size=max_total_size
+            )
+            raise
+        if result.status is _NO_MESSAGE:
+            _check_pull(topic=topic, queue_id=queue_id)
         elapsed = monotonic() - begin
         if elapsed > self._stats.get_entire_time_max_s:
             self._stats.get_took(elapsed)

@@ -10,6 +10,7 @@ from datetime import datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
+from reput.config.arguments import check_seconds, check_whole, refusal
 from reput.errors import ConfigError, StoreStateError
 from reput.formats.message_ext import MessageExt
 from reput.store.get_result import GetMessageResult
@@ -125,9 +126,12 @@ class Tail:
         """Messages of one queue that have come, `max_messages` at most; none where none comes in `timeout` seconds.
 
         Raises:
+            ConfigError: An argument that is none.
             CorruptRecordError: A message is damaged, and `seek` goes past it; or damage ends the log.
             StoreStateError: The tail or its store is closed.
         """
+        check_whole("max_messages", max_messages, 1)
+        check_seconds("timeout", timeout, may_be_zero=True)
         with self._busy:
             if not self._has_more() and not self._pull_messages(max_messages, timeout):
                 return []
@@ -143,16 +147,18 @@ class Tail:
             columns: Of `reput.read_log`, all of them else. What is not asked for is not decoded.
 
         Raises:
-            ConfigError: There is no such column.
+            ConfigError: There is no such column, or a timeout is none.
             StoreStateError: The tail or its store is closed; a loop over this tail has messages left.
             CorruptRecordError: As `poll`.
         """
+        check_seconds("timeout", timeout, may_be_zero=True)
+        nothing = GetMessageResult(_AT_END[0], 0, 0, 0).to_arrow(columns)  # refuses a column before messages are taken
         with self._busy:
             if self._has_more():
                 raise StoreStateError("a loop over this tail has messages left: make another tail for batches")
             found = self._wait_for(_ALL, timeout)
             if found is None:
-                return GetMessageResult(_AT_END[0], 0, 0, 0).to_arrow(columns)
+                return nothing
             batch = found[1].to_arrow(columns)
             self._take(*found, [])
             self._given = 1  # the table
@@ -271,8 +277,12 @@ class Tail:
         return positions
 
     def seek(self, queue_id: int, offset: int) -> None:
-        """Go on at an offset of a queue."""
+        """Go on at an offset of a queue; raises ConfigError for a queue that is not there, and for no offset."""
+        check_whole("queue_id", queue_id, 0)
+        check_whole("offset", offset, 0)
         with self._busy:
+            if queue_id not in (there := self._next.keys() | self._queues()):
+                raise refusal("queue_id", queue_id, f"a queue of topic {self.topic!r}, as {sorted(there)} are")
             if self._pull.queue_id == queue_id:
                 self._pull, self._first, self._given = _NOTHING, 0, 0
             self._next[queue_id] = offset

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reput.client.arrow_messages import table_of
+from reput.client.arrow_messages import table_of, wanted_columns
 from reput.client.message_client_ext import decode_messages
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.hosts import encode_host
@@ -73,7 +73,7 @@ def test_a_retry_has_the_topic_that_it_was_sent_to() -> None:
 def test_tags_are_compared_as_texts() -> None:
     body = record(tags="paid") + record(tags="other", offset=1) + record(offset=2) + record(tags="shipped", offset=3)
     assert [one.queue_offset for one in decode_messages(body, QUEUE, PAID)] == [0, 3]
-    assert table_of([(PAID, body)], ["queue_offset"])["queue_offset"].to_pylist() == [0, 3]
+    assert table_of([(PAID, body)], wanted_columns(["queue_offset"]))["queue_offset"].to_pylist() == [0, 3]
 
 
 def test_a_message_with_another_crc_is_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,7 +82,7 @@ def test_a_message_with_another_crc_is_left_out_and_told(caplog: pytest.LogCaptu
     body = record(b"a", 0) + bytes(damaged) + record(b"c", 2)
     with caplog.at_level(logging.ERROR, "reput.client"):
         assert [one.body for one in decode_messages(body, QUEUE, ALL)] == [b"a", b"c"]
-        assert table_of([(ALL, body)], ["body"])["body"].to_pylist() == [b"a", b"c"]
+        assert table_of([(ALL, body)], wanted_columns(["body"]))["body"].to_pylist() == [b"a", b"c"]
     assert len(caplog.records) == 2
 
 
@@ -91,7 +91,7 @@ def test_what_is_cut_short_ends_the_messages(cut: int, caplog: pytest.LogCapture
     body = record(b"a", 0) + record(b"b", 1)[:cut]
     with caplog.at_level(logging.ERROR, "reput.client"):
         assert [one.body for one in decode_messages(body, QUEUE, ALL)] == [b"a"]
-        assert table_of([(ALL, body)], ["body"])["body"].to_pylist() == [b"a"]
+        assert table_of([(ALL, body)], wanted_columns(["body"]))["body"].to_pylist() == [b"a"]
     assert caplog.records
 
 
@@ -100,20 +100,22 @@ def test_messages_of_an_inner_batch_come_one_by_one() -> None:
     body = record(batch, 7, sys_flag=INNER_BATCH)
     assert [(one.body, one.queue_offset) for one in decode_messages(body, QUEUE, ALL)] == [(b"1", 7), (b"2", 8)]
     assert [one.body for one in decode_messages(body, QUEUE, PAID)] == [b"1"]
-    table = table_of([(ALL, body)], ["body", "queue_offset"])
+    table = table_of([(ALL, body)], wanted_columns(["body", "queue_offset"]))
     assert table.to_pydict() == {"body": [b"1", b"2"], "queue_offset": [7, 8]}
 
 
 def test_a_table_has_the_rows_of_all_pulls_with_the_columns_that_were_asked_for() -> None:
     compressed = record(zlib.compress(b"long" * 99), 1, sys_flag=0x301)
-    table = table_of([(ALL, record(b"a", keys=["k"]) + compressed), (ALL, record(b"c", 2))], ["queue_offset", "body"])
+    table = table_of(
+        [(ALL, record(b"a", keys=["k"]) + compressed), (ALL, record(b"c", 2))], wanted_columns(["queue_offset", "body"])
+    )
     assert table.to_pydict() == {"queue_offset": [0, 1, 2], "body": [b"a", b"long" * 99, b"c"]}
-    everything = table_of([(ALL, record(b"a", tags="t"))], None)
+    everything = table_of([(ALL, record(b"a", tags="t"))], wanted_columns(None))
     assert everything.column_names[:3] == ["topic", "queue_id", "queue_offset"]
     assert everything["status"].to_pylist() == ["OK"]
-    assert table_of([], ["body"]).num_rows == 0
+    assert table_of([], wanted_columns(["body"])).num_rows == 0
     with pytest.raises(ConfigError, match="no column 'bdy'"):
-        table_of([], ["bdy"])
+        wanted_columns(["bdy"])
 
 
 def test_a_message_is_pickled_without_the_others_of_its_pull() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -315,3 +316,81 @@ async def test_a_consumer_without_topics_and_queues_says_what_to_do(tmp_path: Pa
                 await work
         consumer.assign([])
         assert await consumer.poll(timeout=0) == []
+
+
+def reset(broker: Served, queue: MessageQueue, offset: int) -> None:
+    """An operator's reset."""
+    state = broker.controller.state
+    assert state.offsets.assign_reset_offset(queue.topic, "p", queue.queue_id, offset, state.now_ms())
+
+
+async def test_what_is_polled_again_after_a_reset_is_committed(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
+        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+            assert await polled(consumer, 5) == [0, 1, 2, 3, 4]
+            await consumer.commit()
+            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
+            reset(brokers["broker-a"], queue, 2)
+            await filled(brokers["broker-a"], namesrv.address, 1, queues=1)  # ends the pull that waits
+            found = await polled(consumer, 1)
+            assert await consumer.committed(queue) == 2
+            while found[-3:] != [3, 4, 0]:
+                found += await polled(consumer, 1)
+            await consumer.commit()
+            assert await consumer.committed(queue) == 6
+
+
+async def test_a_commit_of_what_was_polled_before_a_reset_does_not_undo_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
+        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+            await polled(consumer, 5)
+            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
+            reset(brokers["broker-a"], queue, 2)
+            await filled(brokers["broker-a"], namesrv.address, 1, queues=1)
+            while consumer.position(queue) != 2:
+                await asyncio.sleep(0.01)
+            await consumer.commit()
+            assert await consumer.committed(queue) == 2
+
+
+async def test_an_offset_that_is_committed_by_its_number_is_the_last_one_that_is_known(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
+        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+            await polled(consumer, 5)
+            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
+            await consumer.commit()
+            await consumer.commit({queue: 1})
+            assert await consumer.committed(queue) == 1
+            await consumer.commit()
+            assert await consumer.committed(queue) == 5
+
+
+@pytest.mark.parametrize("columns", [["tag"], "tags", 5, [5]])
+async def test_columns_that_are_none_are_refused_before_a_message_is_taken(tmp_path: Path, columns: Any) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await filled(brokers["broker-a"], namesrv.address, 2, queues=1)
+        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+            with pytest.raises(ConfigError, match="column"):
+                await consumer.poll_arrow(timeout=30, columns=columns)
+            assert await polled(consumer, 2) == [0, 1]
+
+
+async def test_a_start_that_has_failed_may_be_done_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers), proxy_to(namesrv.address) as proxy:
+        await filled(brokers["broker-a"], namesrv.address, 1, queues=1)
+        await proxy.refuse()
+        handled = asyncio.Event()
+        push = PushConsumer(
+            proxy.address, group="q", topics={"orders": "*"}, on_message=lambda _: handled.set(), consume_from="first"
+        )
+        pull = PullConsumer(proxy.address, group="p", topics={"orders": "*"}, consume_from="first")
+        for one in (push, pull):
+            with pytest.raises(MQClientError, match="no name server answers"):
+                await one.start()
+        host, _, port = proxy.address.rpartition(":")
+        proxy._server = await asyncio.start_server(proxy._accept, host, int(port))
+        async with push, pull:
+            assert await polled(pull, 1) == [0]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import Future
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import reput.client.options
 import reput.client.sync
 from reput import Broker
 from reput.client import LocalTransactionState, Message, MessageClientExt, MQClientError
-from reput.client.sync import Producer, PullConsumer, PushConsumer
+from reput.client.sync import Producer, PullConsumer, PushConsumer, _tell
 from reput.testing import broker as local_broker
 from tests.support.broker import SMALL, make_topic
 
@@ -190,3 +193,55 @@ def test_a_coroutine_that_would_wait_for_its_own_loop_is_told(namesrv: str) -> N
         with pytest.raises(MQClientError, match="a coroutine in this client's loop waits for the client"):
             producer._run(called())
         producer.send(Message("orders", b"y"))
+
+
+@pytest.mark.parametrize("arrow", [False, True])
+def test_a_poll_that_is_interrupted_as_its_messages_come_loses_none(namesrv: str, arrow: bool) -> None:
+    """By Ctrl-C: before the caller has them, and also where the interrupt and the messages come at the same time."""
+    with Producer(namesrv, group="g") as producer:
+        queue = producer.queues("orders")[0]
+        producer.send(Message("orders", b"first"), queue=queue)
+    with PullConsumer(namesrv, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+        polled = consumer.poll_arrow if arrow else consumer.poll
+        while not [one for one in consumer.assignment if consumer.position(one) is not None]:
+            time.sleep(0.01)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("reput.client.sync.Future", InterruptedFuture)
+            for kind in (Moment.BEFORE, Moment.AFTER):
+                InterruptedFuture.moment = kind
+                with pytest.raises(KeyboardInterrupt):
+                    polled(timeout=30)
+        consumer.commit()
+        assert consumer.committed(queue) in (None, 0)
+        assert [one.body for one in consumer.poll(timeout=30)] == [b"first"]
+
+
+async def test_a_result_that_comes_as_its_caller_gives_up_is_given_back() -> None:
+    async def work() -> int:
+        return 7
+
+    told, unwanted = Future[int](), list[int]()
+    assert told.cancel()
+    await _tell(work(), told, unwanted.append)
+    assert unwanted == [7]
+
+
+class Moment(Enum):
+    """When a wait for a result is interrupted: while the result is on its way, or after it has come."""
+
+    BEFORE, AFTER = 1, 2
+
+
+class InterruptedFuture(Future[Any]):
+    """A result whose caller is interrupted."""
+
+    moment = Moment.BEFORE
+    _is_told = False
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self._is_told:
+            return super().result()
+        self._is_told = True
+        if InterruptedFuture.moment is Moment.AFTER:
+            super().result(timeout)
+        raise KeyboardInterrupt

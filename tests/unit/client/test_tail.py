@@ -122,3 +122,17 @@ def test_without_asyncio(tmp_path: Path) -> None:
         assert len(first) == 2
         assert sorted([*first, *numbers(1)]) == [0, 1, 2]
         assert numbers(0) == []
+
+
+async def test_a_tail_goes_on_where_another_one_was_left(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders", 1)
+        await send_bodies(namesrv.address, b"0", b"1", b"2")
+        found = []
+        async with consumer_of(namesrv.address) as consumer:
+            while len(found) < 3:
+                async for message in consumer.tail(timeout=30):
+                    found.append(message.body)
+                    break
+        assert found == [b"0", b"1", b"2"]
+        assert await committed(namesrv.address) == 3

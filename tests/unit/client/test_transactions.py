@@ -85,3 +85,28 @@ async def test_a_check_that_fails_is_asked_again(tmp_path: Path) -> None:
         await producer.send_in_transaction(Message("orders", b"x"), lambda _: UNKNOW)
         assert await consumed(namesrv.address, 1) == [b"x"]
         assert len(asked) >= 2
+
+
+async def test_none_of_a_transaction_s_function_says_that_it_does_not_know(tmp_path: Path) -> None:
+    """As null of Java's."""
+    async with (
+        cluster(tmp_path, "broker-a", **ASKS) as (namesrv, brokers),
+        Producer(namesrv.address, group="g", check_transaction=lambda _: COMMIT) as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        result = await producer.send_in_transaction(Message("orders", b"x"), lambda _: None)  # type: ignore[arg-type]
+        assert result.state is UNKNOW
+        assert await consumed(namesrv.address, 1) == [b"x"]
+
+
+@pytest.mark.parametrize("makes_topics", [True, False])
+async def test_a_producer_that_comes_back_and_sends_nothing_is_asked(tmp_path: Path, makes_topics: bool) -> None:
+    """By brokers that make topics by themselves, as Java's; by others, where the topics are given."""
+    keys = ASKS | {"auto_create_topic_enable": makes_topics}
+    async with cluster(tmp_path, "broker-a", **keys) as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        async with Producer(namesrv.address, group="g", check_transaction=lambda _: UNKNOW) as dying:
+            await dying.send_in_transaction(Message("orders", b"x"), lambda _: UNKNOW)
+        topics = [] if makes_topics else ["orders"]
+        async with Producer(namesrv.address, group="g", check_transaction=lambda _: COMMIT, topics=topics):
+            assert await consumed(namesrv.address, 1) == [b"x"]

@@ -1,0 +1,63 @@
+"""Arguments of public functions: each is checked when it is given, and the error names it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from numbers import Real
+from operator import index
+from typing import Any
+
+from reput.errors import ConfigError
+
+#: What people write between tags; RocketMQ takes `a,b` for one tag.
+_MEANT_TO_SEPARATE = frozenset(",;&|")
+
+
+def refusal(name: str, value: object, expected: str) -> ConfigError:
+    """The error of an argument that is none."""
+    return ConfigError(f"{name} {value!r}: expected {expected}")
+
+
+def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
+    """Raises ConfigError for what is no whole number from `least` to `most`; NumPy's are some."""
+    try:
+        is_fine = not isinstance(value, bool) and least <= index(value) <= most
+    except TypeError:
+        is_fine = False
+    if not is_fine:
+        bounds = "" if least == -math.inf else f", {least} {'or more' if most == math.inf else f'to {most}'}"
+        raise refusal(name, value, f"a whole number{bounds}")
+
+
+def check_seconds(name: str, value: Any, *, may_be_zero: bool = False) -> None:
+    """Raises ConfigError for what are no seconds."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (may_be_zero and value == 0)):
+        raise refusal(name, value, f"seconds, {'0 or more' if may_be_zero else 'more than 0'}")
+
+
+def check_text(name: str, value: object) -> None:
+    """Raises ConfigError for what is no text."""
+    if not isinstance(value, str):
+        raise refusal(name, value, "a text")
+
+
+def check_moment(name: str, value: object) -> None:
+    """Raises ConfigError for what is no time with its zone."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise refusal(name, value, "a datetime with its zone, as datetime.now(UTC) has it")
+
+
+def check_queue_ids(name: str, value: object) -> None:
+    """Raises ConfigError for what is no collection of queue ids."""
+    if not isinstance(value, Collection) or isinstance(value, str | bytes):
+        raise refusal(name, value, "queue ids, as [0, 1]")
+    for one in value:
+        check_whole(name, one, 0)
+
+
+def meant_as_several(tags: Iterable[str]) -> str | None:
+    """The first tag that seems to be several: RocketMQ takes `a,b` for one tag, which no message has."""
+    return next((tag for tag in tags if not _MEANT_TO_SEPARATE.isdisjoint(tag)), None)
