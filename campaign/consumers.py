@@ -16,6 +16,6 @@ def case(folder: Path, seed: int) -> Counter[str]:
 
 
 PART = Part(
-    "consumers", "groups of consumers that come and go, in virtual time, against a reference", 4000, case,
+    "consumers", "groups of consumers that come and go, in virtual time, against a reference", 2000, case,
     ("messages handled", "commits", "resets", "members that died", "brokers killed"),
 )  # fmt: skip

@@ -22,6 +22,7 @@ from rich.table import Table
 from campaign import (
     brokers,
     clocks,
+    consumers,
     damage,
     disks,
     fail_overs,
@@ -48,7 +49,7 @@ from campaign.pages import source_commit
 PARTS: tuple[Part, ...] = (
     power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
     repairs.PART, kernels.PART, frames.PART, network.PART, turns.PART, states.PART, brokers.PART, replication.PART,
-    fail_overs.PART, *kinds.PARTS, java_clients.PART, tables.PART,
+    fail_overs.PART, consumers.PART, *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]
 
