@@ -21,6 +21,7 @@ from reput import MessageStore
 from reput.errors import StoreError
 from reput.files import File, FileLayer, RecordLock, about_to_wait
 from reput.files.failure import failure, sync_failure, write_failure
+from reput.files.new_name import give_name
 
 
 class Crash(SystemExit):
@@ -158,8 +159,10 @@ class FaultyFiles(FileLayer):
     def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
         for source, target in names:
             self.step("rename", target)
-            self._inode_is_given_up(target)
-            os.rename(source, target)
+            if not os.path.exists(target):
+                os.link(source, target)
+            self.step("unlink", source)  # a process may die while the file has both names
+            give_name(source, target)
         targets, sources = ({os.path.dirname(pair[side]) for pair in names} for side in (1, 0))
         for folder in (*sorted(targets), *sorted(sources - targets)):
             self.sync_directory(folder)
@@ -259,23 +262,33 @@ class FaultyFiles(FileLayer):
             else:
                 self._synced_files[child.stat().st_ino] = child.read_bytes()
 
-    def cut_power(self, path: Path, target: Path, chance: random.Random | None = None) -> None:
+    def cut_power(
+        self, path: Path, target: Path, chance: random.Random | None = None, written: dict[int, Path] | None = None
+    ) -> None:
         """Write to `target` what is left of the directory `path`: what was synced, and of the rest what `chance` says.
 
         Without it nothing of the rest is left. With it each sector that was written since the last sync, of 512 bytes
         or of a page, is the new or the old one, whatever was written before or behind it; and each name that was made,
         given or removed since is so, or is as it was.
+        A file with two names has both.
+
+        Args:
+            written: the files that are there, by their inodes.
         """
         target.mkdir()
+        written = {} if written is None else written
         synced = self._synced_names.get(str(path), {})
         for name, inode in (synced if chance is None else _names_left(path, synced, chance)).items():
             child = path / name
             if str(child) in self._synced_names or child.is_dir():
-                self.cut_power(child, target / name, chance)
+                self.cut_power(child, target / name, chance, written)
+            elif inode in written:
+                (target / name).hardlink_to(written[inode])
             else:
                 before = self._synced_files.get(inode, b"")
                 now = None if chance is None else _content(path, inode)
                 (target / name).write_bytes(before if now is None else _torn(before, now, chance))
+                written[inode] = target / name
 
 
 def _names_left(path: Path, synced: dict[str, int], chance: random.Random) -> dict[str, int]:

@@ -16,12 +16,13 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from reput.errors import ConfigError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
+from reput.log.sink_commits import read_sinks
 from reput.spark.short_errors import without_traceback
 from reput.spark.stream_offset import own_offset
 from reput.spark.write_options import WriteOptions
-from reput.spark.writer import StagedRecords, clear_sink, commit, prepare, stage
+from reput.spark.writer import StagedRecords, clear_sink, prepare, publish_aside, put, stage
 from reput.store.sinks.bad_rows import discard
-from reput.store.sinks.staging_folder import make_folder
+from reput.store.sinks.staging_folder import is_needed, make_folder, name_in_store
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -39,7 +40,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         _refuse_own_source(options)
         self._options = prepare(options, schema)
         self._sink_id = options.sink_id
-        self._name = f"sink-{options.sink_id}"
+        self._name = name_in_store(f"sink-{options.sink_id}", options.path)
         self._folder = make_folder(DISK, options.staging_path, self._name)
 
     @without_traceback
@@ -52,17 +53,24 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         """Append a batch, unless the store has it. When this returns, it is on the disk, and in queues and index."""
         query_ids = {message.query_id for message in messages if isinstance(message, StagedRecords)}
         batch = SinkBatch(self._sink_id, batchId, query_ids.pop() if query_ids else None)
-        commit(self._options, messages, batch, name=f"{self._sink_id}-{batchId}")
+        staged = put(self._options, messages, batch)
+        publish_aside(self._options, staged, f"{self._sink_id}-{batchId}")
         self._clear()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove the files of all tasks, failed ones included."""
-        self._clear()
+        """Remove the files of all tasks, failed ones included; rows put aside stay where the batch is committed."""
+        sinks = read_sinks(DISK, self._options.path)
+        last = sinks.commits.get(self._sink_id)
+        is_committed = last is not None and last.batch is not None and last.batch.batch_id >= batchId
+        if is_committed or is_needed(self._folder, sinks):
+            clear_sink(self._options, self._folder)
+        else:
+            self._clear()
 
     def _clear(self) -> None:
         clear_sink(self._options, self._folder)
         if self._options.bad_rows_path is not None:
-            discard(DISK, self._options.bad_rows_path, f"_{self._name}-")
+            discard(DISK, self._options.bad_rows_path, f"_{self._name}")
 
 
 def _refuse_own_source(options: WriteOptions) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from reput.errors import ConfigError, MessageIllegalError, StoreError
 from reput.files import DISK
-from reput.formats.sink_commit import SinkBatch, SinkCommit, StagedPart
+from reput.formats.sink_commit import SinkBatch, StagedPart
 from reput.kernels.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
 from reput.spark.daemon import freeze_worker
@@ -28,7 +28,7 @@ from reput.spark.write_options import WriteOptions
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
-from reput.store.sinks.staging_folder import clear, make_folder, staged_path, sweep
+from reput.store.sinks.staging_folder import clear, is_needed, make_folder, staged_path, sweep
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -79,18 +79,21 @@ class LogWriter(DataSourceArrowWriter):
         batch = None
         if options.sink_id is not None and options.batch_id is not None:
             batch = SinkBatch(options.sink_id, options.batch_id)
-        commit(options, messages, batch, name=self._job)
+        staged = put(options, messages, batch)
         try:
-            DISK.remove_tree(self._folder)
+            DISK.remove_tree(self._folder)  # from here on rows put aside stay, whatever fails
         except StoreError as error:  # the next job sweeps it
             logger.warning("%s", error)
+        publish_aside(options, staged, self._job)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the files of all tasks, failed ones included."""
-        if DISK.exists(self._folder):
-            DISK.remove_tree(self._folder)
-        if self._options.bad_rows_path is not None:
-            discard(DISK, self._options.bad_rows_path, f"_{self._job}-")
+        """Remove the files of all tasks, failed ones included, unless the records are committed, or may be."""
+        options = self._options
+        if not DISK.exists(self._folder) or is_needed(self._folder, read_sinks(DISK, options.path)):
+            return
+        DISK.remove_tree(self._folder)
+        if options.bad_rows_path is not None:
+            discard(DISK, options.bad_rows_path, f"_{self._job}")
 
 
 def prepare(options: WriteOptions, schema: StructType) -> WriteOptions:
@@ -131,13 +134,18 @@ def stage(batches: Iterator[pa.RecordBatch], options: WriteOptions, folder: str,
     return staged
 
 
-def commit(
-    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: SinkBatch | None, *, name: str
-) -> SinkCommit:
-    """Append the staged records in the order of the partitions, and publish rows put aside under `name`."""
+def put(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch: SinkBatch | None
+) -> list[StagedRecords]:
+    """Append the staged records in the order of the partitions, and return them."""
     staged = sorted((m for m in messages if isinstance(m, StagedRecords)), key=lambda m: m.partition)
     parts = [message.part for message in staged if message.part is not None]
-    done = put_staged(options.path, options.config, DISK, parts, batch, lock_timeout_ms=options.lock_timeout_ms)
+    put_staged(options.path, options.config, DISK, parts, batch, lock_timeout_ms=options.lock_timeout_ms)
+    return staged
+
+
+def publish_aside(options: WriteOptions, staged: Sequence[StagedRecords], name: str) -> None:
+    """Publish the rows that tasks have put aside, under `name`."""
     try:
         for message in staged:
             publish(DISK, message.aside, f"{name}-{message.partition}")
@@ -148,7 +156,6 @@ def commit(
     aside = sum(file.rows for message in staged for file in message.aside)
     if aside:
         logger.warning("%s: %d rows put aside into %s", options.path, aside, options.bad_rows_path)
-    return done
 
 
 def clear_sink(options: WriteOptions, folder: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -87,6 +89,8 @@ class BadRows:
             content = pa.BufferOutputStream()
             parquet.write_table(table, content)
             path = f"{self._path}-{len(self._written)}.parquet"
+            if self._files.exists(path):  # a killed process has left it
+                self._files.unlink(path)
             with self._files.open(path, writable=True, create=True) as file:
                 file.write(0, content.getvalue())
                 file.sync()
@@ -95,14 +99,34 @@ class BadRows:
 
 
 def publish(files: FileLayer, aside: Sequence[AsideFile], name: str) -> None:
-    """Give the files of one task the final names, under which readers find them; existing files are replaced."""
+    """Give the files of one task the final names, under which readers find them.
+
+    No file is replaced. One with the same rows is that of the same batch, which is committed again: it stays, and the
+    new one goes. Beside one with other rows, as of a sink of the same name, the new one's name gets a number.
+    """
     for number, file in enumerate(aside):
         if files.exists(file.path):
-            files.rename(file.path, os.path.join(os.path.dirname(file.path), f"{name}-{number}.parquet"))
+            _publish(files, file.path, os.path.join(os.path.dirname(file.path), f"{name}-{number}"))
 
 
-def discard(files: FileLayer, folder: str, prefix: str) -> None:
-    """Remove the files of tasks whose names begin with `prefix`, also those of failed tasks."""
+def _publish(files: FileLayer, path: str, name: str) -> None:
+    content = files.read_bytes(path)
+    for target in chain([f"{name}.parquet"], (f"{name}.{number}.parquet" for number in count(2))):
+        if not files.exists(target):
+            files.rename_files([(path, target)])
+            return
+        if files.read_bytes(target) == content:
+            files.unlink(path)
+            return
+
+
+def discard(files: FileLayer, folder: str, begin: str) -> None:
+    """Remove the files of a job's tasks that are not published, also those of failed tasks, and no other job's.
+
+    Args:
+        begin: begin of their names, before the numbers of part, attempt and file.
+    """
+    own = re.compile(rf"{re.escape(begin)}-\d+-\d+-\d+\.parquet")
     for entry in files.list_directory(folder) if files.is_directory(folder) else ():
-        if entry.name.startswith(prefix):
+        if own.fullmatch(entry.name):
             files.unlink(os.path.join(folder, entry.name))

@@ -24,7 +24,7 @@ from reput.progress import Progress, silent
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
 from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
-from reput.store.sinks.staging_folder import check_name, clear, lock_folder, staged_path, sweep
+from reput.store.sinks.staging_folder import check_name, clear, lock_folder, name_in_store, staged_path, sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class RowStager:
         folder: Folder of the staged files.
         config: Configuration of the store.
         bad_rows_path: Folder for rows that RocketMQ would refuse; None: such a row is an error.
-        sink_id: Begins the names of the files in `bad_rows_path`.
+        aside: Begin of the names of files of rows put aside, until they are published.
         files: The file layer.
     """
 
     folder: str
     config: MessageStoreConfig
     bad_rows_path: str | None
-    sink_id: str
+    aside: str
     files: FileLayer
 
     def __call__(self, name: str, batches: Iterator[pa.RecordBatch], first_row: int, origin: str) -> StagedRows:
@@ -74,7 +74,7 @@ class RowStager:
 
         Raises MessageIllegalError with origin, row and reason, unless such rows are put aside.
         """
-        bad = BadRows(self.files, os.path.join(self.bad_rows_path or "", f"_{self.sink_id}-{name}"))
+        bad = BadRows(self.files, os.path.join(self.bad_rows_path or "", f"{self.aside}-{name}"))
 
         def refuse(row: pa.RecordBatch, reason: str) -> None:
             if self.bad_rows_path is None:
@@ -125,6 +125,7 @@ class ImportSink:
             bad_rows_path = os.path.abspath(bad_rows_path)
             if os.path.commonpath([bad_rows_path, self._path]) == self._path:
                 raise ConfigError(f"{bad_rows_path}: lies inside the store {self._path}; name a place outside of it")
+        aside = f"_{name_in_store(sink_id, self._path)}"
         self._config = check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
         staging = os.path.join(self._path, STAGING)
         sweep(files, staging, read_sinks(files, self._path))
@@ -133,11 +134,11 @@ class ImportSink:
             self._clear()
             if bad_rows_path is not None:
                 files.make_directories(bad_rows_path)
-                discard(files, bad_rows_path, f"_{sink_id}-")
+                discard(files, bad_rows_path, aside)
         except BaseException:
             self._lock.release()
             raise
-        self.stage = RowStager(self._folder, self._config, bad_rows_path, sink_id, files)
+        self.stage = RowStager(self._folder, self._config, bad_rows_path, aside, files)
 
     def check(self, schema: pa.Schema) -> None:
         """Check the columns of a source; raises MessageIllegalError where no message can be made of them."""

@@ -6,6 +6,7 @@ So each folder names its owner, and each new job sweeps the folders of dead jobs
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import uuid
@@ -31,6 +32,12 @@ def make_folder(files: FileLayer, staging: str, name: str) -> str:
     files.make_directories(folder)
     files.write_atomically(os.path.join(folder, _OWNER), owner_text(_DRIVER).encode())
     return folder
+
+
+def name_in_store(name: str, store: str) -> str:
+    """Name of a job's folder and files that no job with the same name of another store has: they may share folders."""
+    digest = hashlib.blake2b(os.path.abspath(store).encode("utf-8", "surrogateescape"), digest_size=6)
+    return f"{name}-{digest.hexdigest()}"
 
 
 def staged_path(folder: str, name: str) -> str:
@@ -69,12 +76,15 @@ def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[s
 
 def sweep(files: FileLayer, staging: str, sinks: Sinks) -> None:
     """Remove the folders of dead jobs. Folders that a broken batch needs stay."""
-    needed = _needed(sinks)
     for entry in files.list_directory(staging) if files.is_directory(staging) else ():
         folder = os.path.join(staging, entry.name)
-        is_needed = any(path.startswith(f"{folder}/") for path in needed)
-        if entry.is_directory and not is_needed and _is_dead(files, folder):
+        if entry.is_directory and not is_needed(folder, sinks) and _is_dead(files, folder):
             files.remove_tree(folder)
+
+
+def is_needed(folder: str, sinks: Sinks) -> bool:
+    """Whether a batch needs files of a folder: it is broken, or a start has to decide whether it is committed."""
+    return any(path.startswith(f"{folder}/") for path in _needed(sinks))
 
 
 def is_used(files: FileLayer, staging: str) -> bool:
