@@ -30,6 +30,7 @@ from reput.formats.paths import (
     INDEX,
     LOCK,
     file_name_to_offset,
+    is_checked_name,
     is_index_file_name,
     offset_to_file_name,
     queue_folder_id,
@@ -192,21 +193,35 @@ class StoreDirectory:
         """
         return numbered_files(self.files, *self.commit_log_folders)
 
-    def queues(self) -> list[QueueFiles]:
+    def topic_folders(self) -> set[str]:
+        """Topics that have a folder of queues; whether there is a queue in it is not looked at."""
+        folders = [os.path.join(self.path, name) for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)]
+        return {name for path in folders if self.files.is_directory(path) for name in self.files.list_names(path)}
+
+    def queues(self, topics: Iterable[str] | None = None) -> list[QueueFiles]:
         """The consume queues, sorted by topic and queue id; queue folders without files are left out.
 
         Raises StoreFormatError as `log_files`. Queue folders whose name is no number are ignored, as in RocketMQ.
+
+        Args:
+            topics: only of these topics: the folders of others are not looked at; None: of all.
         """
-        return self._queues_in(CONSUME_QUEUE)
+        return self._queues_in(CONSUME_QUEUE, topics)
 
-    def batch_queues(self) -> list[QueueFiles]:
+    def batch_queues(self, topics: Iterable[str] | None = None) -> list[QueueFiles]:
         """The batch consume queues, in the same form as `queues`."""
-        return self._queues_in(BATCH_CONSUME_QUEUE)
+        return self._queues_in(BATCH_CONSUME_QUEUE, topics)
 
-    def _queues_in(self, folder: str) -> list[QueueFiles]:
+    def _queues_in(self, folder: str, topics: Iterable[str] | None) -> list[QueueFiles]:
         listing = []
         remedy = build_again(os.path.join(self.path, folder))
-        for topic, topic_path in self._folders(os.path.join(self.path, folder)):
+        above = os.path.join(self.path, folder)
+        if topics is None:
+            folders = self._folders(above)
+        else:
+            named = [(topic, os.path.join(above, topic)) for topic in topics if is_checked_name(topic)]
+            folders = ((topic, path) for topic, path in named if self.files.is_directory(path))
+        for topic, topic_path in folders:
             for queue_id, path in self._folders(topic_path):
                 if (number := queue_folder_id(queue_id)) is not None:
                     numbered = numbered_files(self.files, path, remedy=remedy)

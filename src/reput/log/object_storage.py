@@ -85,6 +85,10 @@ class ObjectStorage(FileLayer):
             and not (entry["type"] != "directory" and is_hidden(key.rpartition("/")[2]))
         )
 
+    def list_names(self, path: str) -> list[str]:
+        """As `FileLayer.list_names`."""
+        return [entry.name for entry in self.list_directory(path)] if is_url(path) else super().list_names(path)
+
     def exists(self, path: str) -> bool:
         """As `FileLayer.exists`."""
         if not is_url(path):

@@ -185,7 +185,7 @@ def wanted_locations(
 def _check_few(directory: StoreDirectory, log_files: Sequence[LogFile], wanted: Wanted, scan_bytes: int) -> None:
     """Raises NotProven if the units of the wanted queues alone show that locations are no cheaper than a scan."""
     gain = _Gain(scan_bytes)
-    queues = [queue for queue in directory.queues() if wanted.has_queue(queue)]
+    queues = [queue for queue in directory.queues(wanted.topics) if wanted.has_queue(queue)]
     for _, _, claimed in claimed_batches(queues, log_files, directory.files):
         gain.add(_in_ranges(claimed, wanted))
 

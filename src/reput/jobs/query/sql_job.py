@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -40,6 +41,8 @@ _BATCH_ROWS = 32_768
 #: DuckDB's text with the line of the statement, and a caret below it.
 _CARET = re.compile(r"(.*?)\s*\nLINE (\d+): (.*)\n( *)\^+\s*", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+#: A character of a word; a word, or a character of none; and a place where no word goes on.
+_WORD, _TOKEN, _NO_WORD_NEXT = re.compile(r"\w"), re.compile(r"\w+|\W"), re.compile(r"(?!\w)")
 #: Limit of topics that an error lists where a statement names an unknown table.
 _SHOWN_TOPICS = 10
 
@@ -90,14 +93,16 @@ class Source:
 
     def tables(self, sql: str) -> list[str]:
         """Topics of tables that a statement may name; raises ConfigError for two topics that are one name to SQL."""
-        known = self.topics_of_store()
-        if unknown := set(self.schemas or ()) - known - set(self.topics or ()):
+        directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
+        if unknown := _without_queue(directory, set(self.schemas or ()) - set(self.topics or ())):
             raise ConfigError(f"schema: there is no topic {min(unknown)!r} in {os.fspath(self.path)}")
         if all_topics := [topic for topic in self.schemas or () if topic.lower() == MESSAGES]:
             raise ConfigError(f"schema: {all_topics[0]} is the table of all topics, which has no fields of bodies")
         named: dict[str, str] = {}
-        for topic in self.table_names(known):
-            if re.search(rf"(?<!\w){re.escape(topic)}(?!\w)", sql, re.IGNORECASE):
+        standing = words_of(sql, self.table_names(directory.topic_folders()))
+        empty = _without_queue(directory, standing) if self.topics is None else set()
+        for topic in standing:
+            if topic not in empty:
                 other = named.setdefault(topic.lower(), topic)
                 if other != topic:
                     raise ConfigError(
@@ -143,6 +148,36 @@ class Source:
             rows += batch.num_rows
             if rows >= SAMPLE_ROWS:
                 break
+
+
+def words_of(sql: str, names: Iterable[str]) -> list[str]:
+    """Names that stand in a statement between other characters than letters, digits and _, in any case, in order.
+
+    The statement is gone through once, however many names there are.
+    """
+    by_text: dict[str, list[str]] = {}
+    for name in names:
+        by_text.setdefault(name.lower(), []).append(name)
+    by_text.pop("", None)
+    begins = {found.group() for found in map(_TOKEN.match, by_text) if found is not None}
+    longest = max(map(len, by_text), default=0)
+    text = sql.lower()
+    ends = [found.start() for found in _NO_WORD_NEXT.finditer(text)]
+    found_names = set[str]()
+    for token in _TOKEN.finditer(text):
+        begin = token.start()
+        if token.group() in begins and not (begin and _WORD.match(text[begin - 1])):
+            for end in ends[bisect_right(ends, begin) :]:
+                if end - begin > longest:
+                    break
+                found_names.update(by_text.get(text[begin:end], ()))
+    return sorted(found_names)
+
+
+def _without_queue(directory: StoreDirectory, topics: Collection[str]) -> set[str]:
+    """Topics that have no queue."""
+    queues = (*directory.queues(topics), *directory.batch_queues(topics))
+    return set(topics) - {queue.topic for queue in queues}
 
 
 def _decoded(log_rows: LogRows, columns: TopicColumns, names: Sequence[str], part: Part) -> Iterator[pa.RecordBatch]:
