@@ -167,15 +167,18 @@ def _rows(
 
     if asked.runner == "spark":
         from reput.spark import session
-        from reput.spark.sql import query_sql_on_spark
+        from reput.spark.sql import arrow_rows, query_sql_on_spark
 
         source = job.Source(path=asked.store, schemas=asked.schemas, damaged=asked.damaged, **bounds)
         undecoded: dict[str, Accumulator[int]] = {}
         frame = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql, undecoded)
-        table = (frame if asked.max_num is None else frame.limit(asked.max_num)).toArrow()
-        table = table.rename_columns(job.distinct_names(table.column_names))
-        texts = [job.undecoded_finding(topic) for topic, bodies in undecoded.items() if bodies.value]
-        return table.to_reader(), lambda: texts + source.damages()
+        reader = arrow_rows(frame if asked.max_num is None else frame.limit(asked.max_num))
+
+        def findings() -> list[str]:
+            texts = [job.undecoded_finding(topic) for topic, bodies in undecoded.items() if bodies.value]
+            return texts + source.damages()
+
+        return reader, findings
     source = job.Source(
         path=asked.store, schemas=asked.schemas, damaged=asked.damaged, kept=kept, progress=progress, **bounds
     )  # fmt: skip

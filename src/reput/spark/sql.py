@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from reput.errors import ConfigError
-from reput.jobs.query.sql_job import MESSAGES, Source
+from reput.jobs.query.sql_job import MESSAGES, Source, distinct_names
 from reput.jobs.query.topic_table import BODY_ERROR
+from reput.log.open_batches import batch_reader
+from reput.spark.daemon import freeze_worker
 from reput.spark.source import read_log
 
 if TYPE_CHECKING:
@@ -57,6 +59,39 @@ def query_sql_on_spark(
         raise ConfigError(f"sql: {expected}{reason}{source.quoting_hint(sql, '`', reason)}") from None
     finally:
         spark.conf.set(_TIME_ZONE, zone or "UTC")
+
+
+def arrow_rows(frame: DataFrame) -> pa.RecordBatchReader:
+    """Rows of a DataFrame, in its order, as `toArrow` gives them, with the names of `distinct_names`.
+
+    They come on demand: the driver holds those of two partitions, and not all. A failed task is a PySparkException then.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import convert_exception
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    names = distinct_names(frame.columns)
+    frame = frame.toDF(*map(str, range(len(names))))  # tasks take no column whose name has a dot, as `total * 1.5`
+    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    named = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+
+    def encoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            stream = pa.BufferOutputStream()
+            with pa.ipc.new_stream(stream, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.record_batch({"rows": pa.array([stream.getvalue().to_pybytes()], pa.binary())})
+        freeze_worker()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            for row in frame.mapInArrow(encoded, "rows binary").toLocalIterator(prefetchPartitions=True):
+                table = pa.ipc.open_stream(row.rows).read_all().cast(schema)
+                yield from table.rename_columns(names).to_batches()
+        except Py4JJavaError as error:  # which pyspark makes its own, but for those of this iterator
+            raise convert_exception(error.java_exception) from None
+
+    return batch_reader(named, batches())
 
 
 def topic_frame(
