@@ -21,9 +21,10 @@ import reput
 from reput.errors import ReputError
 from reput.files import DISK, FileLayer
 from reput.jobs.lake.export_job import ExportOptions, export
+from reput.jobs.lake.upkeep_files import named_files
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at, fail_at
-from tests.support.iceberg import names_of_tables, rows_of_table
+from tests.support.iceberg import names_of_tables, rows_of_table, table_of
 from tests.support.shares import Share, in_shares, sampled
 
 #: Two commits; bodies of which some are no UTF-8, two topics, and small files that are put together.
@@ -85,6 +86,18 @@ def tree(output: Path) -> dict[str, bytes]:
     return {str(path.relative_to(output)): path.read_bytes() for path in paths}
 
 
+def files_on_disk(output: Path) -> set[str]:
+    """The files of rows in the folders."""
+    return {str(path) for path in output.rglob("*.parquet")}
+
+
+def named_by_tables(output: Path) -> set[str]:
+    """The files of rows that any snapshot of an Iceberg table names."""
+    tables = [table_of(output, name) for name in names_of_tables(output)]
+    named = {place for table in tables for place in named_files(table, table.snapshots())}
+    return {place.removeprefix("file://") for place in named if place.endswith(".parquet")}
+
+
 def check_next_run(store: Path, output: Path, expected: Path, form: str, decode: str = "utf8") -> None:
     seen = rows_seen(output)
     assert len(set(seen)) == len(seen)
@@ -129,6 +142,9 @@ def test_a_crash_in_the_upkeep_of_tables_loses_and_doubles_nothing(
             left.rename(output)
             tidy(output, DISK)
             assert table_rows(output) == expected
+            if form == "iceberg":
+                assert files_on_disk(output) == named_by_tables(output)
+                assert not (output / "_reput/upkeep").exists()
             shutil.rmtree(output)
 
 

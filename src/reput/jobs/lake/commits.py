@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from reput.errors import CorruptMetadataError, StoreError
 from reput.files import FileLayer
 from reput.formats.own_json import decode_json
 from reput.jobs.job_folder import JobFolder
-from reput.jobs.lake.files import LakeFile
+from reput.jobs.lake.files import Kind, LakeFile
+from reput.jobs.lake.last_commits import LastCommits
 from reput.log.positions import LastRecord, LogPosition
 from reput.log.scan import Damage
 
 _NUMBER_DIGITS = 20
 _STAGING = "staging-"
+#: Commits that are kept: as many, and of as many bytes, but always the last one.
+_KEPT_COMMITS, _KEPT_BYTES = 1000, 256 << 20
+#: Commits and files after which the last commits of all tables are written: it costs a part of what the files cost.
+_COUNTED_COMMITS, _COUNTED_FILES = 100, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +55,16 @@ class LakeCommit:
         return None if self.end.last is None else self.end.last.store_timestamp
 
     def encode(self) -> bytes:
-        """Bytes of the commit's file."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode()
+        """Bytes of the commit's file: JSON with a line for each file."""
+        head = json.dumps(asdict(replace(self, lake_files=())), ensure_ascii=False)
+        names = [field.name for field in fields(LakeFile)]
+        rows = ({name: getattr(one, name) for name in names} for one in self.lake_files)
+        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        return head.replace('"lake_files": []', f'"lake_files": [\n{lines}\n]', 1).encode()
+
+
+#: (folder of a table, number of its last commit) -> what the table is to get, oldest first, each with its files alone.
+Lacks = Callable[[str, int], list[LakeCommit]]
 
 
 def decode_commit(data: bytes, path: str) -> LakeCommit:
@@ -75,24 +88,48 @@ def decode_commit(data: bytes, path: str) -> LakeCommit:
 class LakeCommits:
     """Commits in one output folder. The caller holds the folder's lock.
 
+    The last thousand are kept, if they are not larger than a quarter of a GiB: of them a table gets what it lacks.
+
     Args:
         folder: the output.
-        publish: called for each commit when its files have their names; after a kill perhaps once more.
+        publish: called for each commit when its files have their names, with the tables that have files of it, and
+            `lacks`; after a kill, and at each start, perhaps once more.
+
+    Attributes:
+        last: the last commit; without its files once they are published.
+        tables: kind and topic of the tables of the commit that was the last one at the start, by folder.
     """
 
-    def __init__(self, folder: JobFolder, files: FileLayer, publish: Callable[[LakeCommit], None]) -> None:
+    def __init__(self, folder: JobFolder, files: FileLayer, publish: Callable[[Iterable[str], Lacks], None]) -> None:
         self._output = folder.path
         self._state = folder.state_folder()
         self._commits = folder.state_folder("commits")
         self._files = files
-        self._publish = publish
-        self.last = self._read_last()
+        self._publish_files = publish
+        numbers = self._numbers()
+        self.last = self._read(numbers[-1]) if numbers else None
+        lake_files = () if self.last is None else self.last.lake_files
+        self.tables: dict[str, tuple[Kind, str]] = {one.table: (one.kind, one.topic) for one in lake_files}
+        self._last_commits = LastCommits(self._state, files)
+        if numbers and self._last_commits.number + 1 < numbers[0]:
+            raise CorruptMetadataError(
+                self._path(self._last_commits.number + 1), 0, "it is missing, and nothing says which tables have files "
+                "of it; restore it from a copy, or export to another folder",
+            )  # fmt: skip
+        for number in numbers[:-1]:
+            if number > self._last_commits.number:
+                self._last_commits.add(number, self._read(number).lake_files)
 
     def recover(self) -> None:
-        """Publish a commit that was decided before a kill, and remove staged files of undecided commits."""
-        if self.last is not None and self._files.exists(self._staging(self.last.number)):
-            self._files.sync_directory(self._commits)  # the killed process has not, perhaps
-            self._name_files(self.last, again=True)
+        """Complete a commit that was decided before a kill, and remove staged files of undecided commits.
+
+        The tables of the last commit get what they lack, as they were put back from an older copy.
+        """
+        if self.last is not None:
+            if self._files.exists(self._staging(self.last.number)):
+                self._files.sync_directory(self._commits)  # the killed process has not, perhaps
+                self._name_files(self.last, again=True)
+            self._publish(self.last, again=True)
         for entry in self._files.list_directory(self._state):
             if entry.name.startswith(_STAGING):
                 self._files.remove_tree(os.path.join(self._state, entry.name))
@@ -108,12 +145,26 @@ class LakeCommits:
     def commit(
         self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile], damages: Sequence[Damage]
     ) -> LakeCommit:
-        """Commit the staged files: when this returns, they are in the lake, durably."""
-        commit = LakeCommit(self._next_number, begin, end, tuple(lake_files), tuple(damages))
-        self._files.sync_directory(self._staging(commit.number))
-        self._files.write_atomically(self._path(commit.number), commit.encode())
+        """Commit the staged files: when this returns, they are in the lake, durably.
+
+        Raises StoreError, and commits nothing, where a name that a file would get is another file's.
+        """
+        number = self._next_number
+        named = tuple(replace(one, commit=number) for one in lake_files)
+        for one in named:
+            if self._files.exists(path := os.path.join(self._output, one.path)):
+                raise StoreError(
+                    f"{path}: commit {number} was to give a file this name, and there is one: {self._state} is older "
+                    "than the files, as one that was put back from a copy; put the newer one back, or export to "
+                    "another folder. Nothing of this batch is exported"
+                )
+        commit = LakeCommit(number, begin, end, named, tuple(damages))
+        self._files.sync_directory(self._staging(number))
+        self._files.write_atomically(self._path(number), commit.encode())
         self.last = commit
         self._name_files(commit)
+        self._publish(commit)
+        self._files.remove_tree(self._staging(number))
         return commit
 
     @property
@@ -121,7 +172,7 @@ class LakeCommits:
         return 0 if self.last is None else self.last.number + 1
 
     def _name_files(self, commit: LakeCommit, *, again: bool = False) -> None:
-        """Give the staged files their names, and publish them.
+        """Give the staged files their names.
 
         Args:
             again: whether an earlier process may have begun with it. It may have been killed between a name and its
@@ -141,22 +192,71 @@ class LakeCommits:
                 )
             if again:
                 folders.update(self._folders(one))
-        for folder in sorted(folders):
-            self._files.sync_directory(folder)
+        self._files.sync_directories(sorted(folders))
         self._files.rename_files(names)
-        self._publish(commit)
-        self._files.remove_tree(staging)
 
     def _folders(self, one: LakeFile) -> list[str]:
         """The folder of a file, and those above it up to the output."""
         names = one.path.split("/")[:-1]
         return [os.path.join(self._output, *names[:count]) for count in range(len(names) + 1)]
 
-    def _read_last(self) -> LakeCommit | None:
-        names = [entry.name for entry in self._files.list_directory(self._commits) if entry.name.isdigit()]
-        if not names:
-            return None
-        path = os.path.join(self._commits, max(names))
+    def _publish(self, commit: LakeCommit, *, again: bool = False) -> None:
+        """Add a commit to its tables, and let go what is kept of earlier ones."""
+        by_table: dict[str, list[LakeFile]] = {}
+        for one in commit.lake_files:
+            by_table.setdefault(one.table, []).append(one)
+
+        def lacks(table: str, number: int) -> list[LakeCommit]:
+            if number > commit.number or (number == commit.number and not again):
+                raise StoreError(
+                    f"{os.path.join(self._output, table)}: the table has commit {number} of the export, and the next "
+                    f"one is {commit.number}: {self._state} was put back from a copy that is older than the table; put "
+                    "the newer one back, or export to another folder"
+                )
+            if number == commit.number:
+                return []
+            return [*self._missed(table, number, commit.number), replace(commit, lake_files=tuple(by_table[table]))]
+
+        self._publish_files(sorted(by_table), lacks)
+        self._last_commits.add(commit.number, commit.lake_files)
+        since = commit.number - self._last_commits.number
+        if since >= _COUNTED_COMMITS or self._last_commits.files_since >= _COUNTED_FILES:
+            self._last_commits.write(commit.number)
+            self._prune()
+        self.last = replace(commit, lake_files=())
+
+    def _missed(self, table: str, number: int, end: int) -> Iterator[LakeCommit]:
+        """Commits after a number and before another one, each with its files of a table, which should have them."""
+        last = min(self._last_commits.of(table), end - 1)
+        for missed in range(number + 1, last + 1):
+            if self._files.exists(gone := self._path(missed)):
+                commit = self._read(missed)
+                own = tuple(one for one in commit.lake_files if one.table == table)
+                paths = (os.path.join(self._output, one.path) for one in own)
+                gone = next((path for path in paths if not self._files.exists(path)), "")
+            if gone:
+                raise StoreError(
+                    f"{os.path.join(self._output, table)}: the table lacks commits of the export after {number}, up to "
+                    f"{last}, and {gone} is not kept any more: the table was made anew, or its catalog was put back "
+                    "from a copy; put the newer one back, or export to another folder"
+                )
+            if own:
+                yield replace(commit, lake_files=own)
+
+    def _prune(self) -> None:
+        """Remove the oldest commits; those that are kept are few."""
+        entries = [entry for entry in self._files.list_directory(self._commits) if entry.name.isdigit()]
+        size = 0
+        for count, entry in enumerate(reversed(entries)):
+            size += entry.size
+            if count and (count >= _KEPT_COMMITS or size > _KEPT_BYTES):
+                self._files.unlink(os.path.join(self._commits, entry.name))
+
+    def _numbers(self) -> list[int]:
+        return [int(entry.name) for entry in self._files.list_directory(self._commits) if entry.name.isdigit()]
+
+    def _read(self, number: int) -> LakeCommit:
+        path = self._path(number)
         return decode_commit(self._files.read_bytes(path), path)
 
     def _path(self, number: int) -> str:

@@ -11,9 +11,8 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,7 +20,7 @@ import pyarrow as pa
 
 from reput.errors import StoreError
 from reput.files import FileLayer
-from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.commits import Lacks, LakeCommit
 from reput.jobs.lake.file_bounds import file_bounds
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.staging import Staging
@@ -52,20 +51,22 @@ class DeltaTables:
         """Return none: Delta's readers find columns by their names."""
         return {}
 
-    def publish(self, commit: LakeCommit) -> None:
-        """Add the files of a commit to their tables, unless a table has the commit already."""
+    def publish(self, tables: Iterable[str], lacks: Lacks) -> None:
+        """Add the files of commits to tables: what they lack."""
         deltalake = _deltalake()
-        table_of = attrgetter("table")
-        for table, group in groupby(sorted(commit.lake_files, key=table_of), key=table_of):
-            self._publish(deltalake, os.path.join(self._output, table), commit, list(group))
+        for table in tables:
+            self._publish(deltalake, os.path.join(self._output, table), partial(lacks, table))
 
-    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
-        """Put small files together in the tables that got the files, and remove what is older than the retention.
+    def sweep(self) -> None:
+        """Do nothing: a vacuum finds the files that no version of a table names."""
+
+    def tidy(self, tables: Mapping[str, tuple[Kind, str]], staging: Staging) -> None:
+        """Put small files of tables together, and remove what is older than the retention, and is not named any more.
 
         The number of the export's last commit stays in a table's log. Another writer in between wins.
         """
         deltalake = _deltalake()
-        for folder in sorted({one.table for one in lake_files}):
+        for folder in sorted(tables):
             path = os.path.join(self._output, folder)
             try:
                 self._tidy(path, deltalake.DeltaTable(path))
@@ -89,17 +90,20 @@ class DeltaTables:
         self._files.sync_files(made)
         self._files.sync_directories(sorted({os.path.dirname(one) for one in made}))
         self._sync(path)  # before old files go
-        table.vacuum(math.ceil(upkeep.retain_hours), dry_run=False, enforce_retention_duration=False)
+        # full: also files that a killed upkeep has left, and no version names
+        hours = math.ceil(upkeep.retain_hours)
+        table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
         table.create_checkpoint()
         table.cleanup_metadata()
 
-    def _publish(self, deltalake: Any, path: str, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
-        try:
-            table = self._open(deltalake, path, lake_files[0])
-            done = table.transaction_version(APP_ID)
-            if done is None or done < commit.number:
+    def _publish(self, deltalake: Any, path: str, lacks: Callable[[int], list[LakeCommit]]) -> None:
+        table = deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+        done = None if table is None else table.transaction_version(APP_ID)
+        for commit in lacks(-1 if done is None else done):
+            try:
+                table = self._ready(deltalake, path, commit.lake_files[0], table)
                 table.create_write_transaction(
-                    [self._action(deltalake, path, one) for one in lake_files],
+                    [self._action(deltalake, path, one) for one in commit.lake_files],
                     mode="append",
                     schema=table.schema(),
                     partition_by=PARTITION_COLUMNS.names,
@@ -108,17 +112,17 @@ class DeltaTables:
                         app_transactions=[deltalake.Transaction(APP_ID, commit.number)],
                     ),
                 )
-        except deltalake.exceptions.DeltaError as error:
-            raise StoreError(
-                f"{path}: the Delta table does not take commit {commit.number}: {error}; its files are there, "
-                "and the next export tries again"
-            ) from error
-        self._sync(path)
+            except deltalake.exceptions.DeltaError as error:
+                raise StoreError(
+                    f"{path}: the Delta table does not take commit {commit.number}: {error}; its files are there, "
+                    "and the next export tries again"
+                ) from error
+            self._sync(path)
 
-    def _open(self, deltalake: Any, path: str, one: LakeFile) -> Any:
+    def _ready(self, deltalake: Any, path: str, one: LakeFile, table: Any) -> Any:
+        """A table with all columns of its files; it is made if it is missing."""
         schema = table_schema(self._schema(one.kind, one.topic))
-        if deltalake.DeltaTable.is_deltatable(path):
-            table = deltalake.DeltaTable(path)
+        if table is not None:
             if not field_paths(schema) <= field_paths(pa.schema(table.schema())):
                 # a commit of no rows: only it brings fields within a field
                 deltalake.write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")

@@ -20,7 +20,7 @@ from reput.files import DISK, FileLayer
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
 from reput.jobs.lake.export_options import ExportOptions
-from reput.jobs.lake.export_result import Export, topic_sums
+from reput.jobs.lake.export_result import Export, RunSums
 from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, finish_files, stage_split
 from reput.jobs.lake.exported_log import ExportedLog
 from reput.jobs.lake.files import Kind, LakeFile, groups_to_merge
@@ -42,6 +42,7 @@ from reput.jobs.sampled_fields import no_schema
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition
+from reput.log.scan import Damage
 from reput.log.splits import SplitStop
 from reput.progress import Progress
 
@@ -145,9 +146,9 @@ class _ExportJob:
             check_fit(rows.decoders, self._log.first_rows(bodies, _FIT_ROWS))
         self._tables = open_tables(options, folder.path, self._schema, directory.path, files)
         self._commits = LakeCommits(folder, files, self._tables.publish)
-        if self._commits.last is not None:
-            self._tables.check_place({one.table for one in self._commits.last.lake_files})
+        self._tables.check_place(self._commits.tables)
         self._commits.recover()
+        self._tables.sweep()
 
     def _schema(self, kind: Kind, topic: str) -> pa.Schema:
         """Schema of the files of a kind and a topic, as it is now."""
@@ -165,11 +166,12 @@ class _ExportJob:
         first, lost = self._log.begin(last, fail_on_data_loss=self._options.fail_on_data_loss)
         begin, end = first, self._log.end(first)
         log_end = end
-        commits: list[LakeCommit] = []
-        rejects: list[Reject] = []
+        sums, rejects, damages = RunSums(), dict[str, Reject](), list[Damage]()
         while begin.offset < end.offset:
             stop = self._log.commit_end(begin, end, self._options.commit_bytes)
-            commits.append(self._commit(begin.offset, stop, rejects, progress))
+            commit = self._commit(begin.offset, stop, rejects, progress)
+            sums.add(commit.lake_files)  # and not the commit: a run may have a million files
+            damages += commit.damages
             begin = stop
             if begin.offset == end.offset:  # damage looks like the end of the log until a read begins at it
                 log_end = self._log.end(begin)
@@ -178,37 +180,37 @@ class _ExportJob:
         lost_end = self._log.lost_end(log_end) if begin.offset == log_end.offset else ()
         newest = None if self._commits.last is None else self._commits.last.newest_ms
         age_seconds = None if newest is None else max(0.0, time.time() - newest / 1000)
-        lake_files = [one for commit in commits for one in commit.lake_files]
-        if self._options.compact and lake_files:
+        if self._options.compact and sums.tables:
             staging = Staging(self._commits.stage(), self._files)
-            self._tables.tidy(lake_files, staging)
+            self._tables.tidy(sums.tables, staging)
             self._files.remove_tree(staging.folder)
-        topics = topic_sums(lake_files)
+        topics = sums.topics
         schemas = {one.topic: self._rows.decoders.schema_text(one.topic) for one in topics}
-        first_rejects = {one.topic: one for one in reversed(rejects)}
         return Export(
             begin_offset=first.offset,
             end_offset=begin.offset,
             messages=sum(topic.messages for topic in topics),
             rejected=sum(topic.rejected for topic in topics),
-            commits=len(commits),
+            commits=sums.commits,
             topics=topics,
-            first_rejects=tuple(first_rejects[topic] for topic in sorted(first_rejects)),
+            first_rejects=tuple(rejects[topic] for topic in sorted(rejects)),
             body_schemas={topic: text for topic, text in schemas.items() if text is not None},
             lost=lost,
-            damages=(*(damage for commit in commits for damage in commit.damages), *lost_end),
+            damages=(*damages, *lost_end),
             newest_ms=newest,
             age_seconds=age_seconds,
             lag_bytes=log_end.offset - begin.offset,
             seconds=time.perf_counter() - started,
         )
 
-    def _commit(self, begin: int, end: LogPosition, rejects: list[Reject], progress: Progress | None) -> LakeCommit:
+    def _commit(
+        self, begin: int, end: LogPosition, rejects: dict[str, Reject], progress: Progress | None
+    ) -> LakeCommit:
         """Export a range of the log as one commit; adds the first reject of each topic to `rejects`."""
         staging = Staging(self._commits.stage(), self._files)
         self._rows = replace(self._rows, decoders=self._rows.decoders.with_fields())
-        if self._commits.last is not None and not self._rows.field_ids:
-            self._take_ids((one.kind, one.topic) for one in self._commits.last.lake_files)
+        if not self._rows.field_ids:
+            self._take_ids(self._commits.tables.values())
         rows, description = self._rows, "export the log"
         if rows.decoders.common is None and not rows.decoders.by_topic:  # no row can be written yet
             rows = replace(rows, selection=replace(rows.selection, columns=SAMPLE_COLUMNS))
@@ -226,7 +228,8 @@ class _ExportJob:
         if grown:
             staged = [one for one in staged if one.topic not in grown]
             staged += self._stage_topics(grown, staging, begin, end, progress)
-        rejects += self._first_rejects(staged, staging)
+        for reject in self._first_rejects(staged, staging):
+            rejects.setdefault(reject.topic, reject)
         if others := self._with_other_ids(staged):
             staged = [one for one in staged if one.topic not in others]
             staged += self._stage_topics(others, staging, begin, end, progress)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reput.counts import counted
-from reput.jobs.lake.files import LakeFile
+from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.rejects import Reject
 from reput.log.scan import Damage
 
@@ -72,11 +71,29 @@ class Export:
         return findings
 
 
-def topic_sums(lake_files: Iterable[LakeFile]) -> tuple[TopicSum, ...]:
-    """Sums of the files of a run, sorted by topic."""
-    messages, rejected, count, size = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
-    for one in lake_files:
-        (messages if one.kind == "messages" else rejected)[one.topic] += one.rows
-        count[one.topic] += 1
-        size[one.topic] += one.size
-    return tuple(TopicSum(t, messages[t], rejected[t], count[t], size[t]) for t in sorted(count))
+class RunSums:
+    """Sums of the commits of a run.
+
+    Attributes:
+        commits: count of commits.
+        tables: kind and topic of the tables that got files, by folder.
+    """
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.tables: dict[str, tuple[Kind, str]] = {}
+        self._by_topic: dict[str, tuple[int, int, int, int]] = {}
+
+    def add(self, lake_files: Iterable[LakeFile]) -> None:
+        """Add the files of a commit."""
+        self.commits += 1
+        for one in lake_files:
+            self.tables[one.table] = one.kind, one.topic
+            messages, rejected, files, size = self._by_topic.get(one.topic, (0, 0, 0, 0))
+            rows = (one.rows, 0) if one.kind == "messages" else (0, one.rows)
+            self._by_topic[one.topic] = messages + rows[0], rejected + rows[1], files + 1, size + one.size
+
+    @property
+    def topics(self) -> tuple[TopicSum, ...]:
+        """Sums of the topics, sorted by topic."""
+        return tuple(TopicSum(topic, *self._by_topic[topic]) for topic in sorted(self._by_topic))

@@ -1,4 +1,4 @@
-"""Files of an export: each has rows of one kind, topic and day, in log order, and is named by its first row."""
+"""Files of an export: each has rows of one kind, topic and day, in log order; its name tells first row and commit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ Kind = Literal["messages", "rejects"]
 
 #: Name of the partition of a null in Hive, Spark and Delta.
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
-#: Name of an Iceberg table's file that was put together of others, by the offsets of their first rows.
-COMPACTED_NAME = re.compile(r"\d{20}-\d{20}\.parquet")
+#: Name of a file of an export: offset of its first row, and number of its commit, which versions up to 0.2 leave out.
+EXPORTED_NAME = re.compile(r"(\d{20})(?:-(\d{6,19}))?\.(?:parquet|csv|jsonl)")
+#: Name of an Iceberg table's file that was put together of others: the offsets of the first rows of the first and the
+#: last one, and the number of the table's last commit by then.
+COMPACTED_NAME = re.compile(r"(\d{20})-(\d{20})(?:-\d{6,19})?\.parquet")
 _DAY_US = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _MAX_NAME_BYTES = 255
@@ -42,6 +45,7 @@ class LakeFile:
         size: bytes of the file.
         table: folder of the table that the file belongs to, below the output: `messages`, `messages/orders`, `rejects`.
         ending: of its name: `.parquet`, `.csv`, `.jsonl`.
+        commit: number of its commit; None before the commit, and where a version up to 0.2 has decided it.
     """
 
     name: str
@@ -54,6 +58,7 @@ class LakeFile:
     size: int
     table: str = "messages"
     ending: str = ".parquet"
+    commit: int | None = None
 
     @property
     def partition(self) -> tuple[Kind, str, str | None]:
@@ -62,13 +67,13 @@ class LakeFile:
 
     @property
     def path(self) -> str:
-        """Final path below the output: `messages/topic=orders/date=2026-11-21/<first offset>.parquet`."""
-        return os.path.join(
-            self.table,
-            f"topic={escaped(self.topic)}",
-            f"date={self.date or NO_DATE}",
-            f"{self.first_offset:020d}{self.ending}",
-        )
+        """Path below the output: `messages/topic=orders/date=2026-11-21/<first offset>-<commit>.parquet`.
+
+        The offset alone may be that of another file, too, as an export goes on with another log.
+        """
+        commit = "" if self.commit is None else f"-{self.commit:06d}"
+        name = f"{self.first_offset:020d}{commit}{self.ending}"
+        return os.path.join(self.table, f"topic={escaped(self.topic)}", f"date={self.date or NO_DATE}", name)
 
 
 def escaped(topic: str) -> str:
@@ -187,3 +192,19 @@ def _partitions(kind: Kind, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64
         for code in distinct.tolist()
     ]
     return numbers, partitions
+
+
+def offsets_of_name(name: str) -> tuple[int, int]:
+    """Offsets of the first rows of the first and the last file of an export that a file of such a name was made of."""
+    if (found := COMPACTED_NAME.fullmatch(name)) is not None:
+        return int(found[1]), int(found[2])
+    found = EXPORTED_NAME.fullmatch(name)
+    assert found is not None, "files of other writers are left alone"
+    return int(found[1]), int(found[1])
+
+
+def commit_numbers(paths: Sequence[str]) -> list[int]:
+    """Numbers of the commits of files by their names; zeros where they are not all of an export, or put together."""
+    found = [EXPORTED_NAME.fullmatch(os.path.basename(path)) for path in paths]
+    numbers = [int(one[2]) for one in found if one is not None and one[2] is not None]
+    return numbers if len(numbers) == len(paths) else [0] * len(paths)

@@ -59,6 +59,11 @@ def location(path: str) -> str:
     return f"file://{os.path.abspath(path)}"
 
 
+def local_path(place: str) -> str:
+    """Inverse of `location`; a place that is no local path stays as it is."""
+    return place.removeprefix(location("/").removesuffix("/"))
+
+
 class _EmbeddedCatalog(SqlCatalog):
     """Catalog of which every name leads to files that are on the disk.
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.typedef import Record
 
+#: Folder of the metadata in a table's folder: readers of the Parquet files do not look below such a name.
+METADATA = "_iceberg"
+
 
 def iceberg_schema(schema: pa.Schema) -> Schema:
     """Schema of a new table, with the ids that a catalog gives its fields.

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
-from itertools import groupby
-from operator import attrgetter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from reput.errors import ConfigError, ReputError, StoreError
 from reput.files import FileLayer
-from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.commits import Lacks, LakeCommit
 from reput.jobs.lake.field_ids import differing_ids
-from reput.jobs.lake.files import Kind, LakeFile
-from reput.jobs.lake.iceberg_metadata import data_file, has_fields, iceberg_schema
+from reput.jobs.lake.files import Kind
+from reput.jobs.lake.iceberg_metadata import METADATA, data_file, has_fields, iceberg_schema
 from reput.jobs.lake.staging import Staging
 from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, lineage, table_schema
 
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+    from reput.jobs.lake.upkeep_files import UpkeepFiles
+
 COMMIT, OUTPUT = "reput.commit", "reput.output"
-#: Folder of the metadata in a table's folder: readers of the Parquet files do not look below such a name.
-_METADATA = "_iceberg"
 #: Many small commits stay quick: manifests are merged, and versions of the metadata removed but for the last hundred.
 _PROPERTIES = {"commit.manifest-merge.enabled": "true", "write.metadata.delete-after-commit.enabled": "true"}
 _EPOCH = date(1970, 1, 1)
@@ -73,7 +72,7 @@ class IcebergTables:
         if self._catalog is None:
             for folder in sorted(folders):
                 metadata = embedded_location(self._output, self._identifier(folder)) or ""
-                place, below, _ = metadata.partition(f"/{folder}/{_METADATA}/")
+                place, below, _ = metadata.partition(f"/{folder}/{METADATA}/")
                 if below:
                     self._check_same(re.sub("^file:/+", "/", place))  # Iceberg's own writers give one slash
             return
@@ -107,44 +106,68 @@ class IcebergTables:
             catalog.close()
         return ids
 
-    def publish(self, commit: LakeCommit) -> None:
-        """Add the files of a commit to their tables, unless a table has the commit already."""
-        if not commit.lake_files:
-            return
-        catalog = self._open_catalog()
+    def publish(self, tables: Iterable[str], lacks: Lacks) -> None:
+        """Add the files of commits to tables: what they lack."""
+        catalog: Catalog | None = None
         try:
-            table_of = attrgetter("table")
-            for table, group in groupby(sorted(commit.lake_files, key=table_of), key=table_of):
-                self._publish(catalog, table, commit, list(group))
+            for folder in tables:
+                catalog = catalog or self._open_catalog()
+                self._publish(catalog, folder, partial(lacks, folder))
         finally:
-            catalog.close()
+            if catalog is not None:
+                catalog.close()
 
-    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
-        """Put small files together in the tables that got the files, and let old snapshots go."""
+    def tidy(self, tables: Mapping[str, tuple[Kind, str]], staging: Staging) -> None:
+        """Put small files of tables together, and let old snapshots go."""
         from reput.jobs.lake.iceberg_upkeep import compact, expire, small_files
 
-        upkeep, catalog = self._upkeep, self._open_catalog()
+        upkeep, catalog, listed = self._upkeep, self._open_catalog(), self._upkeep_files()
         try:
-            for folder, one in sorted({one.table: one for one in lake_files}.items()):
+            for folder, (kind, topic) in sorted(tables.items()):
                 with self._errors(folder, "cannot be compacted"):
                     table = self._load(catalog, folder)
                     if groups := small_files(table, upkeep.target_bytes, upkeep.small_files):
-                        compact(table, groups, self._schema(one.kind, one.topic), staging)
-                        expire(table, upkeep.retain_hours, self._files)
+                        compact(table, groups, self._schema(kind, topic), staging, listed, folder)
+                        expire(table, upkeep.retain_hours, listed, folder)
         finally:
             catalog.close()
+
+    def sweep(self) -> None:
+        """Remove the files of an upkeep that was killed, and that its table does not name."""
+        listed = self._upkeep_files()
+        if (folder := listed.folder) is None:
+            return
+        catalog = self._open_catalog()
+        try:
+            with self._errors(folder, "cannot be swept"):
+                table = self._find(catalog, folder)
+                if table is None:
+                    listed.end()
+                else:
+                    listed.sweep(table)
+        finally:
+            catalog.close()
+
+    def _upkeep_files(self) -> UpkeepFiles:
+        from reput.jobs.lake.upkeep_files import UpkeepFiles
+
+        return UpkeepFiles(self._output, self._files)
 
     def _open_catalog(self) -> Catalog:
         from reput.jobs.lake.iceberg_catalog import open_catalog
 
         return open_catalog(self._catalog, self._output, self._files)
 
-    def _publish(self, catalog: Catalog, folder: str, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
+    def _publish(self, catalog: Catalog, folder: str, lacks: Callable[[int], list[LakeCommit]]) -> None:
+        with self._errors(folder, "cannot be read"):
+            table = self._find(catalog, folder)
+            number = -1 if table is None else int(table.properties.get(COMMIT, "-1"))
         advice = "; its files are there, and the next export tries again"
-        with self._errors(folder, f"does not take commit {commit.number}", advice):
-            table = self._ready(catalog, folder, lake_files[0].kind, lake_files[0].topic)
-            if int(table.properties.get(COMMIT, "-1")) < commit.number:
-                self._append(table, commit, lake_files)
+        for commit in lacks(number):
+            with self._errors(folder, f"does not take commit {commit.number}", advice):
+                one = commit.lake_files[0]
+                self._append(self._ready(catalog, folder, one.kind, one.topic, table), commit)
+            table = None
 
     def _identifier(self, folder: str) -> tuple[str, ...]:
         return (*self._namespace, folder.replace("/", "_"))
@@ -161,20 +184,29 @@ class IcebergTables:
             reason = str(error) or type(error).__name__
             raise StoreError(f"{name}: the Iceberg table {what}: {reason}{advice}") from error
 
-    def _ready(self, catalog: Catalog, folder: str, kind: Kind, topic: str) -> Table:
-        """A table with all columns of its files; it is made if it is missing."""
-        from pyiceberg.exceptions import NoSuchTableError
+    def _ready(self, catalog: Catalog, folder: str, kind: Kind, topic: str, table: Table | None = None) -> Table:
+        """A table with all columns of its files; it is made if it is missing.
 
+        Args:
+            table: as it was just loaded; None: to be loaded.
+        """
         schema = table_schema(self._schema(kind, topic))
-        try:
-            table = self._load(catalog, folder)
-        except NoSuchTableError:
+        table = table or self._find(catalog, folder)
+        if table is None:
             self._create_table(catalog, folder, schema)
             table = self._load(catalog, folder)
         if not has_fields(table.schema(), iceberg_schema(schema)):
             with table.update_schema() as columns:
                 columns.union_by_name(schema)
         return table
+
+    def _find(self, catalog: Catalog, folder: str) -> Table | None:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        try:
+            return self._load(catalog, folder)
+        except NoSuchTableError:
+            return None
 
     def _load(self, catalog: Catalog, folder: str) -> Table:
         table = catalog.load_table(self._identifier(folder))
@@ -199,10 +231,10 @@ class IcebergTables:
             from reput.jobs.lake.iceberg_catalog import location
 
             place = location(os.path.join(self._output, folder))
-            metadata = os.path.join(self._output, folder, _METADATA)
+            metadata = os.path.join(self._output, folder, METADATA)
             self._files.make_directories(metadata)
             self._files.sync_name(metadata)  # a killed process has not, perhaps
-            properties["write.metadata.path"] = f"{place}/{_METADATA}"
+            properties["write.metadata.path"] = f"{place}/{METADATA}"
         catalog.create_namespace_if_not_exists(self._namespace)
         try:
             catalog.create_table_if_not_exists(
@@ -217,7 +249,7 @@ class IcebergTables:
                 f"PYICEBERG_CATALOG__{self._catalog.upper()}__WAREHOUSE"
             ) from error
 
-    def _append(self, table: Table, commit: LakeCommit, lake_files: Sequence[LakeFile]) -> None:
+    def _append(self, table: Table, commit: LakeCommit) -> None:
         """Add files and lineage in one commit of the catalog.
 
         Where another writer was quicker, pyiceberg tries again with the table as it is then.
@@ -228,7 +260,7 @@ class IcebergTables:
         if [field.name for field in table.spec().fields] != PARTITION_COLUMNS.names:
             raise ValueError(f"it is not partitioned by {' and '.join(PARTITION_COLUMNS.names)} any more")
         ids = index_by_name(table.schema())
-        for one in lake_files:
+        for one in commit.lake_files:
             if names := differing_ids(path := os.path.join(self._output, one.path), ids):
                 raise ValueError(
                     f"{path}: its field {names[0]} has another id than in the table, whose columns were changed, or "
@@ -240,7 +272,7 @@ class IcebergTables:
             mapping = table.schema().name_mapping.model_dump_json()
             change.set_properties(facts if _MAPPING in table.properties else {**facts, _MAPPING: mapping})
             with change.update_snapshot(snapshot_properties=facts).merge_append() as append:
-                for one in lake_files:
+                for one in commit.lake_files:
                     path = os.path.join(self._output, one.path)
                     partition = Record(one.topic, None if one.date is None else _days(one.date))
                     append.append_data_file(data_file(table.schema(), path, partition, one.rows, one.size))

@@ -20,7 +20,7 @@ from pyarrow import parquet
 from reput.errors import ConfigError, StoreFormatError
 from reput.extras import require
 from reput.jobs.job_folder import STATE
-from reput.jobs.lake.files import COMPACTED_NAME
+from reput.jobs.lake.files import COMPACTED_NAME, commit_numbers
 from reput.jobs.lake.text_source import read_text_file
 from reput.jobs.text_rows import TEXT_KINDS, TextKind
 
@@ -141,7 +141,7 @@ def open_source(
 ) -> LakeSource:
     """Open a source: list its files, read their footers, and cut it into parts and batches.
 
-    Files of an export are in the order of their first commit log offsets, other files in the order of their paths.
+    Files of an export are in the order of their commits and first commit log offsets, others in that of their paths.
 
     Args:
         path: a file, a folder or a pattern of files of Parquet, CSV or JSON lines (`.csv`, `.jsonl`), a Delta table,
@@ -199,7 +199,9 @@ def _text_source(
     for fragment in _any_files(paths).get_fragments():
         folder_topic = ds.get_partition_keys(fragment.partition_expression).get("topic")
         files.append(read_text_file(fragment.path, kind, folder_topic=folder_topic, topic=topic, columns=columns))
-    files.sort(key=lambda file: (file.first_offset, file.part.path))
+    numbers = commit_numbers([file.part.path for file in files])
+    in_order = sorted(zip(numbers, files, strict=True), key=lambda one: (one[0], one[1].first_offset, one[1].part.path))
+    files = [file for _, file in in_order]
     parts = [file.part for file in files if file.part.rows]
     digest = hashlib.blake2b(f"text {BATCH_BYTES} {columns} {topic}".encode(), digest_size=16)
     for file in files:
@@ -210,7 +212,10 @@ def _text_source(
 
 def _parquet_source(root: str, paths: str | list[str], topic: str | None, columns: Sequence[str] | None) -> LakeSource:
     dataset = _dataset(root, paths)
-    fragments = sorted(_fragments(dataset, root), key=_sort_key)
+    found = list(_fragments(dataset, root))
+    numbers = commit_numbers([fragment.path for fragment in found])
+    in_order = sorted(zip(numbers, found, strict=True), key=lambda one: (one[0], *_sort_key(one[1])))
+    fragments = [fragment for _, fragment in in_order]
     names = _columns(dataset, fragments, root, topic, columns)
     digest = hashlib.blake2b(f"{PART_BYTES} {BATCH_BYTES} {names} {topic}".encode(), digest_size=16)
     parts: list[ParquetPart] = []

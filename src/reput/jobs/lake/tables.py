@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from reput.errors import ConfigError
 from reput.files import FileLayer
-from reput.jobs.lake.commits import LakeCommit
+from reput.jobs.lake.commits import Lacks
 from reput.jobs.lake.delta_table import DeltaTables
 from reput.jobs.lake.export_options import ExportOptions
-from reput.jobs.lake.files import Kind, LakeFile
+from reput.jobs.lake.files import Kind
 from reput.jobs.lake.iceberg_table import IcebergTables
 from reput.jobs.lake.staging import Staging
 
@@ -42,12 +42,20 @@ class Tables(Protocol):
         """
         ...
 
-    def publish(self, commit: LakeCommit) -> None:
-        """Add the files of a commit to their tables, unless a table has the commit already."""
+    def publish(self, tables: Iterable[str], lacks: Lacks) -> None:
+        """Add files of commits to tables: what `lacks` says for the number of a table's last commit, -1 without one."""
         ...
 
-    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
-        """Put small files together in the tables that got the files, and let old snapshots go, as the options say."""
+    def tidy(self, tables: Mapping[str, tuple[Kind, str]], staging: Staging) -> None:
+        """Put small files of tables together, and let old snapshots go, as the options say.
+
+        Args:
+            tables: as of `field_ids`.
+        """
+        ...
+
+    def sweep(self) -> None:
+        """Remove what a `tidy` that was killed has left, and no table names."""
         ...
 
 
@@ -61,10 +69,13 @@ class NoTables:
         """Return none."""
         return {}
 
-    def publish(self, commit: LakeCommit) -> None:
+    def publish(self, tables: Iterable[str], lacks: Lacks) -> None:
         """Do nothing."""
 
-    def tidy(self, lake_files: Iterable[LakeFile], staging: Staging) -> None:
+    def tidy(self, tables: Mapping[str, tuple[Kind, str]], staging: Staging) -> None:
+        """Do nothing."""
+
+    def sweep(self) -> None:
         """Do nothing."""
 
 

@@ -1,0 +1,54 @@
+"""A long run of an export holds what one commit needs, and keeps few commits on the disk."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput.jobs.lake import commits
+from reput.jobs.lake.files import LakeFile
+from reput.jobs.runner import LocalRunner
+from tests.support.lake import NAMES, log_rows, put, rows_of, run
+
+
+def lake_files() -> int:
+    gc.collect()
+    return sum(type(one) is LakeFile for one in gc.get_objects())
+
+
+def test_files_of_earlier_commits_are_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "store", 0, 2000)
+    held = list[int]()
+    run_tasks = LocalRunner.run
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        held.append(lake_files())
+        return run_tasks(*arguments, **named)
+
+    monkeypatch.setattr(LocalRunner, "run", counted)
+    before = lake_files()
+    result = run(tmp_path / "store", tmp_path / "out", commit_bytes=1, split_bytes=1 << 20)
+    assert result.commits > 8
+    assert sum(topic.files for topic in result.topics) > 8 * len(NAMES)
+    assert max(held) - before <= 2 * len(NAMES)
+    assert rows_of(tmp_path / "out") == log_rows(tmp_path / "store")
+
+
+@pytest.mark.parametrize(("form", "decode"), [("parquet", "raw"), ("delta", "json")])
+def test_few_commits_are_kept_and_the_last_commits_of_all_tables(
+    form: Any, decode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "_COUNTED_COMMITS", 3)
+    monkeypatch.setattr(commits, "_KEPT_COMMITS", 2)
+    store, output = tmp_path / "store", tmp_path / "out"
+    for number in range(9):
+        put(store, number, 1)
+        assert run(store, output, format=form, decode=decode).messages == 1
+        assert len(list((output / "_reput/commits").iterdir())) <= 5
+    names = sorted(path.name for path in (output / "_reput/commits").iterdir())
+    assert names == [f"{number:020d}" for number in (7, 8)]
+    offsets = [row["commit_log_offset"] for row in log_rows(store)]
+    assert [row["commit_log_offset"] for row in rows_of(output)] == offsets
