@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from reput.spark.session import session
+from tests.support.spark_secrets import SECRETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,6 @@ def spark() -> Iterator[SparkSession]:
     # this thread.
     if left := SparkContext._active_spark_context:
         left.stop()
-    running = session("local[2]", "reput tests", **{"spark.sql.shuffle.partitions": "3"})
+    running = session("local[2]", "reput tests", **{"spark.sql.shuffle.partitions": "3"}, **SECRETS)
     yield running
     running.stop()

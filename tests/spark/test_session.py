@@ -22,6 +22,7 @@ from reput.spark import java, jvm
 from reput.spark.runner import SPARK_FROM_BYTES, SparkRunner, choose_runner
 from reput.spark.session import is_local
 from tests.support.shares import sampled
+from tests.support.spark_secrets import SECRETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +71,19 @@ class TestSession:
 
     def test_a_setting_of_the_caller_goes_before_the_default(self, spark: SparkSession) -> None:
         assert spark.conf.get("spark.sql.shuffle.partitions") == "3"  # 2 by default on local[2]
+
+    def test_no_setting_is_on_a_command_line_where_every_user_reads_it(self, spark: SparkSession) -> None:
+        SparkRunner(spark).run(abs, range(2), description="start the workers")
+        assert jvm._started is not None
+        processes = jvm._members(jvm._started.process.pid)
+        lines = [Path(f"/proc/{process}/cmdline").read_bytes().decode() for process in processes]
+        assert len(lines) > 1  # with the Python daemon
+        values = [*SECRETS.values(), spark.sparkContext.appName]
+        assert not [value for value in values for line in lines if value in line]
+
+    def test_settings_reach_the_jvm_as_they_are(self, spark: SparkSession) -> None:
+        read: Any = spark._jvm
+        assert {key: read.java.lang.System.getProperty(key) for key in SECRETS} == SECRETS
 
     def test_it_leaves_the_environment_as_it_was(self, spark: SparkSession) -> None:
         assert "SPARK_LOCAL_IP" not in os.environ
@@ -214,14 +228,13 @@ raise ValueError("told")
 
 
 def test_of_what_a_jvm_prints_only_words_about_options_of_sparks_launcher_are_left_out(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     lines = ["WARNING: Using incubator modules: a.b", "WARNING: package c.d not in java.base", "spark: WARN E: f", "g"]
     program = f"import sys; sys.stderr.write({chr(10).join(lines)!r})"
-    process = jvm._Jvm([sys.executable, "-c", program])
+    process = jvm._Jvm([sys.executable, "-c", program], str(tmp_path))
     process.process.wait()
     process.copying.join()
-    os.rmdir(process.folder)
     assert capfd.readouterr().err == "spark: WARN E: f\ng"
 
 

@@ -13,6 +13,8 @@ import io
 import os
 import shlex
 import signal
+import string
+import struct
 import subprocess
 import sys
 import threading
@@ -30,8 +32,11 @@ _END_TIMEOUT_S = 5
 #: First lines of a JVM about options of Spark's launcher: for a module that is not final, for a package that is gone.
 _OF_LAUNCHER = (b"WARNING: Using incubator modules: ", b"WARNING: package ")
 
-_CONNECTION_FILE = "connection"
+_CONNECTION_FILE, _PROPERTIES_FILE = "connection", "spark.properties"
 _SIZE_BYTES = 4
+_UTF_16 = "utf-16-be"
+#: Characters that stand for themselves in `Properties`, wherever they are.
+_PLAIN = set(string.ascii_letters + string.digits + "._-/")
 
 
 class _Jvm:
@@ -40,9 +45,9 @@ class _Jvm:
     No lock guards anything here: `kill` is called by a signal handler, which may interrupt the owner of any lock.
     """
 
-    def __init__(self, command: list[str]) -> None:
-        self.folder = DISK.make_temporary_directory()
-        self.connection_file = os.path.join(self.folder, _CONNECTION_FILE)
+    def __init__(self, command: list[str], folder: str) -> None:
+        self.folder = folder
+        self.connection_file = os.path.join(folder, _CONNECTION_FILE)
         self.is_silent = False
         self.has_ended = False
         self.process = subprocess.Popen(
@@ -72,6 +77,16 @@ class _Jvm:
         self.has_ended = True
 
 
+def _properties(settings: Mapping[str, str]) -> bytes:
+    """A file of Java's `Properties`, in ASCII."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()).encode()
+
+
+def _escaped(text: str) -> str:
+    units = struct.unpack(f">{len(text.encode(_UTF_16)) // 2}H", text.encode(_UTF_16))
+    return "".join(chr(unit) if chr(unit) in _PLAIN else f"\\u{unit:04x}" for unit in units)
+
+
 _started: _Jvm | None = None
 
 
@@ -80,19 +95,22 @@ def start(spark_home: str, settings: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         spark_home: folder with Spark's `bin` and `jars`.
-        settings: Spark's settings, some of which the JVM must have when it starts.
+        settings: Spark's settings, some of which the JVM must have when it starts. They are in a file that only this
+            user can read: what is on a command line, any user of the machine can read.
 
     Raises:
         ReputError: the JVM has ended.
     """
     global _started
-    command = [os.path.join(spark_home, "bin", "spark-submit")]
-    for key, value in settings.items():
-        command += ["--conf", f"{key}={value}"]
-    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     try:
         with held_interrupt():  # else nobody would know a JVM that has just been started
-            jvm = _started = _Jvm(command)
+            folder = DISK.make_temporary_directory()
+            properties = os.path.join(folder, _PROPERTIES_FILE)
+            DISK.write_atomically(properties, _properties(settings), is_private=True)
+            command = [os.path.join(spark_home, "bin", "spark-submit")]
+            command += ["--properties-file", properties, "--load-spark-defaults"]
+            command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+            jvm = _started = _Jvm(command, folder)
         while not DISK.exists(jvm.connection_file):
             if jvm.has_ended:
                 raise ReputError("Spark does not start; Java printed the reason above")
