@@ -24,6 +24,7 @@ from reput.kernels.record_scan import RecordScanner, ScanLevel
 from tests.oracles.consume_queue_ext import Extension
 from tests.oracles.multi_dispatch import further_queues
 from tests.oracles.record_bytes import Record, numbers, pack_log
+from tests.support.asked_memory import map_of
 
 SCANNER = RecordScanner(64, level=ScanLevel.PROPERTIES)
 
@@ -151,9 +152,10 @@ def test_tags_codes_come_from_ext_units_as_long_as_they_lie_in_the_file_and_are_
     codes = [place - 2**63 if place >= 0 and kind else kind for place, kind in places] + addresses
     units = np.frombuffer(b"".join(encode_unit(*Unit(0, 1, code)) for code in codes) + b"\0", np.uint8).copy()
     file = np.frombuffer((extension.files() or [bytes(100)])[0], np.uint8)
+    file_map = map_of(file)
     begin = 0
     while begin < len(codes):
-        stop = resolve_tags_codes(units.ctypes.data, begin, len(codes), file.ctypes.data, 0, 100)
+        stop = resolve_tags_codes(units.ctypes.data, begin, len(codes), file_map.ctypes.data, 0)
         for i in range(begin, stop):
             got = decode_unit(units.data, i * UNIT_SIZE).tags_code
             assert got == (codes[i] if codes[i] >= -(2**31) else extension.tags_code(codes[i]))

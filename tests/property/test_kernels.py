@@ -55,6 +55,7 @@ from tests.oracles.record_bytes import (
     numbers,
     pack_log,
 )
+from tests.support.asked_memory import map_of
 from tests.support.examples import examples
 
 HEADER = [*WIDE[:5], *NARROW[:8], "status"]
@@ -358,7 +359,7 @@ def test_a_pull_of_units_as_they_lie_is_the_same_pull(units, in_order, log_begin
         np.int64,
     )
     taken, size, first, is_behind = select_run(
-        bytes_of_units.ctypes.data, len(units), log_begin, log_end, limits.max_count, limits.max_size,
+        bytes_of_units.ctypes.data, len(units), 0, log_begin, log_end, limits.max_count, limits.max_size,
         block.ctypes.data,
     )  # fmt: skip
     if taken:  # else `select_units` is asked
@@ -378,9 +379,10 @@ PUTS = st.lists(
 
 def put_entries(file: np.ndarray, header: np.ndarray, puts: list[tuple[int, int, int]], begin: int) -> int:
     hashes, offsets, times = ([row[i] for row in puts] for i in range(3))
+    index_map = map_of(file)
     taken = put_keys(
-        file.ctypes.data + 40, file.ctypes.data + entry_position(SLOTS, 0), SLOTS, CAPACITY, header,
-        np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(times, np.int64), begin,
+        index_map.ctypes.data, file.ctypes.data + 40, file.ctypes.data + entry_position(SLOTS, 0), SLOTS, CAPACITY,
+        header, np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(times, np.int64), begin,
     )  # fmt: skip
     file[:40] = as_array(encode_header(index_twin.IndexHeader._make(header.tolist())))
     return int(taken)
@@ -428,6 +430,7 @@ def test_keys_are_looked_up_as_rocketmq_does_even_in_damaged_files(puts, wanted,
     for position, value in damage:
         file.data[position : position + 4] = value.to_bytes(4, "big", signed=True)
     data, header = as_array(bytes(file.data)), file.header
+    index_map = map_of(data)
     hashes, counts = (np.array([pair[i] for pair in wanted], np.int32) for i in (0, 1))
     expected = [(key, offset) for key, (hashed, count) in enumerate(wanted)
                 for offset in file.select_phy_offset(hashed, count, begin, end)]  # fmt: skip
@@ -436,7 +439,7 @@ def test_keys_are_looked_up_as_rocketmq_does_even_in_damaged_files(puts, wanted,
         left[:] = counts
         keys, offsets = np.empty(room, np.int32), np.empty(room, np.int64)
         found = find_entries(
-            data.ctypes.data, SLOTS, header.index_count, header.begin_timestamp, begin, end, hashes, left, room,
+            index_map.ctypes.data, SLOTS, header.index_count, header.begin_timestamp, begin, end, hashes, left, room,
             keys, offsets,
         )  # fmt: skip
         if room < len(expected):
@@ -480,8 +483,9 @@ class KeyedLog:
         }
         self.readable = {start: content[: self.end - start] for start, content in whole.items()}
         self._files = {start: as_array(content) for start, content in whole.items()}
+        self._maps = {start: map_of(data) for start, data in self._files.items()}
         addresses = [
-            self._files[start].ctypes.data if start in self._files else 0
+            self._maps[start].ctypes.data if start in self._maps else 0
             for start in range(self.begin, self.end, LOG_FILE)
         ]
         self.addresses = np.array(addresses, np.int64)
@@ -507,7 +511,7 @@ def test_candidates_are_verified_by_topic_and_key(log, data):
     key_offsets = np.array([0, *accumulate(len(key) + 1 for key in QUERIED_KEYS)], np.int32)
     verify_keys(
         log.addresses, log.begin, log.end, LOG_FILE, topic.ctypes.data, 1, text.ctypes.data, key_offsets,
-        key_numbers, offsets, *np.empty((2, offsets.size), np.int64), verified, *scratch_row(),
+        key_numbers, offsets, *np.empty((3, offsets.size), np.int64), verified, *scratch_row(),
     )  # fmt: skip
     assert verified.tolist() == [log.has_key(place, b"t", QUERIED_KEYS[key]) for key, place in candidates]
 
@@ -528,11 +532,12 @@ def test_one_key_is_found_with_the_records_that_carry_it(log, key, max_count, be
         file.data[position : position + 4] = value.to_bytes(4, "big", signed=True)
     expected = file.select_phy_offset(hashed, max_count, begin, end, lambda offset: log.has_key(offset, b"t", key))
     topic, text, index, header = as_array(b"t"), as_array(key or b"!"), as_array(bytes(file.data)), file.header
+    index_map = map_of(index)
     blocks = [
         np.array(place, np.int64)
         for place in (
             TopicFields(int(topic_hash(b"t")), topic.ctypes.data, 1),
-            IndexFields(index.ctypes.data, SLOTS, header.index_count, header.begin_timestamp),
+            IndexFields(index_map.ctypes.data, SLOTS, header.index_count, header.begin_timestamp),
             LogFields(log.addresses.ctypes.data, log.addresses.size, log.begin, LOG_FILE),
         )
     ]

@@ -66,6 +66,7 @@ from reput.remoting.command import decode_command, frame_size
 from reput.remoting.send_headers import decode_send_header
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V1, V2
+from tests.support.asked_memory import map_of
 from tests.support.send_streams import TOPICS, send_stream
 
 Array = npt.NDArray[np.uint8]
@@ -246,16 +247,18 @@ def verify_logs() -> int:
             count += 1
             around = [_BASE + _RANDOM.randrange(-9, len(content) + 9) for _ in range(number_of_offsets - 3)]
             offsets = np.array([_BASE, *around, 2**63 - 1, -(2**63)], np.int64)
-            log = np.array([data.ctypes.data, 0], np.int64)
+            log_map = map_of(data)
+            log = np.array([log_map.ctypes.data, 0], np.int64)
             end = _BASE + len(content)
             verify_keys(
                 log, _BASE, end, 1 << 16, text.ctypes.data, 1, text.ctypes.data, np.array([2, 5], np.int32),
-                np.zeros(offsets.size, np.int32), offsets, *np.empty((2, offsets.size), np.int64),
+                np.zeros(offsets.size, np.int32), offsets, *np.empty((3, offsets.size), np.int64),
                 np.empty(offsets.size, np.uint8), *scratch_row(),
             )  # fmt: skip
             index = chain_of("t", "k1", offsets.tolist())
+            index_map = map_of(index)
             topic = np.array(TopicFields(int(topic_hash(b"t")), text.ctypes.data, 1), np.int64)
-            file = np.array(IndexFields(index.ctypes.data, 1, offsets.size + 1, 0), np.int64)
+            file = np.array(IndexFields(index_map.ctypes.data, 1, offsets.size + 1, 0), np.int64)
             place = np.array(LogFields(log.ctypes.data, log.size, _BASE, 1 << 16), np.int64)
             find_key(
                 topic.ctypes.data, text.ctypes.data + 2, 2, file.ctypes.data, place.ctypes.data, end, 0, 2**62,
@@ -284,14 +287,15 @@ def index_files() -> int:
                 content[at : at + 4] = struct.pack(">i", _RANDOM.choice([*range(capacity + 2), *_EXTREMES]))
         for data in placed(bytes(content)):
             wanted = np.full(hashes.size, 100, np.int32)
+            file = map_of(data)
             find_entries(
-                data.ctypes.data, slots, capacity, 0, -(2**62), 2**62, hashes, wanted, keys.size, keys, offsets
+                file.ctypes.data, slots, capacity, 0, -(2**62), 2**62, hashes, wanted, keys.size, keys, offsets
             )
             header = np.array([_RANDOM.choice(_EXTREMES) for _ in range(6)], np.int64)
             times = np.array([_RANDOM.choice([0, 2**63 - 1, -(2**63), 10**12]) for _ in hashes], np.int64)
             address = data.ctypes.data
             entries = address + entry_position(slots, 0)
-            put_keys(address + 40, entries, slots, capacity, header, hashes, times, times, 0)
+            put_keys(file.ctypes.data, address + 40, entries, slots, capacity, header, hashes, times, times, 0)
     return 3000
 
 
@@ -311,7 +315,7 @@ def pull_units() -> int:
         for offset, size in answer[PULL_RESULT_COUNT:].reshape(-1, 2)[: answer[0]].tolist():
             assert _BASE <= offset < offset + size <= _BASE + 5000
             assert offset // 4096 == (offset + size - 1) // 4096
-        taken = select_run(data.ctypes.data, 40, _BASE, _BASE + 5000, 40, 1 << 27, limits.ctypes.data)[0]
+        taken = select_run(data.ctypes.data, 40, 0, _BASE, _BASE + 5000, 40, 1 << 27, limits.ctypes.data)[0]
         assert all(_BASE <= offset < offset + size <= _BASE + 5000 for offset, size, _ in units[:taken])
     return 2000
 
@@ -327,9 +331,10 @@ def ext_units() -> int:
         places = [0, -1, 2**63 - 1, -(2**63), -(2**31) - 1, *(-(2**63) + p for p in range(size + 2))]
         units = b"".join(encode_unit(0, 1, _RANDOM.choice(places)) for _ in range(30))
         file, begin = _GUARDED.at_end(bytes(content)), 0
+        file_map = map_of(file)
         resolved = np.frombuffer(units, np.uint8).copy()
         while begin < 30:
-            begin = 1 + resolve_tags_codes(resolved.ctypes.data, begin, 30, file.ctypes.data, 0, size)
+            begin = 1 + resolve_tags_codes(resolved.ctypes.data, begin, 30, file_map.ctypes.data, 0)
     return 1500
 
 

@@ -10,7 +10,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from reput.errors import StoreError
 from reput.files.failure import failure, sync_failure, write_failure
@@ -19,6 +19,8 @@ from reput.files.waiting import about_to_wait
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
+#: Bytes of a page of memory.
+PAGE_SIZE = mmap.PAGESIZE
 _BLOCK_SIZE = 1 << 20
 _ZEROS = bytes(_BLOCK_SIZE)
 #: Errors of `copy_file_range` that mean: it cannot copy between these two files.
@@ -62,14 +64,38 @@ class Mapping:
     Attributes:
         address: Address of the first byte, for kernels; valid as long as the Mapping is held.
         size: In bytes.
+        fields: Address of the map's `MapFields`, for kernels; valid as long as the Mapping is held.
+        asked: The marks, a byte for each part of `PART_SIZE`, not 0 if the part was asked for, and one more.
+        marks: Address of the marks; valid as long as they are held.
+        tells_memory: Whether `mincore` tells which pages are in memory: not of files that this user may not write.
         whole_until: Position of the first hole that shows zeros whatever is written there later: a file that grows is
             mapped again. `size` without such a hole, as on every disk but tmpfs.
         view: The bytes.
     """
 
-    __slots__ = ("address", "size", "view", "whole_until")
+    __slots__ = (
+        "_fields",
+        "_path",
+        "address",
+        "asked",
+        "fields",
+        "marks",
+        "size",
+        "tells_memory",
+        "view",
+        "whole_until",
+    )
 
-    def __init__(self, descriptor: int, size: int, *, writable: bool, holes: Sequence[tuple[int, int]] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        descriptor: int,
+        size: int,
+        *,
+        writable: bool,
+        tells_memory: bool,
+        holes: Sequence[tuple[int, int]] = (),
+    ) -> None:
         """`holes` are (begin, end) of whole pages that show zeros of the map's own. Raises OSError."""
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         address = _map(None, size, protection, mmap.MAP_SHARED, descriptor)
@@ -82,19 +108,62 @@ class Mapping:
         self.address: int = address
         self.size = size
         self.view = view if writable else view.toreadonly()
+        from reput.kernels.mapped_pages import PART_SHIFT, MapFields  # not at the top: Numba takes 0.3 s to import
+
+        marks = (ctypes.c_ubyte * ((size >> PART_SHIFT) + 2))()
+        self.tells_memory = tells_memory
+        self._path, self.asked = path, memoryview(marks).cast("B")
+        self.marks: int = ctypes.addressof(marks)
+        self._fields = (ctypes.c_longlong * 4)(*MapFields(address, size, self.marks, PAGE_SIZE))
+        self.fields: int = ctypes.addressof(self._fields)
+
+    def ask(self, begin: int, end: int) -> None:
+        """See to it that bytes can be read: before they are read through the map, which would end the process (SIGBUS).
+
+        Each part of the map is asked for once.
+
+        Raises:
+            StoreError: The disk cannot read them: a bad sector, or another program has cut the file.
+        """
+        from reput.kernels.mapped_pages import first_unreadable
+
+        position = first_unreadable(self.fields, begin, end)
+        if position >= 0:
+            self.refuse(position)
+
+    def forget(self) -> None:
+        """Let each part be asked for again."""
+        self.asked[:] = bytes(len(self.asked))
+
+    def ask_now(self, begin: int, end: int) -> None:
+        """As `ask`, whatever was asked for before."""
+        from reput.kernels.mapped_pages import first_unreadable_now
+
+        position = first_unreadable_now(self.fields, begin, end)
+        if position >= 0:
+            self.refuse(position)
+
+    def refuse(self, position: int) -> NoReturn:
+        """Raise the StoreError of bytes that the disk cannot read, as a kernel has told."""
+        raise failure(OSError(errno.EIO, os.strerror(errno.EIO)), self._path, f"read at {position}")
 
     def advise(self, advice: int, begin: int = 0, end: int | None = None) -> None:
         """Advise the system (`madvise`, one of `mmap.MADV_*`) on the pages of [begin, end): a hint, never an error."""
-        begin -= begin % mmap.PAGESIZE
+        begin -= begin % PAGE_SIZE
         end = self.size if end is None else end
         if end > begin:
             _c.madvise(self.address + begin, end - begin, advice)
 
     def release(self, begin: int = 0, end: int | None = None) -> None:
         """Release this process's memory of the whole pages in [begin, end); they stay in the page cache."""
-        begin = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
-        end = self.size if end is None else end - end % mmap.PAGESIZE
+        begin = -(-begin // PAGE_SIZE) * PAGE_SIZE
+        end = self.size if end is None else end - end % PAGE_SIZE
         self.advise(mmap.MADV_DONTNEED, begin, end)
+        if end > begin:
+            from reput.kernels.mapped_pages import PART_SHIFT
+
+            first, last = begin >> PART_SHIFT, (end - 1 >> PART_SHIFT) + 1
+            self.asked[first:last] = bytes(last - first)
 
 
 class File:
@@ -325,14 +394,22 @@ class File:
                 reported = sync_failure(error, self.path)
             raise reported from error
 
-    def map(self, *, writable: bool = False, random: bool = False) -> Mapping:
-        """Map the whole file. `random`: no read-ahead, for tables that are read at random positions."""
+    def map(self, *, writable: bool = False, random: bool = False, expected: int = 0) -> Mapping:
+        """Map the whole file as it is now; it may not be empty.
+
+        `random`: no read-ahead, for files that are read at random positions. `expected`: bytes that it must have.
+        """
         size = self.size
         if size == 0:
             raise StoreError(f"{self.path}: cannot map an empty file")
+        if size < expected:
+            raise StoreError(f"{self.path}: {size} bytes long, expected {expected}: it was cut; restore it from a copy")
         holes = list(self._holes(0, size)) if not writable and self._may_be_on_tmpfs() else []
         try:
-            mapping = Mapping(self._descriptor, size, writable=writable, holes=holes)
+            tells_memory = os.fstat(self._descriptor).st_uid == os.geteuid() or os.access(self.path, os.W_OK)
+            mapping = Mapping(
+                self.path, self._descriptor, size, writable=writable, tells_memory=tells_memory, holes=holes
+            )
         except OSError as error:
             raise failure(error, self.path, f"map {size} bytes") from error
         if random:

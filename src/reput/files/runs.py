@@ -15,12 +15,13 @@ from numba import njit
 
 from reput.kernels._jit import kernel
 from reput.kernels.c_functions import INT32, INT64, POINTER, c_function
+from reput.kernels.mapped_pages import populate
 from reput.kernels.memory import load_i32_native, load_i64_native, load_u8
 
-_EINTR, _EIO, _EAGAIN, _EINVAL = errno.EINTR, errno.EIO, errno.EAGAIN, errno.EINVAL
+_EINTR, _EIO = errno.EINTR, errno.EIO
 _SYNC_FILE_RANGE_WRITE = 2
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK  # opening a pipe does not wait then; positioned reads and writes of it fail
-_WILL_NEED, _POPULATE_READ = mmap.MADV_WILLNEED, 22  # the second one since Linux 5.14
+_WILL_NEED = mmap.MADV_WILLNEED
 #: Pages that one `mincore` tells about, a byte each; one array for all threads, as its kernel keeps the lock.
 _PAGES = 1024
 #: Runs that are so many pages apart, or fewer, are looked at in one call, which costs as much as 200 pages.
@@ -160,14 +161,16 @@ def sync_paths(paths, count, only_data, result):  # type: ignore[no-untyped-def]
 def are_in_memory(runs, count, page_size, pages):  # type: ignore[no-untyped-def]
     """Whether all pages of mapped bytes are in the page cache (`mincore`); a microsecond, with the interpreter lock.
 
+    The last page is asked for, too: of a file that was cut, pages after its end may be there, and nobody can read them.
+
     Args:
         runs: Address of `count` runs of one map, each two native int64, address and size.
         pages: `PAGES_ADDRESS`.
     """
-    seen = seen_end = np.int64(0)
+    seen = seen_end = last = np.int64(0)
     for i in range(count):
         page, end = load_i64_native(runs + 16 * i), load_i64_native(runs + 16 * i) + load_i64_native(runs + 16 * i + 8)
-        page -= page % page_size
+        page, last = page - page % page_size, max(last, end)
         while page < end:
             if not seen <= page < seen_end:
                 seen, seen_end, j = page, end, i + 1
@@ -180,7 +183,7 @@ def are_in_memory(runs, count, page_size, pages):  # type: ignore[no-untyped-def
             if load_u8(pages + (page - seen) // page_size) & 1 == 0:
                 return False
             page += page_size
-    return True
+    return count == 0 or populate(last - 1, last, page_size) == 0
 
 
 @kernel("UniTuple(int64, 2)(int64, int64, int64)")
@@ -195,11 +198,7 @@ def read_in(runs, count, page_size):  # type: ignore[no-untyped-def]
         _madvise(begin - inside, load_i64_native(runs + 16 * i + 8) + inside, _WILL_NEED)
     for i in range(count):
         begin = load_i64_native(runs + 16 * i)
-        inside = begin % page_size
-        while _madvise(begin - inside, load_i64_native(runs + 16 * i + 8) + inside, _POPULATE_READ):
-            code = _errno()
-            if code == _EINVAL:  # an older system
-                return np.int64(0), np.int64(0)
-            if code != _EINTR and code != _EAGAIN:
-                return begin, code
+        code = populate(begin, begin + load_i64_native(runs + 16 * i + 8), page_size)
+        if code:
+            return begin, code
     return np.int64(0), np.int64(0)

@@ -90,6 +90,8 @@ class ScanStop(IntEnum):
     OFFSET_MISMATCH = 4
     #: The columns are full; scan again from the end of this scan.
     FULL = 5
+    #: The buffer is a map, and the disk cannot read its next page.
+    UNREADABLE = 6
 
 
 class RecordStatus:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.record_layout import SysFlag
-from reput.kernels._jit import kernel
+from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_QUEUE,
     N_SIZE,
@@ -21,11 +21,13 @@ from reput.kernels.columns import (
     W_TAGS_CODE,
     RecordColumns,
 )
+from reput.kernels.mapped_pages import BLOCK, PART_SHIFT
 from reput.kernels.memory import (
     load_i32,
     load_i32_native,
     load_i64,
     load_i64_native,
+    load_u8,
     prefetch,
     store_i32,
     store_i32_native,
@@ -123,6 +125,12 @@ class Selected(IntEnum):
     MESSAGE_WAS_REMOVING = 2
 
 
+#: Results of `select_run`.
+UNASKED_UNITS, UNASKED = 2, 4
+#: Entries of the table `PullLimits.asked`.
+ASKED_FILES = 64
+
+
 class PullLimits(NamedTuple):
     """Limits of every pull of a store, as `select_units` reads them: native int64, in this order."""
 
@@ -133,6 +141,9 @@ class PullLimits(NamedTuple):
     memory_bytes: int
     disk_count: int
     disk_bytes: int
+    #: Address of a table, by the log file's number modulo `ASKED_FILES`: offset at which a file begins, address of the
+    #: marks of its map.
+    asked: int = 0
 
 
 #: Number of values that `select_units` writes before the pairs: messages, units examined, `Selected`, bytes, commit log
@@ -209,17 +220,33 @@ def select_units(  # type: ignore[no-untyped-def]
     store_i64_native(out + 40, first)
 
 
-@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64)", short=True)
-def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  # type: ignore[no-untyped-def]
+@inlined
+def _is_asked(marks, position, size):  # type: ignore[no-untyped-def]
+    """Whether the parts of a map were asked for that bytes lie in."""
+    asked = True
+    for part in range(position >> PART_SHIFT, ((position + size - 1) >> PART_SHIFT) + 1):
+        asked = asked and load_u8(marks + part) != 0
+    return asked
+
+
+@kernel("UniTuple(int64, 4)(int64, int64, int64, int64, int64, int64, int64, int64)", short=True)
+def select_run(units, count, map_fields, log_begin, log_end, max_count, max_size, limits):  # type: ignore[no-untyped-def]
     """`select_units` for the usual pull: the first units without a filter, so that nothing needs to be copied.
 
-    Arguments as in `select_units`; `count` is at least 1.
+    Arguments as in `select_units`; `count` is at least 1. `map_fields`: address of the `MapFields` of the units' map; 0
+    where the pages of units and records were looked at.
 
     Returns:
-        Number of messages, or 0 if this is not the usual pull: it has units without a record, or messages both in
-        memory and not. Bytes of the messages. Commit log offset of the first message. 1 if more of the log follows the
-        last message than counts as in memory.
+        Number of messages, or 0 if this is not the usual pull: it has units without a record or out of order, or
+        messages both in memory and not. Bytes of the messages. Commit log offset of the first message. 1 if more of the
+        log follows the last message than counts as in memory, and `UNASKED` more if a part of the log with messages was
+        not asked for; or `UNASKED_UNITS`, and nothing else, if a part of the map with units was not.
     """
+    most = max(min(count, max_count), 1)
+    if map_fields and not _is_asked(
+        load_i64_native(map_fields + 16), units - load_i64_native(map_fields), most * _UNIT
+    ):
+        return 0, np.int64(0), np.int64(0), UNASKED_UNITS
     first = load_i64(units)
     begin, end, limit = max(log_begin, log_end - load_i64_native(limits + 8)), log_end, limits + 16
     is_on_disk = first < log_end - load_i64_native(limits + 8)
@@ -229,10 +256,14 @@ def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  
         return 0, np.int64(0), first, 0
     file_begin = first - first % load_i64_native(limits)
     file_end = file_begin + load_i64_native(limits)
-    begin, end = max(begin, file_begin), min(end, file_end)
+    begin, end = first, min(end, file_end)  # messages of a queue are in the log's order
+    marks, is_asked = np.int64(0), True
+    if map_fields:
+        entry = load_i64_native(limits + 48) + 16 * (file_begin // load_i64_native(limits) % ASKED_FILES)
+        is_asked, marks = load_i64_native(entry) == file_begin, load_i64_native(entry + 8)
     most = max(min(count, max_count, load_i64_native(limit)), 1)
     most_size = min(max_size, load_i64_native(limit + 8))
-    taken, total = 0, np.int64(0)
+    taken, total, known = 0, np.int64(0), np.int64(-1)
     while taken < most:
         unit = units + taken * _UNIT
         prefetch(unit + _UNITS_AHEAD)
@@ -245,4 +276,9 @@ def select_run(units, count, log_begin, log_end, max_count, max_size, limits):  
             break
         taken += 1
         total += size
-    return taken, total, first, np.int64(is_on_disk)
+        if map_fields and is_asked:
+            read = min(size + BLOCK, file_end - offset)
+            part = (offset - file_begin + read - 1) >> PART_SHIFT
+            if part != known:
+                is_asked, known = _is_asked(marks, offset - file_begin, read), part
+    return taken, total, first, np.int64(is_on_disk) + (0 if is_asked else UNASKED)

@@ -24,11 +24,13 @@ from reput.formats.consume_queue_ext import (
 from reput.kernels._jit import kernel
 from reput.kernels.columns import W_STORE_TIMESTAMP, RecordColumns
 from reput.kernels.consume_queue import UnitRuns
+from reput.kernels.mapped_pages import is_readable
 from reput.kernels.memory import (
     copy,
     load_i16,
     load_i32_native,
     load_i64,
+    load_i64_native,
     store_i16,
     store_i64,
 )
@@ -224,17 +226,19 @@ def last_ext_address(units, count):  # type: ignore[no-untyped-def]
     return 0
 
 
-@kernel("int64(int64, int64, int64, int64, int64, int64)")
-def resolve_tags_codes(units, begin, count, file, file_offset, file_size):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int64, int64, int64, int64)")
+def resolve_tags_codes(units, begin, count, map_fields, file_offset):  # type: ignore[no-untyped-def]
     """Replace addresses by the tags codes of their ext units, from unit `begin` up to one in another file.
 
     Args:
         units: Address of `count` units, which are changed.
-        file: Address of an ext file's bytes, which begin at `file_offset` of the extension.
+        map_fields: Address of the `MapFields` of an ext file, which begins at `file_offset` of the extension; or 0.
 
     Returns:
-        The first unit whose ext unit is not in this file, or is not valid; `count` if there is none.
+        The first unit whose ext unit is not in this file, is not valid, or cannot be read; `count` if there is none.
     """
+    file = load_i64_native(map_fields) if map_fields else np.int64(0)
+    file_size = load_i64_native(map_fields + 8) if map_fields else np.int64(0)
     for i in range(begin, count):
         unit = units + _UNIT * i
         address = load_i64(unit + UNIT_TAGS_CODE)
@@ -242,6 +246,8 @@ def resolve_tags_codes(units, begin, count, file, file_offset, file_size):  # ty
             continue
         position = address - _FIRST_ADDRESS - file_offset
         if position < 0 or position > file_size - _HEAD:
+            return i
+        if not is_readable(map_fields, position, position + _HEAD):
             return i
         ext = file + position
         size = np.int64(load_i16(ext))

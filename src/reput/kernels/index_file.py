@@ -33,6 +33,7 @@ from reput.kernels.columns import (
     RecordColumns,
 )
 from reput.kernels.java_hash import index_hash, java_hash
+from reput.kernels.mapped_pages import is_readable, is_record_readable
 from reput.kernels.memory import (
     equal_bytes,
     find_byte_mask,
@@ -60,31 +61,41 @@ _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 BEGIN_TIMESTAMP, END_TIMESTAMP, BEGIN_OFFSET, END_OFFSET, SLOT_COUNT, INDEX_COUNT = range(6)
 
 
-@kernel("int64(int64, int64, int64, int64, int64[::1], int32[::1], int64[::1], int64[::1], int64)")
-def put_keys(slot_table, entries, slots, capacity, header, hashes, offsets, timestamps, begin):  # type: ignore[no-untyped-def]
+@kernel("int64(int64, int64, int64, int64, int64, int64[::1], int32[::1], int64[::1], int64[::1], int64)")
+def put_keys(  # type: ignore[no-untyped-def]
+    map_fields, slot_table, entries, slots, capacity, header, hashes, offsets, timestamps, begin
+):
     """Put keys from number `begin` on until all are in or the file is full (`IndexFile.putKey`); returns the next one.
 
     Args:
+        map_fields: Address of the map's `MapFields`; 0 for a copy in memory.
         slot_table: Address of `slots` slots, in the mapped file or in a copy in memory.
         entries: Address of entry 0, which need not exist itself: only the entries that are put, up to number `capacity`
             - 1, need memory.
         header: int64[6], the header's fields; updated.
         hashes: int32[keys]; `offsets` and `timestamps` (ms): int64[keys], of the keys' records.
+
+    Returns:
+        The number of the next key; -1 - position where a page of the map cannot be read: its key has no entry.
     """
     number = max(header[INDEX_COUNT], 1)
+    file = load_i64_native(map_fields) if map_fields else np.int64(0)
     key = begin
     while key < hashes.size and number < capacity:
         if key + _SLOTS_AHEAD < hashes.size:  # slots lie anywhere in 20 MB: without this each one is waited for
             prefetch(slot_table + (np.int64(hashes[key + _SLOTS_AHEAD]) % slots) * _SLOT)
         hashed = np.int64(hashes[key])
-        slot = slot_table + (hashed % slots) * _SLOT
+        slot, entry = slot_table + (hashed % slots) * _SLOT, entries + number * _ENTRY
+        if not is_readable(map_fields, slot - file, slot - file + _SLOT):
+            return file - slot - 1
+        if not is_readable(map_fields, entry - file, entry - file + _ENTRY):
+            return file - entry - 1
         previous = np.int64(load_i32(slot))
         if previous <= 0 or previous > number:
             previous = np.int64(0)
         seconds = np.int64(0)
         if header[BEGIN_TIMESTAMP] > 0 and timestamps[key] > header[BEGIN_TIMESTAMP]:
             seconds = min((timestamps[key] - header[BEGIN_TIMESTAMP]) // 1000, _MAX_SECONDS)
-        entry = entries + number * _ENTRY
         store_i32(entry, hashed)
         store_i64(entry + PHY_OFFSET, offsets[key])
         store_i32(entry + TIME_DIFF, seconds)
@@ -164,19 +175,21 @@ def _hash_text(text, size):  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int64, int32[::1], int64[::1])")
 def find_entries(  # type: ignore[no-untyped-def]
-    file, slots, count, file_begin, begin, end, hashes, wanted, max_count, out_keys, out_offsets
+    map_fields, slots, count, file_begin, begin, end, hashes, wanted, max_count, out_keys, out_offsets
 ):
     """Walk the chains of many keys in one file (`IndexFile.selectPhyOffset`), newest entries first.
 
     Args:
-        file: Address of the mapped file; entries below number `count` are valid.
+        map_fields: Address of the map's `MapFields`; entries below number `count` are valid.
         file_begin: The header's beginTimestamp; `begin` and `end` bound the entries' times (ms, both included).
         hashes: int32[keys]; `wanted`: int32[keys], how many offsets each key still needs; lowered here.
         max_count: Room in `out_keys` (int32) and `out_offsets` (int64).
 
     Returns:
-        The number of pairs (key number, commit log offset), or -1 if there is no room for all.
+        The number of pairs (key number, commit log offset), or -1 if there is no room for all; -2 - position where a
+        page of the map cannot be read.
     """
+    file = load_i64_native(map_fields)
     entries = file + _HEADER + slots * _SLOT
     found = 0
     ahead = 32
@@ -184,12 +197,18 @@ def find_entries(  # type: ignore[no-untyped-def]
         if key + ahead < hashes.size:
             prefetch(file + _HEADER + (np.int64(hashes[key + ahead]) % slots) * _SLOT)
         if key + ahead // 2 < hashes.size:
-            number = np.int64(load_i32(file + _HEADER + (np.int64(hashes[key + ahead // 2]) % slots) * _SLOT))
+            slot = _HEADER + (np.int64(hashes[key + ahead // 2]) % slots) * _SLOT
+            number = np.int64(load_i32(file + slot)) if is_readable(map_fields, slot, slot + _SLOT) else np.int64(0)
             if 0 < number < count:
                 prefetch(entries + number * _ENTRY)
-        number = np.int64(load_i32(file + _HEADER + (np.int64(hashes[key]) % slots) * _SLOT))
+        slot = _HEADER + (np.int64(hashes[key]) % slots) * _SLOT
+        if not is_readable(map_fields, slot, slot + _SLOT):
+            return -2 - slot
+        number = np.int64(load_i32(file + slot))
         while 0 < number < count and wanted[key] > 0:
             entry = entries + number * _ENTRY
+            if not is_readable(map_fields, entry - file, entry - file + _ENTRY):
+                return file - entry - 2
             seconds = np.int64(load_i32(entry + TIME_DIFF))
             if seconds < 0:
                 break
@@ -222,18 +241,18 @@ def _equals_one_key(keys, size, key, key_size):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _log_address(log_files, file_count, log_begin, log_end, file_size, offset):  # type: ignore[no-untyped-def]
-    """Address of a commit log offset, and how many bytes can be read there; (0, 0) outside the files."""
+def _log_place(log_files, file_count, log_begin, log_end, file_size, offset):  # type: ignore[no-untyped-def]
+    """The map of a commit log offset (`MapFields`), the position in it, and how many bytes are there; 0 outside."""
     if offset < log_begin or offset >= log_end:
-        return np.int64(0), np.int64(0)
+        return np.int64(0), np.int64(0), np.int64(0)
     index = offset // file_size - log_begin // file_size
     if index >= file_count:
-        return np.int64(0), np.int64(0)
+        return np.int64(0), np.int64(0), np.int64(0)
     file = load_i64_native(log_files + 8 * index)
     if file == 0:
-        return np.int64(0), np.int64(0)
+        return np.int64(0), np.int64(0), np.int64(0)
     position = offset % file_size
-    return file + position, min(file_size - position, log_end - offset)
+    return file, position, min(file_size - position, log_end - offset)
 
 
 @inlined
@@ -254,12 +273,12 @@ def _carries_key(record, limit, offset, topic, topic_size, key, key_size, wide, 
 
 
 @kernel(
-    "void(int64[::1], int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int64[::1], int64[::1], "
-    "int64[::1], uint8[::1], int64[:, ::1], int32[:, ::1])"
+    "int64(int64[::1], int64, int64, int64, int64, int64, int64, int32[::1], int32[::1], int64[::1], int64[::1], "
+    "int64[::1], int64[::1], uint8[::1], int64[:, ::1], int32[:, ::1])"
 )
 def verify_keys(  # type: ignore[no-untyped-def]
-    log_files, log_begin, log_end, file_size, topic, topic_size, keys, key_offsets, candidates, offsets, addresses,
-    sizes, verified, wide, narrow,
+    log_files, log_begin, log_end, file_size, topic, topic_size, keys, key_offsets, candidates, offsets, maps,
+    positions, sizes, verified, wide, narrow,
 ):  # fmt: skip
     """Mark (uint8, 1) the candidates whose record has the topic, and the key as UNIQ_KEY or as one of KEYS.
 
@@ -267,38 +286,52 @@ def verify_keys(  # type: ignore[no-untyped-def]
     client (`MQAdminImpl.queryMessage`).
 
     Args:
-        log_files: int64[files], the addresses of the mapped commit log files; 0 for a missing file.
+        log_files: int64[files], addresses of the `MapFields` of the commit log files; 0 for a missing file.
         log_begin: Offset of the first file's first byte; `log_end` is the offset after the last byte that can be read.
         candidates: int32[n], key numbers; `offsets`: int64[n], their commit log offsets.
         keys: Address of the keys' text; `key_offsets` int32[keys + 1] are their begins, with one byte after each key.
-        addresses, sizes: int64[n], scratch: the address of each candidate, and the bytes that can be read there.
+        maps, positions, sizes: int64[n], scratch: where each candidate lies, and how many bytes are there.
         wide, narrow: One-row scratch columns.
+
+    Returns:
+        -1; or the number of a candidate whose pages cannot be read.
     """
     for i in range(candidates.size):
-        addresses[i], sizes[i] = _log_address(
+        maps[i], positions[i], sizes[i] = _log_place(
             np.int64(log_files.ctypes.data), log_files.size, log_begin, log_end, file_size, offsets[i]
         )
     for i in range(candidates.size):
         if i + _HEADS_AHEAD < candidates.size:
-            prefetch(addresses[i + _HEADS_AHEAD])
-            prefetch(addresses[i + _HEADS_AHEAD] + 64)
-            prefetch(addresses[i + _HEADS_AHEAD] + BODY_LENGTH + 3)
-        if i + _TEXTS_AHEAD < candidates.size and sizes[i + _TEXTS_AHEAD] > BLANK_SIZE:
-            address = addresses[i + _TEXTS_AHEAD]
+            j = i + _HEADS_AHEAD
+            address = load_i64_native(maps[j]) + positions[j] if maps[j] else np.int64(0)
+            prefetch(address)
+            prefetch(address + 64)
+            prefetch(address + BODY_LENGTH + 3)
+        j = i + _TEXTS_AHEAD
+        is_ahead = j < candidates.size and sizes[j] > BLANK_SIZE
+        if is_ahead and is_readable(maps[j], positions[j], positions[j] + BLANK_SIZE):
+            address = load_i64_native(maps[j]) + positions[j]
             size = np.int64(load_i32(address))
             for line in range(max(size - 128, np.int64(128)), size + 65, 64):  # up to the last block that is searched
                 prefetch(address + line)
         begin = np.int64(key_offsets[candidates[i]])
         key, key_size = keys + begin, np.int64(key_offsets[candidates[i] + 1]) - begin - 1
-        verified[i] = sizes[i] > 0 and _carries_key(
-            addresses[i], addresses[i] + sizes[i], offsets[i], topic, topic_size, key, key_size, wide, narrow
-        )
+        verified[i] = False
+        if sizes[i] > 0:
+            if not is_record_readable(maps[i], positions[i], sizes[i]):
+                return i
+            record = load_i64_native(maps[i]) + positions[i]
+            verified[i] = _carries_key(
+                record, record + sizes[i], offsets[i], topic, topic_size, key, key_size, wide, narrow
+            )
+    return -1
 
 
 class IndexFields(NamedTuple):
     """An index file as `find_key` reads it: native int64, in this order."""
 
-    address: int
+    #: Address of the map's `MapFields`.
+    map_fields: int
     slots: int
     #: Entries below this number are valid.
     end_number: int
@@ -309,8 +342,8 @@ class IndexFields(NamedTuple):
 class LogFields(NamedTuple):
     """The log as `find_key` reads it: native int64, in this order."""
 
-    #: Address of the addresses (int64) of the mapped files, 0 for a missing file; and the number of files.
-    addresses: int
+    #: Address of the addresses (int64) of the files' `MapFields`, 0 for a missing file; and the number of files.
+    maps: int
     file_count: int
     begin_offset: int
     file_size: int
@@ -336,28 +369,38 @@ def find_key(  # type: ignore[no-untyped-def]
         key: Address of the key's text, `key_size` bytes.
         out: Address of native int64 offsets with room for `max_found`; the first `found` are there already.
 
-    The other arguments are those of the two functions. Returns the new number of offsets.
+    The other arguments are those of the two functions. Returns the new number of offsets; -1 where a page of a map
+    cannot be read: the two functions tell which one.
     """
     topic, topic_size = load_i64_native(topic_fields + 8), load_i64_native(topic_fields + 16)
-    file, slots = load_i64_native(index_fields), load_i64_native(index_fields + 8)
+    index_map, slots = load_i64_native(index_fields), load_i64_native(index_fields + 8)
+    file = load_i64_native(index_map)
     count, file_begin = load_i64_native(index_fields + 16), load_i64_native(index_fields + 24)
     entries = file + _HEADER + slots * _SLOT
     hashed = index_hash(np.uint32(load_i64_native(topic_fields)), key, key_size)
     wide, narrow = np.empty((_WIDE_COUNT, 1), np.int64), np.empty((_NARROW_COUNT, 1), np.int32)
-    number = np.int64(load_i32(file + _HEADER + (np.int64(hashed) % slots) * _SLOT))
+    slot = _HEADER + (np.int64(hashed) % slots) * _SLOT
+    if not is_readable(index_map, slot, slot + _SLOT):
+        return -1
+    number = np.int64(load_i32(file + slot))
     while 0 < number < count and found < max_found:
         entry = entries + number * _ENTRY
+        if not is_readable(index_map, entry - file, entry - file + _ENTRY):
+            return -1
         seconds = np.int64(load_i32(entry + TIME_DIFF))
         if seconds < 0:
             break
         timestamp = file_begin + seconds * 1000
         offset = load_i64(entry + PHY_OFFSET)
         if load_i32(entry) == hashed and begin <= timestamp <= end:
-            record, left = _log_address(
+            log_map, position, left = _log_place(
                 load_i64_native(log_fields), load_i64_native(log_fields + 8), load_i64_native(log_fields + 16), log_end,
                 load_i64_native(log_fields + 24), offset,
             )  # fmt: skip
-            if record and _carries_key(record, record + left, offset, topic, topic_size, key, key_size, wide, narrow):
+            if left and not is_record_readable(log_map, position, left):
+                return -1
+            record = load_i64_native(log_map) + position if left else np.int64(0)
+            if left and _carries_key(record, record + left, offset, topic, topic_size, key, key_size, wide, narrow):
                 store_i64_native(out + 8 * found, offset)
                 found += 1
         previous = np.int64(load_i32(entry + SLOT_VALUE))
@@ -423,8 +466,8 @@ class IndexTable:
         first = self.count
         entries = np.empty(min(keys.hashes.size - begin, self.capacity - first) * _ENTRY, np.uint8)
         taken = put_keys(
-            self.slot_table.ctypes.data, entries.ctypes.data - first * _ENTRY, self.slots, self.capacity, self.header,
-            keys.hashes, keys.offsets, keys.timestamps, begin,
+            0, self.slot_table.ctypes.data, entries.ctypes.data - first * _ENTRY, self.slots, self.capacity,
+            self.header, keys.hashes, keys.offsets, keys.timestamps, begin,
         )  # fmt: skip
         return int(taken), entries
 

@@ -51,7 +51,7 @@ from reput.kernels.memory import load_i16, load_i32, load_i64, load_u8
 
 _V1, _V2, _BLANK = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2), int(MagicCode.BLANK)
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
-_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _MISMATCH, _ = (int(stop) for stop in ScanStop)
+_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _MISMATCH, *_ = (int(stop) for stop in ScanStop)
 #: Result of `read_record` for a record that proves itself; any other result is a `ScanStop`.
 READ = -1
 

@@ -48,6 +48,7 @@ from reput.kernels.columns import (
 )
 from reput.kernels.crc32 import body_crc
 from reput.kernels.java_hash import java_hash
+from reput.kernels.mapped_pages import asked_until
 from reput.kernels.memory import (
     copy_short,
     equal_bytes,
@@ -67,9 +68,7 @@ from reput.kernels.record_properties import delay_level, find_tags_and_keys, has
 
 _TRANSACTION, _ROLLBACK = SysFlag.TRANSACTION_MASK, SysFlag.TRANSACTION_ROLLBACK
 _BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_PROPERTY_CRC
-_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _FULL = (
-    int(stop) for stop in (ScanStop.END_OF_BUFFER, ScanStop.BLANK, ScanStop.BAD_MAGIC, ScanStop.BAD_SIZE, ScanStop.FULL)
-)
+_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _, _FULL, _UNREADABLE = (int(stop) for stop in ScanStop)
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 #: RocketMQ's `messageDelayLevel`, in milliseconds.
 DEFAULT_DELAYS_MS = tuple(
@@ -78,6 +77,8 @@ DEFAULT_DELAYS_MS = tuple(
 #: More keys than one record can have: it has at most 32 767 bytes of properties.
 _MAX_KEYS_OF_A_RECORD = 16_384
 _RESYNC_RECORDS = 3
+#: Result of `find_record` where a page of a map cannot be read.
+UNREADABLE = -2
 #: A scan ends with `ScanStop.FULL` when its queues fill three quarters of these slots. More slots would not stay in the
 #: cache: with a million a scan with keys over 10 000 queues took 530 ns a record.
 _MAX_QUEUE_SLOTS = 1 << 16
@@ -210,14 +211,20 @@ def _stop_at(stop, position, file_end):  # type: ignore[no-untyped-def]
 _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
-@kernel(f"void(int64, int64, int64, int64, int64, boolean, boolean, {_MATRICES}, int64[::1])")
+@kernel(f"void(int64, int64, int64, int64, int64, int64, boolean, boolean, {_MATRICES}, int64[::1])")
 def _scan_headers(  # type: ignore[no-untyped-def]
-    base, size, left, base_offset, max_rows, check_crc, require_property_crc, wide, narrow, result
+    base, size, left, page_size, base_offset, max_rows, check_crc, require_property_crc, wide, narrow, result
 ):
     """`_scan` at `ScanLevel.HEADER`, compiled in a third of the time: all that a look at a store needs."""
     end, p, row, stop = base + size, base, 0, _FULL
+    limit = base if page_size else end  # of a map, up to where its pages were asked for
     while row < max_rows:
-        stop = _stop_at(read_record(base, p, end, base_offset + (p - base), wide, narrow, row), p, base + left)
+        stop = _stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, row), p, base + left)
+        if stop == _END and limit < end:
+            limit = asked_until(limit, end, page_size)
+            if limit:
+                continue
+            stop = _UNREADABLE
         if stop != READ:
             break
         stop = _FULL
@@ -229,18 +236,25 @@ def _scan_headers(  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    f"void(int64, int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, uint64[::1], "
-    "int32[::1], int32[::1], int64, uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], int64[::1])"
+    f"void(int64, int64, int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, "
+    "uint64[::1], int32[::1], int32[::1], int64, uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], "
+    "int64[::1])"
 )
 def _scan(  # type: ignore[no-untyped-def]
-    base, size, left, base_offset, max_rows, level, check_crc, require_property_crc, delays, index_tags, wide, narrow,
-    table_hash, table_queue, queue_rows, lines, queue_hash, queue_is_schedule, schedule_topic, key_hashes, key_rows,
-    result,
+    base, size, left, page_size, base_offset, max_rows, level, check_crc, require_property_crc, delays, index_tags,
+    wide, narrow, table_hash, table_queue, queue_rows, lines, queue_hash, queue_is_schedule, schedule_topic, key_hashes,
+    key_rows, result,
 ):  # fmt: skip
     end, p, row, keys, queues, stop = base + size, base, 0, 0, 0, _FULL
     most_queues = table_hash.size * 3 // 4
+    limit = base if page_size else end  # of a map, up to where its pages were asked for
     while row < max_rows:
-        stop = _stop_at(read_record(base, p, end, base_offset + (p - base), wide, narrow, row), p, base + left)
+        stop = _stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, row), p, base + left)
+        if stop == _END and limit < end:
+            limit = asked_until(limit, end, page_size)
+            if limit:
+                continue
+            stop = _UNREADABLE
         if stop != READ:
             break
         stop = _FULL
@@ -261,7 +275,7 @@ def _scan(  # type: ignore[no-untyped-def]
             queue_is_schedule[queue] = same
         if level >= 2:
             text, text_size = base + narrow[N_PROPERTIES_POSITION, row], np.int64(narrow[N_PROPERTIES_SIZE, row])
-            find_tags_and_keys(base, text, text_size, end, narrow, row)
+            find_tags_and_keys(base, text, text_size, limit, narrow, row)
             wide[W_TAGS_CODE, row] = _tags_code(base, narrow, wide, row, queue_is_schedule[queue], delays)
             if level >= 3 and narrow[N_SYS_FLAG, row] & _TRANSACTION != _ROLLBACK:
                 found = hash_keys(
@@ -311,29 +325,42 @@ def _read_at(base, size, positions, offsets, check_crc, wide, narrow):  # type: 
 
 
 @njit
-def _proves_itself(base, position, end, file_end, base_offset, records, wide, narrow):  # type: ignore[no-untyped-def]
+def _proves_itself(  # type: ignore[no-untyped-def]
+    base, position, limit, end, page_size, file_end, base_offset, records, wide, narrow
+):
     """Whether `records` whole records follow each other from here on; fewer suffice before a blank record, zero bytes
     or the buffer's end.
     """
-    p = position
-    for i in range(records):
-        stop = _stop_at(read_record(base, p, end, base_offset + (p - base), wide, narrow, 0), p, file_end)
+    p, i = position, 0
+    while i < records:
+        stop = _stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, 0), p, file_end)
+        if stop == _END and 0 < limit < end:
+            limit = asked_until(limit, end, page_size)
+            continue
         if stop != READ:
             unwritten = stop == _BAD_MAGIC and load_i64(p) == 0
             return i > 0 and (stop in (_END, _STOP_BLANK) or unwritten)
         p += np.int64(narrow[N_SIZE, 0])
+        i += 1
     return True
 
 
-@kernel(f"int64(int64, int64, int64, int64, int64, int64, {_MATRICES})")
-def _find_record(base, size, left, base_offset, position, records, wide, narrow):  # type: ignore[no-untyped-def]
+@kernel(f"int64(int64, int64, int64, int64, int64, int64, int64, {_MATRICES})")
+def _find_record(  # type: ignore[no-untyped-def]
+    base, size, left, page_size, base_offset, position, records, wide, narrow
+):
     end, block = base + size, base + position + MAGIC_CODE
+    limit = base + position if page_size else end  # of a map, up to where its pages were asked for
     while block < end:
-        mask = find_byte_mask(block, end, end, _FIRST_MAGIC_BYTE)
+        while limit < min(block + 64, end):
+            limit = asked_until(limit, end, page_size)
+            if limit == 0:
+                return UNREADABLE
+        mask = find_byte_mask(block, end, limit, _FIRST_MAGIC_BYTE)
         while mask:
             p = block + trailing_zeros(mask) - MAGIC_CODE
             mask &= mask - np.uint64(1)
-            if _proves_itself(base, p, end, base + left, base_offset, records, wide, narrow):
+            if _proves_itself(base, p, limit, end, page_size, base + left, base_offset, records, wide, narrow):
                 return p - base
         block += 64
     return -1
@@ -381,6 +408,7 @@ class RecordScanner:
         left: int | None = None,
         check_crc: bool = False,
         require_property_crc: bool = False,
+        page_size: int = 0,
     ) -> RecordColumns:
         """Scan the whole records from the buffer's start on.
 
@@ -392,6 +420,7 @@ class RecordScanner:
             check_crc: Compare each body with BODYCRC, and each record that has a property CRC with that. A difference
                 sets `RecordStatus.BAD_BODY_CRC` or `BAD_PROPERTY_CRC`; the scan goes on.
             require_property_crc: With `check_crc`, a record without a property CRC gets `BAD_PROPERTY_CRC`, too.
+            page_size: Of a map, whose pages are asked for before they are read (`ScanStop.UNREADABLE`); 0 for memory.
 
         Raises ValueError for a longer buffer.
         """
@@ -400,13 +429,13 @@ class RecordScanner:
         left = buffer.size if left is None else left
         if self._level == ScanLevel.HEADER:
             _scan_headers(
-                buffer.ctypes.data, buffer.size, left, base_offset, self._max_rows, check_crc, require_property_crc,
-                self._wide, self._narrow, self._result,
+                buffer.ctypes.data, buffer.size, left, page_size, base_offset, self._max_rows, check_crc,
+                require_property_crc, self._wide, self._narrow, self._result,
             )  # fmt: skip
         else:
             _scan(
-                buffer.ctypes.data, buffer.size, left, base_offset, self._max_rows, int(self._level), check_crc,
-                require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
+                buffer.ctypes.data, buffer.size, left, page_size, base_offset, self._max_rows, int(self._level),
+                check_crc, require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
                 self._queue_rows, self._queue_lines.ctypes.data, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
                 self._result,
             )  # fmt: skip
@@ -455,13 +484,15 @@ def find_record(
     *,
     left: int | None = None,
     records: int = _RESYNC_RECORDS,
+    page_size: int = 0,
 ) -> int:
-    """Position of the first record at or after `position` that proves itself, or -1.
+    """Position of the first record at or after `position` that proves itself, or -1; or UNREADABLE.
 
     Its PHYSICALOFFSET must be the offset where it lies, its lengths must add up, and so must those of the next records,
     `records` in all, unless the buffer, the file or the written part ends before. Content can still forge this: readers
-    of splits compare neighbours. `left` as in `RecordScanner.scan`.
+    of splits compare neighbours. `left` and `page_size` as in `RecordScanner.scan`.
     """
     left = buffer.size if left is None else left
     wide, narrow = np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
-    return int(_find_record(buffer.ctypes.data, buffer.size, left, base_offset, position, records, wide, narrow))
+    address = buffer.ctypes.data
+    return int(_find_record(address, buffer.size, left, page_size, base_offset, position, records, wide, narrow))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import StoreFormatError
-from reput.files import DISK, FileLayer
+from reput.files import DISK, FileLayer, Mapping
 from reput.formats.index_file import (
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -87,7 +87,7 @@ def fitting_slots(entry: IndexFilePath, slots: int, entries: int, files: FileLay
         return np.empty(0, np.int64)
     header = _header(entry, files)
     with open_listed(files, entry.path) as file:
-        data = np.frombuffer(file.map(random=True).view, np.uint8)
+        data = file.map(random=True)
     configured = np.array([slots])
     if entry.size == file_size(slots, entries) and _possible(data, header, configured).size:
         return configured
@@ -124,7 +124,7 @@ def entries_of(size: int, slots: int) -> int:
     return (size - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE
 
 
-def _candidates(data: npt.NDArray[np.uint8], header: IndexHeader) -> npt.NDArray[np.int64]:
+def _candidates(data: Mapping, header: IndexHeader) -> npt.NDArray[np.int64]:
     """int64[n], the slot counts that make this length and agree with the content."""
     room = data.size - HEADER_SIZE
     most = (room - ENTRY_SIZE * max(header.index_count, 2)) // SLOT_SIZE
@@ -146,7 +146,7 @@ def _candidates(data: npt.NDArray[np.uint8], header: IndexHeader) -> npt.NDArray
     return found
 
 
-def _linked(data: npt.NDArray[np.uint8], count: int, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _linked(data: Mapping, count: int, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The slot counts for which each newest entry leads to the entry before it, if both are of one slot."""
     for number in range(count - 1, max(1, count - 1 - _PROBES), -1):
         entry = HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * number
@@ -155,7 +155,7 @@ def _linked(data: npt.NDArray[np.uint8], count: int, slots: npt.NDArray[np.int64
     return slots
 
 
-def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _possible(data: Mapping, header: IndexHeader, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The slot counts for which header, newest entries and their slots agree; all where the file has no entry."""
     count = header.index_count
     if count <= 1:
@@ -172,16 +172,19 @@ def _possible(data: npt.NDArray[np.uint8], header: IndexHeader, slots: npt.NDArr
     return slots
 
 
-def _int32(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _int32(data: Mapping, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64[n], the big-endian int32 at each position."""
     return _numbers(data, positions, ">i4")
 
 
-def _int64(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _int64(data: Mapping, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64[n], the big-endian int64 at each position."""
     return _numbers(data, positions, ">i8")
 
 
-def _numbers(data: npt.NDArray[np.uint8], positions: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.uint8] = data[positions[:, None] + np.arange(np.dtype(kind).itemsize)]
+def _numbers(data: Mapping, positions: npt.NDArray[np.int64], kind: str) -> npt.NDArray[np.int64]:
+    size = np.dtype(kind).itemsize
+    if positions.size:
+        data.ask(int(positions.min()), int(positions.max()) + size)
+    found: npt.NDArray[np.uint8] = np.frombuffer(data.view, np.uint8)[positions[:, None] + np.arange(size)]
     return found.view(kind).reshape(-1).astype(np.int64)

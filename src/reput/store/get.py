@@ -16,7 +16,7 @@ from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import string_hash
 from reput.kernels import consume_queue
 from reput.kernels.batch_consume_queue import select_batch_units
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, select_units
+from reput.kernels.consume_queue import ASKED_FILES, PULL_RESULT_COUNT, UNASKED, UNASKED_UNITS, PullLimits, select_units
 from reput.kernels.index_file import scratch_row
 from reput.kernels.tags import keep_matching_tags
 from reput.store.get_result import PAIR_TYPE, GetMessageResult, GetRawResult
@@ -30,6 +30,7 @@ from reput.store.results import GetMessageStatus
 from reput.store.statistics import StoreStatsService
 
 _FOUND = GetMessageStatus.FOUND  # 50 ns less than the attribute of the class
+_ONCE = Cold.ONCE
 _SELECTED = (
     _FOUND,
     GetMessageStatus.NO_MATCHED_MESSAGE,
@@ -109,6 +110,9 @@ class GetMessage:
         self._queues = queues.simple
         self._batch_queues = queues.batch
         self._store_path = store_path
+        #: What `PullLimits.asked` is, and the marks that it points to, which may live longer than their map.
+        self._asked = np.full((ASKED_FILES, 2), -1, np.int64)
+        self._marks: list[memoryview | None] = [None] * ASKED_FILES
         self._limits = np.array(
             PullLimits(
                 log.queue.file_size,
@@ -117,6 +121,7 @@ class GetMessage:
                 config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_disk,
                 config.max_transfer_bytes_on_message_in_disk,
+                self._asked.ctypes.data,
             ),
             np.int64,
         )
@@ -141,19 +146,18 @@ class GetMessage:
         max_msg_nums: int,
         tags: str | None,
         max_total_size: int | None,
-        cold: Cold | None = None,
+        cold: Cold = Cold.ONCE,
         message_filter: MessageFilter | None = None,
     ) -> GetMessageResult:
         """See `MessageStore.get_message`.
 
         Args:
             message_filter: Chooses messages by their properties; without `tags`.
-            cold: What is done at pages that are not in memory; None: they are not looked for. Whoever reads them
-                through the map then holds the interpreter lock meanwhile.
+            cold: What is done at pages that are not in memory.
 
         Raises:
             NotInMemory: With Cold.REFUSE.
-            StoreError: The disk cannot read a page; with Cold.READ.
+            StoreError: The disk cannot read a page.
         """
         queue: Queue | None = self._queues.find(topic, queue_id)
         if queue is None:
@@ -185,15 +189,24 @@ class GetMessage:
         if tag_filter is None and message_filter is None and files and type(queue) is ConsumeQueue:
             address, count, mapping = units
             log_begin = files[0].start_offset
-            if cold is not None:
+            fields = mapping.fields
+            if cold is not _ONCE:
+                fields = 0
                 self._pages.look_at_units(cold, queue, offset, units, most)
             taken, size, first, is_on_disk = consume_queue.select_run(
-                address, count, log_begin, end, most, most_size, self._limits_address
+                address, count, fields, log_begin, end, most, most_size, self._limits_address
             )
+            if is_on_disk == UNASKED_UNITS:
+                self._pages.look_at_units(cold, queue, offset, units, most)
+                taken, size, first, is_on_disk = consume_queue.select_run(
+                    address, count, 0, log_begin, end, most, most_size, self._limits_address
+                )
+                is_on_disk += UNASKED
             if taken:
                 file = files[(first - log_begin) // self._file_size]  # retention maps a file before it deletes it
-                if cold is not None:
-                    self._pages.look_at_records(cold, file, address, taken, are_pairs=False)
+                if is_on_disk > 1 or not fields:
+                    is_on_disk &= 1
+                    self._look_at_records(cold, file, address, taken)
                 counts = queue.counts
                 counts.get_times += 1
                 counts.got_messages += taken
@@ -203,6 +216,16 @@ class GetMessage:
                     file.mapping.view, file.start_offset, self._store_path,
                 )  # fmt: skip
         return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end, cold, message_filter)
+
+    def _look_at_records(self, cold: Cold, file: MappedFile, units: int, count: int) -> None:
+        """Look at the records of units, and let `select_run` know what was asked for of their file."""
+        self._pages.look_at_records(cold, file, units, count, are_pairs=False)
+        if cold is _ONCE:
+            mapping, number = file.mapping, file.start_offset // self._file_size % ASKED_FILES
+            if self._marks[number] is not mapping.asked:
+                self._asked[number, 0] = -1  # another thread must not meet the marks of another file
+                self._marks[number] = mapping.asked
+                self._asked[number] = file.start_offset, mapping.marks
 
     def get_raw(
         self,
@@ -244,7 +267,7 @@ class GetMessage:
         most_size: int,
         files: list[MappedFile],
         end: int,
-        cold: Cold | None,
+        cold: Cold,
         message_filter: MessageFilter | None,
     ) -> GetMessageResult:
         """A pull with a filter, from a batch consume queue, or whose first units give no message."""
@@ -258,8 +281,7 @@ class GetMessage:
         address, count, _ = units
         if type(queue) is ConsumeQueue:
             examine = min(max(max_msg_nums, self._filter_units), count)
-            if cold is not None:
-                self._pages.look_at_units(cold, queue, offset, units, examine)
+            self._pages.look_at_units(cold, queue, offset, units, examine)
             resolved: npt.NDArray[np.generic] | None = None  # kept until the kernel has read it
             if tag_count and queue.ext is not None:
                 if cold is Cold.REFUSE:
@@ -292,8 +314,7 @@ class GetMessage:
         if not taken:
             return self._empty(_SELECTED[selected], following, low, high, is_on_disk)
         file = files[(first - log_begin) // self._file_size]
-        if cold is not None:
-            self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
+        self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         buffer, base = file.mapping.view, file.start_offset
         if tag_filter is not None or (message_filter is not None and type(queue) is not ConsumeQueue):
             if tag_filter is not None:
@@ -303,8 +324,7 @@ class GetMessage:
             if not taken:
                 return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
             size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
-            if cold is not None:
-                self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
+            self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
         counts = queue.counts
         counts.get_times += 1
         counts.got_messages += taken
@@ -316,7 +336,7 @@ class GetMessage:
         )  # fmt: skip
 
     def _keep_wanted(
-        self, scratch: _Scratch, count: int, files: list[MappedFile], message_filter: MessageFilter, cold: Cold | None
+        self, scratch: _Scratch, count: int, files: list[MappedFile], message_filter: MessageFilter, cold: Cold
     ) -> int:
         """Keep the pairs of the messages that a filter wants, at the front; returns their number."""
         pairs = np.frombuffer(scratch.pairs, np.int64).reshape(-1, 2)[:count]

@@ -62,7 +62,7 @@ class FilterPass:
         most: int,
         files: list[MappedFile],
         end: int,
-        cold: Cold | None,
+        cold: Cold,
     ) -> int:
         """Put 1 in place of the tags codes of units whose messages are wanted, and 0 into the others.
 
@@ -107,7 +107,7 @@ class FilterPass:
         return done
 
     def look(
-        self, message_filter: MessageFilter, pairs: npt.NDArray[np.int64], files: list[MappedFile], cold: Cold | None
+        self, message_filter: MessageFilter, pairs: npt.NDArray[np.int64], files: list[MappedFile], cold: Cold
     ) -> tuple[npt.NDArray[np.bool_], int]:
         """Ask a filter about records.
 
@@ -127,8 +127,7 @@ class FilterPass:
         mappings = []  # kept until the values are copied
         for file, first, count in self._by_file(pairs, files):
             address = pairs.ctypes.data + 16 * first
-            if cold is not None:
-                self._pages.look_at_records(cold, file, address, count, are_pairs=True)
+            self._pages.look_at_records(cold, file, address, count, are_pairs=True)
             mapping = file.mapping
             mappings.append(mapping)
             wanted.find(mapping.address, mapping.size, file.start_offset, address, first, count)

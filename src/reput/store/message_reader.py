@@ -398,9 +398,12 @@ class MessageReader:
         """Bytes of the log as they lie, from an offset on; of one file, and at most up to `confirm_offset`.
 
         Empty where there are none (`DefaultMessageStore.getCommitLogData`). The bytes stay mapped while they are held.
+
+        Raises:
+            StoreError: The disk cannot read them.
         """
         self._check_open()
-        return self._log.window(offset, max_size).data
+        return self._log.window(offset, max_size)
 
     @property
     def flushed_offset(self) -> int:

@@ -1,4 +1,4 @@
-"""Pages: whether the bytes that a reader is about to read are in memory, and reading them where they are not."""
+"""Pages: every byte that is read through a map is asked for before, so that a disk error is an error and no signal."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ import numpy as np
 
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import UNIT_SIZE
-from reput.kernels import segments
+from reput.kernels import mapped_pages, segments
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.consume_queue import ConsumeQueue
 
 
 class Cold(Enum):
-    """What a pull does where a page is not in memory: end with NotInMemory, or read it without the interpreter lock."""
+    """What a pull does about pages that are not in memory.
+
+    REFUSE: ends with NotInMemory. READ: reads them without the interpreter lock. ONCE: does not look whether they are,
+    and asks for each part of a map once; whoever reads them later through the map then holds the lock meanwhile.
+    """
 
     REFUSE = 0
     READ = 1
+    ONCE = 2
+
+
+_REFUSE, _ONCE = Cold.REFUSE, Cold.ONCE  # 50 ns less than the attribute of the class
 
 
 class NotInMemory(Exception):
@@ -50,8 +58,8 @@ class _Runs(local):
 class Pages:
     """Looks at mapped bytes before they are read.
 
-    Methods raise NotInMemory with Cold.REFUSE; with Cold.READ StoreError, where the disk cannot read them. A page that
-    is in memory may go before it is read; the system keeps for long what was just read.
+    Methods raise StoreError where the disk cannot read them, and NotInMemory with Cold.REFUSE. A page that is in memory
+    may go before it is read; the system keeps for long what was just read.
     """
 
     def __init__(self, files: FileLayer) -> None:
@@ -67,17 +75,20 @@ class Pages:
     def look_at_units(
         self, cold: Cold, queue: ConsumeQueue, offset: int, units: tuple[int, int, Mapping], most: int
     ) -> None:
-        """See to it that units are in memory: `units_from(offset)` of a queue, the first ones, at most so many."""
+        """See to it that units can be read: `units_from(offset)` of a queue, the first ones, at most so many."""
         address, count, mapping = units
+        position, size = address - mapping.address, max(min(count, most), 1) * UNIT_SIZE
+        if cold is _ONCE:
+            mapping.ask(position, position + size)
+            return
         numbers = self._runs.numbers
-        numbers[0], numbers[1] = address, max(min(count, most), 1) * UNIT_SIZE
-        if not self._are_in_memory(cold, 1):
-            start = offset * UNIT_SIZE - (address - mapping.address)
-            self._files.read_in(queue.file_path(start), mapping, self._runs.address, 1)
+        numbers[0], numbers[1] = address, size
+        if not self._are_in_memory(cold, mapping, 1):
+            self._files.read_in(queue.file_path(offset * UNIT_SIZE - position), mapping, self._runs.address, 1)
 
     def look_at_records(self, cold: Cold, file: MappedFile, units: int, count: int, *, are_pairs: bool) -> None:
-        """See to it that records of a log file are in memory, for `gather`; `units`: see `find_segments`."""
-        if cold is Cold.REFUSE and not file.is_mapped:
+        """See to it that records of a log file can be read, and for `gather`; `units`: see `find_segments`."""
+        if cold is _REFUSE and not file.is_mapped:
             raise NotInMemory
         runs, mapping = self._runs, file.mapping
         if count > runs.count:
@@ -99,13 +110,22 @@ class Pages:
         return gathered.tobytes()
 
     def _look(self, cold: Cold, path: str, mapping: Mapping, count: int) -> None:
-        if not self._are_in_memory(cold, count):
+        if cold is _ONCE:
+            self._ask(mapping, count)
+        elif not self._are_in_memory(cold, mapping, count):
             self._files.read_in(path, mapping, self._runs.address, count)
 
-    def _are_in_memory(self, cold: Cold, count: int) -> bool:
+    def _ask(self, mapping: Mapping, count: int) -> None:
+        """Ask for the runs of this thread that were not asked for."""
+        numbers, first = self._runs.numbers, mapped_pages.first_unasked(mapping.fields, self._runs.address, count)
+        for run in range(first, count) if first >= 0 else ():
+            begin = numbers[2 * run] - mapping.address
+            mapping.ask(begin, begin + numbers[2 * run + 1] + mapped_pages.BLOCK)
+
+    def _are_in_memory(self, cold: Cold, mapping: Mapping, count: int) -> bool:
         """Whether all runs of this thread are in memory; raises NotInMemory in place of False with Cold.REFUSE."""
-        if self._files.are_in_memory(self._runs.address, count):
+        if mapping.tells_memory and self._files.are_in_memory(self._runs.address, count):
             return True
-        if cold is Cold.REFUSE:
+        if cold is _REFUSE:
             raise NotInMemory
         return False

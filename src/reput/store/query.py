@@ -176,6 +176,8 @@ class QueryMessage:
                     topic_block.address, scratch.text_address, size, block.address, maps.fields_address, log_end,
                     first_ms, latest_ms, scratch.address, found, max_num,
                 )  # fmt: skip
+                if found < 0:  # a page cannot be read, and there the error is told
+                    return self.by_keys(topic, [key], max_num, begin, end)[key]
             if file_begin < first_ms or found == max_num:
                 break
         file_size = log.queue.file_size
@@ -221,11 +223,14 @@ class QueryMessage:
             numbers, found = self._index.find(wanted.hashes, each, begin, end)
             verified = np.empty(found.size, np.uint8)
             maps = log.queue.maps(found)
-            verify_keys(
+            unreadable = verify_keys(
                 maps.addresses, maps.begin_offset, log.confirm_offset, log.queue.file_size, name.ctypes.data,
                 name.size, wanted.text.ctypes.data, wanted.offsets, numbers, found,
-                *np.empty((2, found.size), np.int64), verified, *scratch_row(),
+                *np.empty((3, found.size), np.int64), verified, *scratch_row(),
             )  # fmt: skip
+            if unreadable >= 0:
+                offset, size = int(found[unreadable]), log.queue.file_size
+                maps.mappings[(offset - maps.begin_offset) // size].refuse(offset % size)
             kept = verified == 1
             if begin > 0 or end < _END_OF_TIME:
                 kept[kept] = [begin <= self._stored_ms(maps, offset) <= end for offset in found[kept].tolist()]

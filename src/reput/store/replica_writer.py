@@ -73,7 +73,9 @@ class ReplicaWriter:
             file = self._log.queue.find(begin)
             assert file is not None
             position = begin - file.start_offset
-            parts.append(bytes(file.view[position : min(file.size, self.end_offset - file.start_offset)]))
+            end, mapping = min(file.size, self.end_offset - file.start_offset), file.mapping
+            mapping.ask(position, end)
+            parts.append(bytes(mapping.view[position:end]))
             begin += len(parts[-1])
         return b"".join(parts)
 

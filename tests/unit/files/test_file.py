@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from reput.errors import StoreError, StoreFullError, StoreSyncError
 from reput.files import DISK, File
+from reput.kernels.mapped_pages import PART_SIZE
 
 MIB = 1 << 20
 
@@ -302,3 +303,39 @@ def test_the_last_page_of_a_map_may_be_a_part_of_one() -> None:
         file.write(0, b"data")
         assert (sum(file.map().view), file.map().whole_until) == (sum(b"data"), 4096)
         assert file.allocated_bytes == 4096
+
+
+def test_what_a_map_is_asked_for_can_be_read_or_is_an_error_with_its_place(file: File) -> None:
+    file.write(0, b"x" * (3 * PART_SIZE))
+    mapping = file.map()
+    mapping.ask(PART_SIZE - 1, PART_SIZE + 1)
+    assert list(mapping.asked) == [1, 1, 0, 0, 0]
+    os.truncate(file.path, PART_SIZE + 100)
+    mapping.ask(PART_SIZE + 4096, PART_SIZE + 4097)  # that part was asked for, and nobody looks again
+    mapping.ask(3 * PART_SIZE, 4 * PART_SIZE)  # after its end there is nothing to read
+    for ask, begin in ((mapping.ask, 2 * PART_SIZE), (mapping.ask_now, PART_SIZE + 4096)):
+        with pytest.raises(StoreError, match=rf"file: cannot read at {begin}: Input/output error"):
+            ask(begin, 3 * PART_SIZE)
+        with pytest.raises(StoreError, match=rf"file: cannot read at {begin + 7}: "):
+            ask(begin + 7, begin + 8)
+    mapping.ask_now(0, PART_SIZE + 100)
+    mapping.forget()
+    with pytest.raises(StoreError, match=f"cannot read at {PART_SIZE + 4096}: "):
+        mapping.ask(PART_SIZE + 10, PART_SIZE + 5000)
+    mapping.ask(PART_SIZE, PART_SIZE + 4096)  # the part cannot be read, and these bytes can
+    assert list(mapping.asked) == [0, 0, 0, 0, 0]
+
+
+def test_memory_that_a_map_releases_is_asked_for_again(file: File) -> None:
+    file.write(0, b"x" * (3 * PART_SIZE))
+    mapping = file.map()
+    mapping.ask(0, mapping.size)
+    mapping.release(PART_SIZE, 2 * PART_SIZE)
+    assert list(mapping.asked) == [1, 0, 1, 0, 0]
+
+
+def test_a_file_that_is_shorter_than_it_must_be_is_not_mapped(file: File) -> None:
+    file.write(0, b"x" * 100)
+    assert file.map(expected=100).size == 100
+    with pytest.raises(StoreError, match="file: 100 bytes long, expected 101: it was cut"):
+        file.map(expected=101)

@@ -2,9 +2,21 @@ import numpy as np
 import pytest
 
 from reput.formats.consume_queue import FILLER, Unit, decode_unit, encode_unit
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_run, select_units
+from reput.kernels.consume_queue import (
+    ASKED_FILES,
+    PULL_RESULT_COUNT,
+    UNASKED,
+    UNASKED_UNITS,
+    PullLimits,
+    Selected,
+    group_units,
+    select_run,
+    select_units,
+)
+from reput.kernels.mapped_pages import PART_SIZE
 from reput.kernels.record_scan import RecordScanner
 from tests.oracles.record_bytes import Record, pack_log
+from tests.support.asked_memory import map_of
 
 FILE_SIZE = 1 << 20
 
@@ -107,7 +119,7 @@ def select_as_they_lie(units, *, log=(0, FILE_SIZE), max_count=32, max_size=1 <<
     """(messages, bytes, first commit log offset, whether it lies on the disk); 0 messages: ask `select_units`."""
     data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units), np.uint8)
     limits = np.array(PullLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
-    return select_run(data.ctypes.data, len(units), *log, max_count, max_size, limits.ctypes.data)
+    return select_run(data.ctypes.data, len(units), 0, *log, max_count, max_size, limits.ctypes.data)
 
 
 @pytest.mark.parametrize(("limits", "count"), LIMITS.values(), ids=LIMITS)
@@ -130,6 +142,34 @@ def test_units_as_they_lie_hold_none_without_a_record(bad, at):
     units.insert(at, bad)
     log = (100, 320 if bad.commit_log_offset == 250 else 2 * FILE_SIZE)
     assert select_as_they_lie(units, log=log)[0] == 0
+
+
+def test_units_as_they_lie_are_in_the_logs_order():
+    assert select_as_they_lie([Unit(200, 100, 0), Unit(100, 100, 0)])[0] == 0
+
+
+def test_what_was_not_asked_for_is_told():
+    part = PART_SIZE
+    units = [Unit(10, 20, 0), Unit(part - 30, 30, 0), Unit(part + 100, 100, 0)]
+    data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units), np.uint8)
+    units_map, marks = map_of(data), np.zeros(8, np.uint8)
+    table = np.full((ASKED_FILES, 2), -1, np.int64)
+    limits = np.array(PullLimits(4 * part, 4 * part, 32, 1 << 18, 8, 1 << 16, table.ctypes.data), np.int64)
+
+    def asked(count):
+        fields = units_map.ctypes.data
+        return select_run(data.ctypes.data, 3, fields, 0, 4 * part, count, 1 << 20, limits.ctypes.data)
+
+    assert asked(1) == (1, 20, 10, UNASKED)  # nothing is known of this file
+    table[0] = 0, marks.ctypes.data
+    assert asked(1) == (1, 20, 10, UNASKED)
+    marks[0] = 1
+    assert asked(1) == (1, 20, 10, 0)
+    assert asked(2) == (2, 50, 10, UNASKED)  # a kernel may read a block more than the record
+    marks[1] = 1
+    assert asked(3) == (3, 150, 10, 0)
+    units_map.view(np.uint8)[32:] = 0
+    assert asked(3)[3] == UNASKED_UNITS
 
 
 def test_units_of_other_tags_are_passed_over():

@@ -23,6 +23,7 @@ from reput.kernels.index_file import (
 from reput.kernels.record_scan import RecordScanner
 from tests.oracles import index_file as twin
 from tests.oracles.record_bytes import Record, pack_log
+from tests.support.asked_memory import map_of
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
 ROLLOVER = VECTORS["indexRollover"]
@@ -33,8 +34,10 @@ FOREVER = (-(2**62), 2**62)
 
 def put_entries(data, header, hashes, offsets, timestamps, begin=0, *, slots=SLOTS, capacity=CAPACITY):
     columns = np.array(hashes, np.int32), np.array(offsets, np.int64), np.array(timestamps, np.int64)
-    address = data.ctypes.data
-    taken = put_keys(address + 40, address + entry_position(slots, 0), slots, capacity, header, *columns, begin)
+    address, file = data.ctypes.data, map_of(data)
+    taken = put_keys(
+        file.ctypes.data, address + 40, address + entry_position(slots, 0), slots, capacity, header, *columns, begin
+    )
     data[:40] = np.frombuffer(encode_header(IndexHeader._make(header.tolist())), np.uint8)
     return taken
 
@@ -43,9 +46,9 @@ def find(data, hashes, window=FOREVER, *, wanted=64, slots=SLOTS, room=100):
     """Pairs (key number, offset); None where there is no room."""
     header = twin.header_of(data)
     buffer, keys, offsets = np.frombuffer(data, np.uint8), np.empty(room, np.int32), np.empty(room, np.int64)
-    left = np.full(len(hashes), wanted, np.int32)
+    left, file = np.full(len(hashes), wanted, np.int32), map_of(buffer)
     found = find_entries(
-        buffer.ctypes.data, slots, header.index_count, header.begin_timestamp, *window, np.array(hashes, np.int32),
+        file.ctypes.data, slots, header.index_count, header.begin_timestamp, *window, np.array(hashes, np.int32),
         left, room, keys, offsets,
     )  # fmt: skip
     return None if found < 0 else list(zip(keys[:found].tolist(), offsets[:found].tolist(), strict=True))
@@ -169,13 +172,14 @@ def test_keys_of_a_scan_come_with_the_place_and_time_of_their_record():
 
 def verify(log_files, log_end, file_size, key, offsets, *, topic=b"topic", log_begin=0):
     buffers = [None if data is None else np.frombuffer(data.ljust(file_size, b"\0"), np.uint8) for data in log_files]
-    addresses = np.array([0 if buffer is None else buffer.ctypes.data for buffer in buffers], np.int64)
+    maps = [None if buffer is None else map_of(buffer) for buffer in buffers]
+    addresses = np.array([0 if one is None else one.ctypes.data for one in maps], np.int64)
     name, text = np.frombuffer(topic, np.uint8), np.frombuffer(key + b"\0", np.uint8)
     marks = np.full(len(offsets), 9, np.uint8)
     verify_keys(
         addresses, log_begin, log_end, file_size, name.ctypes.data, name.size, text.ctypes.data,
         np.array([0, len(key) + 1], np.int32), np.zeros(len(offsets), np.int32), np.array(offsets, np.int64),
-        *np.empty((2, len(offsets)), np.int64), marks, *scratch_row(),
+        *np.empty((3, len(offsets)), np.int64), marks, *scratch_row(),
     )  # fmt: skip
     return marks.tolist()
 
@@ -238,9 +242,10 @@ def find_one(hashes, max_found, window=FOREVER):
         index, header, hashes, places, [1000 * i for i in range(1, len(hashes) + 1)], slots=1, capacity=len(hashes) + 1
     )
     text, files = np.frombuffer(b"topic#k", np.uint8), np.frombuffer(log, np.uint8)
-    addresses, out = np.array([files.ctypes.data], np.int64), np.full(len(hashes) + 1, -1, np.int64)
+    maps = map_of(files), map_of(index)
+    addresses, out = np.array([maps[0].ctypes.data], np.int64), np.full(len(hashes) + 1, -1, np.int64)
     topic = np.array(TopicFields(int(topic_hash(b"topic")), text.ctypes.data, 5), np.int64)
-    file = np.array(IndexFields(index.ctypes.data, 1, len(hashes) + 1, 1000), np.int64)
+    file = np.array(IndexFields(maps[1].ctypes.data, 1, len(hashes) + 1, 1000), np.int64)
     place = np.array(LogFields(addresses.ctypes.data, 1, 0, 1 << 20), np.int64)
     found = find_key(
         topic.ctypes.data, text.ctypes.data + 6, 1, file.ctypes.data, place.ctypes.data, len(log), *window,

@@ -10,30 +10,10 @@ import pytest
 
 import reput
 from reput.errors import ReputError, StoreLockedError, StoreStateError
+from tests.support.forked import raised_in_child
 from tests.support.invariants import SMALL, check_store
 
 MESSAGE = reput.Message("t", b"x")
-
-
-def raised_in_child(deed: Callable[[], object]) -> str:
-    """The error of ours that a deed raises in a child process, as text; empty for none."""
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if not child:
-        text = "something else"
-        try:
-            deed()
-            text = ""
-        except ReputError as error:
-            text = f"{type(error).__name__}: {error}"
-        finally:
-            os.write(write_end, text.encode())
-            os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        text = pipe.read()
-    os.waitpid(child, 0)
-    return text
 
 
 DEEDS: dict[str, tuple[Callable[[reput.MessageStore], object], type[ReputError] | None]] = {

@@ -59,7 +59,10 @@ def write_rows(reader: pa.RecordBatchReader, path: str | os.PathLike[str], *, fi
 
 
 def read_rows(path: str | os.PathLike[str], *, files: FileLayer = DISK) -> Iterator[pa.RecordBatch]:
-    """Read the batches of an Arrow file that `write_rows` has written."""
+    """Read the batches of an Arrow file that `write_rows` has written.
+
+    Its pages are not asked for: nobody else knows this file.
+    """
     with files.open(os.fspath(path)) as file:
         rows = pa.ipc.open_file(pa.py_buffer(file.map().view))
     for number in range(rows.num_record_batches):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
@@ -16,6 +13,7 @@ from reput.kernels.record_scan import RecordScanner
 from reput.progress import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
+from reput.store.log.mapped_file import Scanner
 from reput.store.log.whole_records import is_hiding
 from reput.store.queues.tables import QueueTables
 
@@ -23,13 +21,6 @@ _MAX_ROWS = 65_536
 #: Each batch opens each of its queues once, so batches are larger where queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY = 131_072
-
-
-class Scanner(Protocol):
-    """The interface of `RecordScanner` that `walk` needs."""
-
-    def scan(self, buffer: npt.NDArray[np.uint8], base_offset: int, /) -> RecordColumns:
-        """Scan the records from the buffer's start on."""
 
 
 def max_rows(queues: QueueTables) -> int:
@@ -61,11 +52,12 @@ def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end:
 
     Raises:
         CorruptRecordError: No record lies where one should start.
+        StoreError: The disk cannot read a page.
     """
     offset, timestamp = begin, None
     while offset < end and (file := log.queue.find(offset)) is not None and (using := scanner()) is not None:
         position, limit = offset - file.start_offset, min(file.size, end - file.start_offset)
-        columns = using.scan(np.frombuffer(file.view[position:limit], np.uint8), offset)
+        columns = file.scan(using, position, limit)
         following, stop = columns.next_offset, columns.stop
         timestamp = int(columns["store_timestamp"][-2:].min()) if columns.rows else timestamp
         yield ScannedBatch(columns, file.mapping, position)

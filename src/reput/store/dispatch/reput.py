@@ -97,14 +97,14 @@ class ReputMessageService:
         Raises:
             StoreFullError: No space for a queue or index file; try again later.
             CorruptRecordError: Bytes that may be read do not hold a record.
+            StoreError: The disk cannot read them.
         """
         begin = self.reput_from_offset
-        window = self._commit_log.window(begin, max_bytes or PASS_BYTES)
-        if not window.size:
+        columns = self._commit_log.scan(self._scanner, begin, max_bytes or PASS_BYTES)
+        if columns is None:
             return None
         file_size = self._commit_log.queue.file_size
-        columns = self._scanner.scan(window, begin, left=file_size - begin % file_size)
-        if columns.next_offset == begin and max_bytes is not None and window.size == max_bytes:
+        if columns.next_offset == begin and max_bytes is not None and columns.buffer.size == max_bytes:
             return self.take_pass()  # the first record is larger than that
         for dispatcher in self._dispatchers:
             dispatcher.dispatch(columns)

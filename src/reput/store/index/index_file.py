@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import StoreError
-from reput.files import File, FileLayer
+from reput.files import File, FileLayer, Mapping
 from reput.formats.index_file import (
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -97,7 +97,7 @@ class IndexFile:
         try:
             if create:
                 files.sync_directory(path.rpartition("/")[0])
-            self._mapping = self._file.map(writable=create, random=True)
+            self._mapping = self._map(writable=create)
             self.header = self._read_header()
         except BaseException:
             self._file.close()
@@ -108,6 +108,9 @@ class IndexFile:
     def name(self) -> str:
         """The file's name; the order of the names is the order of the files."""
         return self.path.rpartition("/")[2]
+
+    def _map(self, *, writable: bool) -> Mapping:
+        return self._file.map(writable=writable, random=True, expected=file_size(self.slots, self.capacity))
 
     def _read_header(self) -> npt.NDArray[np.int64]:
         header = np.array(decode_header(self._file.read(0, HEADER_SIZE)), np.int64)
@@ -121,7 +124,7 @@ class IndexFile:
         """
         self._is_followed = True
         if self._mapping.whole_until < self._mapping.size:
-            self._mapping = self._file.map(random=True)
+            self._mapping = self._map(writable=False)
         self.header = self._read_header()
 
     @property
@@ -136,7 +139,7 @@ class IndexFile:
         if kept is None or kept[0] is not header:
             begin, end, _, _, _, count = header.tolist()
             mapping = self._mapping
-            block = Block(IndexFields(mapping.address, self.slots, self._end_number, begin), mapping)
+            block = Block(IndexFields(mapping.fields, self.slots, self._end_number, begin), mapping)
             kept = self._lookup = header, (block, begin, end, count <= 1)
         return kept[1]
 
@@ -179,6 +182,7 @@ class IndexFile:
 
         Raises:
             StoreFullError: No space for the entries; nothing has changed.
+            StoreError: The disk cannot read a page; entries may have been put, and the header does not say so.
         """
         before = self.count
         count = min(keys.hashes.size - begin, self.capacity - before)
@@ -189,14 +193,17 @@ class IndexFile:
             self._file.allocate(self._reserved, target - self._reserved)
             self._reserved = target
         if not self._is_put:
-            self._mapping, self._is_put = self._file.map(writable=True, random=True), True
+            self._mapping, self._is_put = self._map(writable=True), True
         header = self.header.copy()
         address, entries = self._mapping.address + HEADER_SIZE, self._mapping.address + self._entries
         columns = keys.hashes, keys.offsets, keys.timestamps
-        taken = put_keys(address, entries, self.slots, self.capacity, header, *columns, begin)
+        fields = self._mapping.fields
+        taken = int(put_keys(fields, address, entries, self.slots, self.capacity, header, *columns, begin))
+        if taken < 0:
+            self._mapping.refuse(-1 - taken)
         self._mapping.view[:40] = encode_header(IndexHeader._make(header.tolist()))
         self.header = header
-        return int(taken)
+        return taken
 
     def find(
         self,
@@ -217,12 +224,14 @@ class IndexFile:
             numbers, offsets = np.empty(room, np.int32), np.empty(room, np.int64)
             left = wanted.copy()
             count = find_entries(
-                mapping.address, self.slots, self._end_number, int(self.header[0]), begin, end, hashes, left,
+                mapping.fields, self.slots, self._end_number, int(self.header[0]), begin, end, hashes, left,
                 room, numbers, offsets,
             )  # fmt: skip
             if count >= 0:
                 wanted[:] = left
                 return numbers[:count], offsets[:count]
+            if count < -1:
+                mapping.refuse(-2 - count)
             room *= 4
 
     def trailing_keys(self, offset: int) -> int:
@@ -230,7 +239,7 @@ class IndexFile:
         number = self.count - 1
         while number >= 1:
             position = entry_position(self.slots, number) + PHY_OFFSET
-            if int.from_bytes(self._mapping.view[position : position + 8], "big", signed=True) != offset:
+            if int.from_bytes(self._file.read(position, 8), "big", signed=True) != offset:
                 break
             number -= 1
         return self.count - 1 - number

@@ -26,17 +26,20 @@ def slots_of(files: FileLayer, path: str, mark: IndexMark, slots: int, capacity:
         CorruptIndexFileError: An entry before the mark belongs to a record after the mark.
     """
     file_path, end = os.path.join(path, INDEX, mark.name), max(mark.header.index_count, 1)
+    lacking = StoreError(
+        f"{file_path}: the index was dispatched up to entry {end} of this file, and the file is gone, or has fewer "
+        f"entries; remove the queues, the index and config/ of {path}, and dispatch anew"
+    )
     if not files.exists(file_path) or end > capacity:
-        raise StoreError(
-            f"{file_path}: the index was dispatched up to entry {end} of this file, and the file is gone, or has fewer "
-            f"entries; remove the queues, the index and config/ of {path}, and dispatch anew"
-        )
+        raise lacking
     table = np.zeros(slots, ">i4")
     with files.open(file_path) as file:
-        view = file.map(random=True).view
         for begin in range(1, end, _STEP):
             count = min(_STEP, end - begin)
-            entries = np.frombuffer(view, INDEX_ENTRY_TYPE, count, entry_position(slots, begin))
+            data = file.read(entry_position(slots, begin), count * INDEX_ENTRY_TYPE.itemsize)
+            if len(data) < count * INDEX_ENTRY_TYPE.itemsize:
+                raise lacking
+            entries = np.frombuffer(data, INDEX_ENTRY_TYPE)
             if (entries["phy_offset"] > mark.header.end_phy_offset).any():
                 raise CorruptIndexFileError(
                     file_path, entry_position(slots, begin), "an entry of a record after the record that was indexed "

@@ -18,10 +18,14 @@ from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
 from reput.kernels import message_objects
+from reput.kernels.columns import RecordColumns
 from reput.kernels.log_room import LogRoom
+from reput.kernels.mapped_pages import PART_SHIFT, PART_SIZE
 from reput.kernels.record_encode import patch
+from reput.kernels.record_scan import RecordScanner
 from reput.log.directory import LogFile
 from reput.store.log.append_room import AppendRoom
+from reput.store.log.mapped_file import MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
 from reput.store.log.pending import (
     Append,
@@ -390,24 +394,53 @@ class CommitLog(AppendRoom):
         position = offset - file.start_offset
         return file.view[position : position + size] if position + size <= file.size else None
 
-    def window(self, offset: int, max_size: int) -> npt.NDArray[np.uint8]:
-        """uint8, what may be read from an offset to the end of its file, at most `max_size` bytes."""
+    def window(self, offset: int, max_size: int) -> memoryview:
+        """What may be read from an offset to the end of its file, at most `max_size` bytes.
+
+        Raises:
+            StoreError: The disk cannot read it.
+        """
         file = self.queue.find(offset)
         if file is None:
-            return np.empty(0, np.uint8)
+            return memoryview(b"")
         position = offset - file.start_offset
-        end = min(file.size, self.confirm_offset - file.start_offset, position + max_size)
-        return np.frombuffer(file.view[position : max(end, position)], np.uint8)
+        end = max(self._readable_end(file, position, max_size), position)
+        mapping = file.mapping
+        mapping.ask_now(position, end)
+        return mapping.view[position:end]
+
+    def scan(self, scanner: RecordScanner, offset: int, max_size: int) -> RecordColumns | None:
+        """Scan what may be read from an offset to the end of its file, at most `max_size` bytes; None for nothing.
+
+        Raises:
+            StoreError: The disk cannot read it.
+        """
+        file = self.queue.find(offset)
+        if file is None:
+            return None
+        position = offset - file.start_offset
+        end = self._readable_end(file, position, max_size)
+        return file.scan(scanner, position, end, left=file.size - position) if position < end else None
 
     def span(self, offset: int, max_size: int) -> tuple[int, int, Mapping | None]:
-        """Address and size of `window`, and the map that must be held meanwhile; (0, 0, None) if there is nothing."""
+        """Address and size of `window`, and the map that must be held meanwhile; (0, 0, None) if there is nothing.
+
+        Raises:
+            StoreError: The disk cannot read it.
+        """
         file = self.queue.find(offset)
         if file is None:
             return 0, 0, None
-        position = offset - file.start_offset
-        size = min(file.size - position, self.confirm_offset - offset, max_size)
-        mapping = file.mapping
-        return mapping.address + position, max(size, 0), mapping
+        position, mapping = offset - file.start_offset, file.mapping
+        end = max(self._readable_end(file, position, max_size), position)
+        asked = mapping.asked
+        if max_size > PART_SIZE or not (asked[position >> PART_SHIFT] and asked[end >> PART_SHIFT]):
+            mapping.ask(position, end)
+        return mapping.address + position, end - position, mapping
+
+    def _readable_end(self, file: MappedFile, position: int, max_size: int) -> int:
+        """Position in a file up to which may be read, at most so many bytes from another position on."""
+        return min(file.size, self.confirm_offset - file.start_offset, position + max_size)
 
     def close(self) -> None:
         """Close the files."""

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
+from typing import Any, Protocol
 
-from reput.files import File, FileLayer, Mapping, about_to_wait
+import numpy as np
+
+from reput.files import PAGE_SIZE, File, FileLayer, Mapping, about_to_wait
+from reput.kernels.columns import RecordColumns, ScanStop
 from reput.log.directory import open_listed
 
 #: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small.
 RESERVE_STEP = 32 << 20
+
+
+class Scanner(Protocol):
+    """The interface of `RecordScanner` that a scan of a mapped file needs."""
+
+    @property
+    def scan(self) -> Callable[..., RecordColumns]:
+        """Scans the records from a buffer's start on; arguments as of `RecordScanner.scan`."""
 
 
 class MappedFile:
@@ -107,7 +119,7 @@ class MappedFile:
             if mapping is None:
                 # By a separate descriptor: the flush thread closes `_file` once the file is full and synced.
                 with open_listed(self._files, self.path, writable=self._writable) as file:
-                    mapping = file.map(writable=self._is_appended, random=not self._read_ahead)
+                    mapping = file.map(writable=self._is_appended, random=not self._read_ahead, expected=self.size)
                 self._mapping = mapping
                 self._on_map(self)
             return mapping
@@ -117,9 +129,29 @@ class MappedFile:
         """The bytes of the mapped file; they stay mapped as long as a view of them lives."""
         return self.mapping.view
 
+    def scan(self, scanner: Scanner, position: int, end: int | None = None, **how: Any) -> RecordColumns:
+        """Scan the records from a position on, up to another one, whose pages are asked for.
+
+        Args:
+            scanner: Gets the other arguments, too.
+            position: Where a record begins.
+            end: Where the bytes end; None: the file's end.
+
+        Raises:
+            StoreError: The disk cannot read a page.
+        """
+        mapping = self.mapping
+        data = np.frombuffer(mapping.view[position:end], np.uint8)
+        columns = scanner.scan(data, self.start_offset + position, page_size=PAGE_SIZE, **how)
+        if columns.stop is ScanStop.UNREADABLE:
+            mapping.refuse(position + columns.consumed)
+        return columns
+
     def drop_mapping(self) -> None:
         """Drop the map, which lives as long as somebody reads it."""
-        self._mapping = None
+        mapping, self._mapping = self._mapping, None
+        if mapping is not None:
+            mapping.forget()
 
     def close_descriptor(self) -> None:
         """Close the descriptor; `file` opens it again when it is needed."""
@@ -136,7 +168,8 @@ class MappedFile:
         if self._writable and not self._is_appended:
             self.file.allocate_holes(self.wrote_position)
             with self._mapping_lock:
-                self._is_appended, self._mapping = True, None
+                self._is_appended = True
+                self.drop_mapping()
 
     def create(self) -> None:
         """Make the file, all zeros, reserve its first step, and map it.

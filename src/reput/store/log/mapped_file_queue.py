@@ -29,7 +29,7 @@ class LogMaps(NamedTuple):
 
     Attributes:
         begin_offset: Commit log offset at which the first file starts.
-        addresses: int64[files], memory address of each mapped file, for kernels; 0 for files that are not mapped.
+        addresses: int64[files], address of the `MapFields` of each mapped file, for kernels; 0 for files that are not.
         mappings: The maps, by the file's number in `addresses`.
         fields: The log's `LogFields`, int64.
         fields_address: Memory address of `fields`, as asking for it takes a microsecond.
@@ -162,7 +162,7 @@ class MappedFileQueue:
         mappings = {i: files[i].mapping for i in wanted}
         addresses = np.zeros(len(files), np.int64)
         for i, mapping in mappings.items():
-            addresses[i] = mapping.address
+            addresses[i] = mapping.fields
         begin = files[0].start_offset if files else 0
         fields = np.array(LogFields(addresses.ctypes.data, addresses.size, begin, self.file_size), np.int64)
         return LogMaps(begin, addresses, mappings, fields, fields.ctypes.data)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from reput.files import PAGE_SIZE
 from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record
+from reput.kernels.record_scan import UNREADABLE, RecordScanner, ScanLevel, find_record
 from reput.store.log.mapped_file import MappedFile
 
 
@@ -15,14 +16,20 @@ def find_whole(file: MappedFile, position: int) -> RecordColumns | None:
 
     Returns:
         One row, at `ScanLevel.HEADER`; None without such a record.
+
+    Raises:
+        StoreError: The disk cannot read a page.
     """
     scanner = RecordScanner(1, level=ScanLevel.HEADER)
     while True:
-        rest = np.frombuffer(file.view[position:], np.uint8)
-        found = find_record(rest, file.start_offset + position, records=1)
+        mapping = file.mapping
+        rest = np.frombuffer(mapping.view[position:], np.uint8)
+        found = find_record(rest, file.start_offset + position, records=1, page_size=PAGE_SIZE)
+        if found == UNREADABLE:
+            mapping.refuse(position)
         if found < 0:
             return None
-        columns = scanner.scan(rest[found:], file.start_offset + position + found, check_crc=True)
+        columns = file.scan(scanner, position + found, check_crc=True)
         if columns.first_fault():
             return columns
         position += found + columns.consumed

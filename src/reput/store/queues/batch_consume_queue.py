@@ -210,10 +210,13 @@ class BatchConsumeQueue(QueueFolder):
         return base
 
     def _mapping(self, start: int, count: int) -> Mapping | None:
-        """Map of the file that begins at a byte of the queue, with its first `count` units; None if it is gone."""
+        """Map of the file that begins at a byte of the queue, asked for its first `count` units; None if it is gone."""
         mapping = self._mappings.get(start)
-        is_whole = mapping is not None and count * BATCH_UNIT_SIZE <= mapping.whole_until
-        return mapping if is_whole else self._map(start)
+        if mapping is None or count * BATCH_UNIT_SIZE > mapping.whole_until:
+            mapping = self._map(start)
+        if mapping is not None:
+            mapping.ask(0, count * BATCH_UNIT_SIZE)
+        return mapping
 
     def unit(self, offset: int) -> Unit | None:
         """The record with a queue offset, as a unit of a consume queue; None where there is no such record."""

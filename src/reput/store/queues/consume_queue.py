@@ -173,7 +173,8 @@ class ConsumeQueue(QueueFolder):
     def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
         """Find the unit at a queue offset: its address, the number of units from it to its file's end, and their map.
 
-        The units stay mapped as long as the map is held. None where there is no such unit.
+        The units stay mapped as long as the map is held, which is to be asked for them. None where there is no such
+        unit.
         """
         count = self.max_offset - offset
         if count <= 0:
@@ -213,6 +214,7 @@ class ConsumeQueue(QueueFolder):
         if found is None:
             return None
         inside = offset * UNIT_SIZE % self.file_size
+        found[2].ask_now(inside, inside + UNIT_SIZE)
         return Unit._make(UNIT.unpack_from(found[2].view, inside))
 
     def ext_unit(self, offset: int) -> ExtUnit | None:
@@ -229,7 +231,9 @@ class ConsumeQueue(QueueFolder):
         """The last ext address among the units; 0 where no unit holds one. Mostly the last unit holds one."""
         for start in reversed(self._starts):
             found = self.units_from(start // UNIT_SIZE)
-            address = int(last_ext_address(found[0], found[1])) if found is not None else 0
-            if address:
-                return address
+            if found is not None:
+                units, count, mapping = found
+                mapping.ask(0, count * UNIT_SIZE)
+                if address := int(last_ext_address(units, count)):
+                    return address
         return 0

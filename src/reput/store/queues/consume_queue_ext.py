@@ -16,7 +16,14 @@ import numpy.typing as npt
 
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import UNIT_SIZE, decode_unit
-from reput.formats.consume_queue_ext import END_MARK, MAX_UNIT_SIZE, ExtUnit, decode_address, is_ext_address
+from reput.formats.consume_queue_ext import (
+    END_MARK,
+    MAX_UNIT_SIZE,
+    MIN_UNIT_SIZE,
+    ExtUnit,
+    decode_address,
+    is_ext_address,
+)
 from reput.formats.paths import file_name_to_offset, offset_to_file_name
 from reput.kernels.consume_queue_ext import place_ext_units, resolve_tags_codes
 from reput.log.queue_extensions import decode_whole
@@ -202,23 +209,28 @@ class ConsumeQueueExt:
         """Copy `count` units from a memory address, with the tags codes of their ext units in place of ext addresses.
 
         A unit whose ext unit is lost keeps its ext address.
+
+        Raises:
+            StoreError: The disk cannot read one.
         """
         resolved = np.empty(count * UNIT_SIZE, np.uint8)
         ctypes.memmove(resolved.ctypes.data, units, resolved.size)
         mapping: Mapping | None = None  # held here: one with holes is kept nowhere else
         done, file_offset = 0, -1
         while True:
-            file, size = (mapping.address, mapping.size) if mapping is not None else (0, 0)
-            done = resolve_tags_codes(resolved.ctypes.data, done, count, file, file_offset, size)
+            fields = mapping.fields if mapping is not None else 0
+            done = resolve_tags_codes(resolved.ctypes.data, done, count, fields, file_offset)
             if done == count:
                 return resolved
             offset = decode_address(decode_unit(resolved.data, done * UNIT_SIZE).tags_code)
             start = offset - offset % self.file_size
-            found = self._map(start) if start != file_offset else None
-            if found is None:
+            if start == file_offset and mapping is not None:  # it is lost, or cannot be read
+                mapping.ask(offset - start, offset - start + MIN_UNIT_SIZE)
                 done += 1
-            else:
+            elif (found := self._map(start)) is not None:
                 mapping, file_offset = found, start
+            else:
+                done += 1
 
     def _map(self, start: int) -> Mapping | None:
         mapping = self._mappings.get(start)

@@ -100,7 +100,7 @@ class QueueFolder(ABC):
                 return None
             with open_listed(self._files, self.file_path(start)) as file:
                 # Without random access the first store into a hole reads ahead up to 8 MiB: a whole queue file.
-                mapping = self._mappings[start] = file.map(random=True)
+                mapping = self._mappings[start] = file.map(random=True, expected=self.file_size)
         return mapping
 
     def drop_mappings(self) -> None:

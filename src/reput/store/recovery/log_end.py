@@ -10,9 +10,6 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
@@ -47,13 +44,9 @@ class ProtectedRecords(NamedTuple):
     advice: str = ""
 
 
-def _bytes(file: MappedFile, position: int) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(file.view[position:], np.uint8)
-
-
 def _first_timestamp(file: MappedFile) -> int:
     """Store time of a file's first record; 0 where it has none."""
-    columns = RecordScanner(1, level=ScanLevel.HEADER).scan(_bytes(file, 0), file.start_offset)
+    columns = file.scan(RecordScanner(1, level=ScanLevel.HEADER), 0)
     return int(columns["store_timestamp"][0]) if columns.rows else 0
 
 
@@ -111,7 +104,7 @@ def find_log_end(
         progress(offset - begin, max(data_end, offset) - begin, "looking for the end of the log")
         position = offset - file.start_offset
         verifying = verification if verification is not None and verification.is_going else None
-        columns = (verifying or header_scanner).scan(_bytes(file, position), offset, **checks)
+        columns = file.scan(verifying or header_scanner, position, **checks)
         fault = columns.first_fault(faults)
         if verifying is not None:
             verifying.take(first_rows(columns, fault), file.mapping, position)

@@ -12,8 +12,6 @@ import os
 import zlib
 from time import monotonic
 
-import numpy as np
-
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFullError
 from reput.files import FileLayer
@@ -77,8 +75,7 @@ def _begins_record(log: CommitLog, offset: int) -> bool:
     file = log.queue.find(offset)
     if file is None:
         return False
-    data = np.frombuffer(file.view[offset - file.start_offset :], np.uint8)
-    columns = RecordScanner(1, level=ScanLevel.HEADER).scan(data, offset)
+    columns = file.scan(RecordScanner(1, level=ScanLevel.HEADER), offset - file.start_offset)
     return columns.rows > 0 or columns.stop is ScanStop.BLANK
 
 

@@ -120,11 +120,11 @@ def _find_records(log: CommitLog, intent: SinkIntent, log_end: int) -> _LoggedRe
     left = parts[0].rows
     while parts and offset < log_end and (file := log.queue.find(offset)) is not None:
         position = offset - file.start_offset
-        data = np.frombuffer(file.view[position : min(file.size, log_end - file.start_offset)], np.uint8)
-        columns = scanner.scan(data, offset, left=file.size - position)
+        end = min(file.size, log_end - file.start_offset)
+        columns = file.scan(scanner, position, end, left=file.size - position)
         count = _count(columns, intent.store_timestamp, left)
         size = int(columns["position"][count]) if count < columns.rows else columns.consumed
-        crc = zlib.crc32(_pending(data[:size], columns, count, property_crc=intent.property_crc).data, crc)
+        crc = zlib.crc32(_pending(columns.buffer[:size], columns, count, property_crc=intent.property_crc).data, crc)
         file.mapping.release(position, position + size)
         rows, left, offset = rows + count, left - count, offset + size
         if not left:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ class Verification:
         """Whether no difference was found yet: the next batch is to be scanned by `scan` and given to `take`."""
         return self._is_going
 
-    def scan(self, buffer: npt.NDArray[np.uint8], offset: int, **checks: bool) -> RecordColumns:
+    def scan(self, buffer: npt.NDArray[np.uint8], offset: int, /, **checks: Any) -> RecordColumns:
         """Scan as `RecordScanner.scan` does. The columns are to be given to `take`, and are valid until compared."""
         prefetched, self._prefetched = self._prefetched, None
         if prefetched is not None:
@@ -113,11 +113,12 @@ class Verification:
         self._stride = columns.consumed * 3 // 4 if columns.stop is ScanStop.FULL else 0
         return columns
 
-    def _scan_two(self, buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> RecordColumns:
+    def _scan_two(self, buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, Any]) -> RecordColumns:
         """Scan a batch up to a record that the search finds; another thread scans the next batch from that record."""
         slot = self._slot = self._next_slot()
         searched = buffer[: self._stride + _SEARCHED_BYTES]
-        cut = find_record(searched, offset, self._stride) if 0 < self._stride < searched.size else -1
+        is_long = 0 < self._stride < searched.size
+        cut = find_record(searched, offset, self._stride, page_size=checks.get("page_size", 0)) if is_long else -1
         if cut < 0:
             return slot.scanner.scan(buffer, offset, **checks)
         next_slot, rest = self._next_slot(), buffer[cut:]
@@ -179,6 +180,6 @@ class Verification:
         return self._index is None or self._index.verify(columns)
 
 
-def _call(buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, bool]) -> tuple[object, ...]:
+def _call(buffer: npt.NDArray[np.uint8], offset: int, checks: dict[str, Any]) -> tuple[object, ...]:
     """The arguments of a scan, to be compared: equal for two scans that give the same."""
     return buffer.ctypes.data, buffer.size, offset, checks
