@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-import reput
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
+from tests.support.planted_answers import answers
 from tests.support.plants import PLANTS, planted_store
-
-_KEYS = ("k0", "k299", "k599", "g0", "g7", "last", "UK000100")
 
 
 @pytest.fixture(scope="module")
@@ -26,39 +24,18 @@ def answers_of_base(base: Path) -> dict[str, Any]:
     return answers(base, writable=False)
 
 
-def answers(path: Path, *, writable: bool) -> dict[str, Any]:
-    """What the store answers: the messages of each queue, queries by key and time, and offsets by time."""
-    found: dict[str, Any] = {}
-    with reput.MessageStore.open(path, read_only=not writable) as store:
-        for queue in store.queues():
-            name, offset, messages = f"{queue.topic}/{queue.queue_id}", queue.min_offset, []
-            while offset < queue.max_offset:
-                result = store.get_message(queue.topic, queue.queue_id, offset, 32)
-                messages += [
-                    (one.queue_offset, one.commit_log_offset, one.body, one.keys, one.tags, one.store_timestamp)
-                    for one in result.messages()
-                ]
-                offset = max(result.next_begin_offset, offset + 1)
-            found[name] = queue.min_offset, queue.max_offset, messages
-            times = [message[-1] for message in messages[:: max(1, len(messages) // 5)]]
-            found[f"{name} by time"] = [store.offset_by_time(queue.topic, queue.queue_id, at) for at in times]
-        for topic in ("t0", "t1", "t2"):
-            for key in _KEYS:
-                asked = store.query_message(topic, key, 64)
-                found[f"{topic} {key}"] = [one.commit_log_offset for one in asked]
-                found[f"{topic} {key} since"] = [
-                    len(store.query_message(topic, key, 64, begin=one.store_timestamp)) for one in asked
-                ]
-    return found
+#: Together; `make campaign` draws others.
+_SEVERAL = (("index: time", "commitlog: first file deleted"),)
 
 
-@pytest.mark.parametrize("name", PLANTS)
+@pytest.mark.parametrize("names", [*((name,) for name in PLANTS), *_SEVERAL], ids=" and ".join)
 def test_what_is_clean_opens_and_answers_as_before(
-    name: str, base: Path, answers_of_base: dict[str, Any], tmp_path: Path
+    names: tuple[str, ...], base: Path, answers_of_base: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     shutil.copytree(base, path)
-    PLANTS[name](path)
+    for name in names:
+        PLANTS[name](path)
     if not audit(path, runner=LocalRunner(1)).is_clean:
         return
     assert answers(path, writable=False) == answers_of_base

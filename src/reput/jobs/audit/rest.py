@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -333,7 +334,7 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
     """Task: what is left of one index file."""
     findings: list[Finding] = []
     counts = np.zeros(len(log.lost), np.int64)
-    expired_ms = 0
+    expired_ms, now_ms = 0, time.time() * 1000
     totals: dict[str, tuple[int, int]] = {}
     with DISK.open(rest.path) as file:
         for begin, end in _gaps(rest.known, 1, rest.end):
@@ -345,10 +346,11 @@ def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
                 expired, after_end = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
                 excused = log.is_lost(offsets)
                 counts += log.counts(offsets)
-                if expired.any():
-                    seconds = entries["time_diff"].astype(np.int64)
-                    seconds[: int(first == 1)] = 0  # that of the first entry counts from the file before
-                    expired_ms = max(expired_ms, rest.begin_ms + int(seconds[expired].max()) * 1000)
+                seconds = entries["time_diff"].astype(np.int64)
+                seconds[: int(first == 1)] = 0  # that of the first entry counts from the file before
+                times = rest.begin_ms + seconds * 1000
+                times = times[expired & (times <= now_ms)]  # a wrong one must not hide the others
+                expired_ms = max(expired_ms, int(times.max(initial=0)))
                 wrong = np.flatnonzero(~(expired | after_end | excused))
                 findings += _wrong_entries(rest, first + wrong, offsets[wrong])
                 for code, some in (("expired", expired), ("behind-end", after_end & ~excused)):
