@@ -27,7 +27,7 @@ from reput.kernels.index_file import (
     verify_keys,
 )
 from reput.store.index.index_file import Block
-from reput.store.index.index_service import TIME_STEP_MS, IndexService
+from reput.store.index.index_service import TIME_STEP_MS, IndexService, last_time
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.log.mapped_file_queue import FEW_LOG_FILES, LogMaps
@@ -170,7 +170,7 @@ class QueryMessage:
         files = self._index.index_files
         for number in range(len(files) - 1, -1, -1):
             block, file_begin, file_end, is_empty = files[number].lookup
-            latest_ms = last_ms if end is None else self._index.last_time(number, last_ms)
+            latest_ms = last_ms if end is None else last_time(files, number, last_ms)
             if file_begin <= last_ms and file_end >= first_ms and not is_empty:
                 found = index_file.find_key(
                     topic_block.address, scratch.text_address, size, block.address, maps.fields_address, log_end,

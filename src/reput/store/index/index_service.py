@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from itertools import takewhile
 from threading import Lock
 
@@ -332,10 +333,10 @@ class IndexService:
             (key numbers int32[n], commit log offsets int64[n])
         """
         wanted = np.full(hashes.size, max_count, np.int32)
-        of_files, first = [], max(begin - TIME_STEP_MS, 0)
-        for number, file in reversed(list(enumerate(self.index_files))):
+        of_files, first, files = [], max(begin - TIME_STEP_MS, 0), self.index_files  # once: retention replaces it
+        for number, file in reversed(list(enumerate(files))):
             if file.count > 1 and file.header[0] <= end and file.end_timestamp >= first:
-                of_files.append(file.find(hashes, wanted, first, self.last_time(number, end)))
+                of_files.append(file.find(hashes, wanted, first, last_time(files, number, end)))
             if file.header[0] < first or not wanted.any():
                 break
         if len(of_files) == 1:
@@ -343,16 +344,6 @@ class IndexService:
         if not of_files:
             return np.empty(0, np.int32), np.empty(0, np.int64)
         return np.concatenate([pair[0] for pair in of_files]), np.concatenate([pair[1] for pair in of_files])
-
-    def last_time(self, number: int, end: int) -> int:
-        """Latest time that an entry has in the file of this number, of a message that was stored until `end`, ms.
-
-        The entries of a file's first message count their seconds from the end of the file before (`IndexFile.putKey`).
-        """
-        if not number:
-            return end
-        gap = self.index_files[number].lookup[1] - self.index_files[number - 1].lookup[2]
-        return min(end + max(gap, 0), INT64_MAX)
 
     def delete_expired(self, min_commit_log_offset: int) -> dict[str, int]:
         """Delete the files whose records the log no longer has, oldest first (`IndexService.deleteExpiredFile`).
@@ -404,3 +395,14 @@ class IndexService:
             self._check.close()
         for file in self.index_files:
             file.close()
+
+
+def last_time(files: Sequence[IndexFile], number: int, end: int) -> int:
+    """Latest time that an entry has in the file of this number, of a message that was stored until `end`, ms.
+
+    The entries of a file's first message count their seconds from the end of the file before (`IndexFile.putKey`).
+    """
+    if not number:
+        return end
+    gap = files[number].lookup[1] - files[number - 1].lookup[2]
+    return min(end + max(gap, 0), INT64_MAX)
