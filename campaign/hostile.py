@@ -10,22 +10,30 @@ import os
 import random
 import shutil
 import socket
+import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import reput
 from campaign.cases import Part
 from campaign.children import in_child
 from campaign.fields import FileField, fields_of
 from campaign.samples import KEYS, TOPICS, Sample, sample
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError
+from reput.formats.own_json import encode_with_crc
+from reput.formats.shutdown import SHUTDOWN_FILE
+from reput.formats.sink_commit import SINKS_FILE
 from reput.jobs.audit.job import audit
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
+from reput.log.dispatch_marks import DISPATCH_FILE, RECOVERY_FILE, settings_of
+from tests.support.invariants import SMALL
 
 _NUMBERS = (0, 1, 2, -1, 7, 91, 4095, 4096, 4097, *(sign << bits for bits in (15, 31, 63) for sign in (1, -1)))
 #: What any of them may take; a millisecond is usual.
@@ -41,6 +49,16 @@ _TOPICS = (
 )  # fmt: skip
 _PROPERTIES = (
     b"\x01", b"\x02", b"\0", b"KEYS\x01 ", b"TAGS\x01\x02", b"INNER_NUM\x019\x02", b"DELAY\x01-9\x02", b"\xff",
+)  # fmt: skip
+#: Of each kind of table: its folder, bytes of a unit, and where its numbers begin.
+_UNITS = (
+    ("consumequeue", 20, (0, 0, 8, 12)), ("batchconsumequeue", 46, (0, 8, 12, 20, 28, 36, 38)),
+    ("consumequeue_ext", 1, (0,)), ("index", 1, (0,)),
+)  # fmt: skip
+_INDEX_SIZES = (40, 41, 44, 60, 64, 84, 100, 124, 1 << 20, 3 << 30, 1 << 37)
+_VALUES: tuple[Any, ...] = (
+    -1, 0, 1, 1 << 31, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63, 10**30, -(1 << 63), 1.5, True, None, "x", "../../x",
+    "\0", [], {},
 )  # fmt: skip
 DEEP = 200_000
 #: Each array names the one before twenty times.
@@ -175,9 +193,85 @@ def _name(path: Path, chance: random.Random) -> str:
     return "a copy of another name"
 
 
+def set_many(path: Path, chance: random.Random) -> str:
+    """Many fields of queues, batch queues, extensions and index at once, and what a start knows of their ends."""
+    for folder, size, places in _UNITS:
+        for file in sorted((path / folder).rglob("*")):
+            if not file.is_file() or chance.random() < 0.3:
+                continue
+            data = bytearray(file.read_bytes())
+            used = len(bytes(data).rstrip(b"\0"))
+            for _ in range(chance.randrange(1, 12)):
+                position = chance.randrange(max(1, used // size)) * size + chance.choice(places)
+                width = chance.choice((4, 8))
+                number = chance.choice((*_NUMBERS, *(chance.randrange(70_000) for _ in range(8)), 1 << 62))
+                new = (number % (1 << 8 * width)).to_bytes(width, "big")
+                data[position : position + width] = new[: max(0, len(data) - position)]
+            file.write_bytes(data)
+    if chance.random() < 0.5:
+        (path / "config" / "reputShutdown.json").unlink(missing_ok=True)
+    if chance.random() < 0.3:
+        (path / "abort").write_text("1")
+    return "many units and entries"
+
+
+def set_index(path: Path, chance: random.Random) -> str:
+    """One index file, of any size, whose header says anything."""
+    for file in sorted((path / "index").iterdir()):
+        file.unlink()
+    size, header = chance.choice(_INDEX_SIZES), [chance.choice((*_NUMBERS, 5, 100)) for _ in range(6)]
+    with (path / "index" / "20261127111826005").open("wb") as made:
+        numbers = (number % (1 << bits) for number, bits in zip(header, (64, 64, 64, 64, 32, 32), strict=True))
+        made.write(struct.pack(">QQQQII", *numbers))
+        made.truncate(size)
+    return f"an index file of any size: {size} bytes"
+
+
+def set_value(path: Path, chance: random.Random) -> str:
+    """One value of a file that only reput writes, whose CRC fits."""
+    name, content = chance.choice(sorted(_own_files(path).items()))
+    places = sorted(_places(content), key=str)
+    *steps, last = chance.choice(places)
+    inner: Any = content
+    for step in steps:
+        inner = inner[step]
+    inner[last] = chance.choice(_VALUES)
+    (path / "config" / name).write_bytes(encode_with_crc(content))
+    if name == RECOVERY_FILE:
+        (path / "abort").write_text("1")
+    return f"a value: {name}"
+
+
+def _own_files(path: Path) -> dict[str, dict[str, Any]]:
+    """Content of the files that only reput writes, of a store that each of them could be of."""
+    index = sorted(file.name for file in (path / "index").iterdir())[0]
+    batch = {"sinkId": "s", "batchId": 2, "queryId": None}
+    commit = {"batch": batch, "beginOffset": 0, "endOffset": 100, "rows": 3, "storeTimestamp": 5}
+    part = {"path": str(path / "part"), "rows": 3, "size": 300, "crc": 1}
+    intent = {"batch": batch, "beginOffset": 20_000, "storeTimestamp": 1 << 40, "lastStoreTimestamp": 0}
+    intent |= {"propertyCrc": False, "parts": [part]}
+    settings = settings_of(MessageStoreConfig.from_mapping(SMALL))
+    last = {"offset": 0, "storeTimestamp": 5, "headerSize": 100, "headerCrc": 7}
+    mark = {"offset": 300, "last": last, "index": {"name": index, "header": [1, 2, 0, 100, 1, 3]}}
+    return {
+        SHUTDOWN_FILE: {"commitLogEnd": 4000, "indexFileCount": 1, "maxOffsets": {"orders": {"0": 5, "1": 6}}},
+        SINKS_FILE: {"commits": {"s": commit}, "broken": {}, "begun": 2, "intent": intent},
+        DISPATCH_FILE: {"settings": settings, "marks": [mark, {"offset": 0}]},
+        RECOVERY_FILE: {"settings": settings, "mark": mark},
+    }
+
+
+def _places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to each value of a JSON value."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, member in members:
+        yield (*path, name)
+        yield from _places(member, (*path, name))
+
+
 _WAYS: tuple[Callable[[Path, random.Random], str], ...] = (
     _set_field, _set_field, _set_field, _set_topic, _set_properties, _set_text, _put_in_place, _link_folder, _grow,
-    _name,
+    _name, set_many, set_many, set_index, set_value, set_value,
 )  # fmt: skip
 
 
@@ -194,7 +288,8 @@ def run(folder: Path, seed: int) -> Counter[str]:
 def look_at(path: Path, source: Sample, done: str) -> Counter[str]:
     """Let everything look at a store that something was `done` to; AssertionError for a broken promise."""
     counts: Counter[str] = Counter()
-    for look in (_read, _audit, _count, _rebuild, _open_to_read, _open):
+    last = _open_for_another if done == f"a value: {DISPATCH_FILE}" else _open
+    for look in (_read, _audit, _count, _rebuild, _open_to_read, last):
         before = _shape(path)
         try:
             told = in_child(partial(look, path, source), seconds=_SECONDS)
@@ -202,7 +297,7 @@ def look_at(path: Path, source: Sample, done: str) -> Counter[str]:
             raise AssertionError(f"{done}: {look.__name__.strip('_')}: {error}") from None
         assert told.total() == 1
         counts += told
-        if look is not _open or "refused" in next(iter(told)):
+        if look is not last or "refused" in next(iter(told)):
             changed = {name for name, _ in before.items() ^ _shape(path).items()}
             assert not changed, f"{done}: {look.__name__.strip('_')} has changed {sorted(changed)}"
     return counts
@@ -272,20 +367,35 @@ def _open(path: Path, source: Sample) -> Counter[str]:
     return _told("opened", look)
 
 
+def _open_for_another(path: Path, source: Sample) -> Counter[str]:
+    """A start that lets another process dispatch."""
+
+    def look() -> None:
+        options = {name: value for name, value in source.options.items() if name != "bit_maps"}
+        with reput.MessageStore.open(path, dispatch="external", **options) as store:
+            _look(store, source)
+
+    return _told("opened for another that dispatches", look)
+
+
 def _look(store: reput.MessageStore, source: Sample) -> None:
     """Every pull, query and search answers, or says what is wrong; what it gives has the body that was put there."""
     for queue in list(store.queues()):
         for offset in (queue.min_offset, queue.max_offset - 1, 0, 1):
-            with suppress(ReputError):
-                got = store.get_message(queue.topic, queue.queue_id, offset, 8)
-                for message in got.messages():
-                    _check_body(source, message.commit_log_offset, bytes(message.body))
+            for count, tags in ((8, None), (1000, "a || b")):
+                with suppress(ReputError):
+                    got = store.get_message(queue.topic, queue.queue_id, offset, count, tags=tags)
+                    for message in got.messages():
+                        _check_body(source, message.commit_log_offset, bytes(message.body))
             with suppress(ReputError):
                 store.offset_by_time(queue.topic, queue.queue_id, offset)
     for topic in TOPICS:
         with suppress(ReputError):
             for messages in store.query_messages(topic, KEYS).values():  # bodies are not compared with CRCs here
                 assert all(message.topic == topic and message.body is not None for message in messages)
+    for place in (-5, -1, 0, 77, 1 << 40, (1 << 63) - 1):
+        with suppress(ReputError):
+            store.look_message_by_offset(place)
     with suppress(ReputError):
         store.runtime_info()
 

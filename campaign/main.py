@@ -36,6 +36,7 @@ from campaign import (
     kinds,
     model,
     network,
+    plants,
     power,
     repairs,
     replication,
@@ -47,9 +48,9 @@ from campaign.cases import Findings, Part, run_case, run_part
 from campaign.pages import source_commit
 
 PARTS: tuple[Part, ...] = (
-    power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, hostile.PART,
-    repairs.PART, kernels.PART, frames.PART, network.PART, turns.PART, states.PART, brokers.PART, replication.PART,
-    fail_overs.PART, consumers.PART, *kinds.PARTS, java_clients.PART, tables.PART,
+    power.PART, faults.PART, disks.PART, kills.PART, model.PART, clocks.PART, flips.PART, damage.PART, plants.PART,
+    hostile.PART, repairs.PART, kernels.PART, frames.PART, network.PART, turns.PART, states.PART, brokers.PART,
+    replication.PART, fail_overs.PART, consumers.PART, *kinds.PARTS, java_clients.PART, tables.PART,
 )  # fmt: skip
 _NAMES = [part.name for part in PARTS]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from campaign.children import in_child
-from campaign.hostile import DEEP, LAUGHS, look_at
+from campaign.hostile import DEEP, LAUGHS, look_at, set_index, set_many, set_value
 from campaign.samples import sample
 from tests.support.shares import sampled
 
@@ -74,6 +75,17 @@ def test_whatever_lies_there_nobody_hangs_dies_or_takes_all_memory(
     path = Path(shutil.copytree(source.path, tmp_path / "store"))
     deed(sorted(path.glob(pattern))[-1] if "*" in pattern else path / pattern)
     assert look_at(path, source, pattern).total() == 6
+
+
+@sampled(4)
+@pytest.mark.parametrize("way", [set_many, set_index, set_value])
+@pytest.mark.parametrize("seed", range(4))
+def test_many_odd_numbers_at_once_do_nobody_harm(
+    tmp_path: Path, way: Callable[[Path, random.Random], str], seed: int
+) -> None:
+    source = sample(with_crc=bool(seed % 2), closed=True)
+    path = Path(shutil.copytree(source.path, tmp_path / "store"))
+    assert look_at(path, source, way(path, random.Random(seed))).total() == 6
 
 
 @pytest.mark.parametrize(
