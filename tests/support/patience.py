@@ -30,7 +30,7 @@ _TIMES = (
     ("reput.client.client_instance", "_LEAVE_S"),
     ("reput.client.consumer_api", "_OFFSET_S"),
     ("reput.client.name_servers", "_CALL_S"),
-    ("reput.client.trace_producer", "_TRACE_S"),
+    ("reput.client.producer", "_TRACE_S"),
     ("reput.client.traces", "_CLOSE_S"),
 )
 

@@ -20,6 +20,8 @@ from reput.client.send_request import (
     TIMER_DELAY_MS,
     SendRequest,
     batch_requests,
+    check_one,
+    check_several,
     delay_properties,
     half_request,
     queue_of_key,
@@ -34,7 +36,7 @@ from reput.extras import require_store
 from reput.formats.message import Message
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from reput.service.topic_validator import TRACE_TOPIC
+from reput.service.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 
 #: The property in which Java's producers tell their namespace.
 INSTANCE_ID = "INSTANCE_ID"
+#: How long a send of traces may take.
+_TRACE_S = 5.0
 
 
 class Producer:
@@ -149,8 +153,7 @@ class Producer:
         for topic in self._topics:
             client.spawn(client.routes.follow(topic))
         if self._trace_topic is not None:
-            from reput.client.trace_producer import trace_producer  # here: other clients do without it
-            from reput.client.traces import Traces
+            from reput.client.traces import Traces  # here: other clients do without it
 
             group = self._namespace.bare(self._group)
             own = await trace_producer(self._namesrv, f"{group}-PRODUCE", self._tls, self._credentials)
@@ -244,11 +247,7 @@ class Producer:
         if queue is not None:
             check_queue(queue)
         results: list[SendResult] = []
-        given: object = messages
-        if isinstance(given, Message):
-            raise MessageIllegalError("a batch is a list of messages, and this is one: send it with send")
-        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-            raise MessageIllegalError(f"a batch is a list of messages, not {type(given).__name__}")
+        check_several(messages)
         named = list(map(self._named, messages))
         for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):
             part = named[len(results) :][: len(request.ids)]
@@ -404,9 +403,7 @@ class Producer:
 
     def _named(self, message: Message) -> Message:
         """A message with its topic's name at the brokers."""
-        given: object = message
-        if isinstance(given, list | tuple):
-            raise MessageIllegalError("this is a list of messages, and not one: send it with send_batch")
+        check_one(message)
         namespace = self._namespace
         if not namespace.name:
             return message
@@ -437,3 +434,13 @@ class Producer:
         """Results with their topic's name as the program knows it."""
         namespace = self._namespace
         return [one._replace(queue=namespace.bare_queue(one.queue)) for one in results] if namespace.name else results
+
+
+async def trace_producer(
+    namesrv: str, name: str, tls: ClientTls | None, credentials: SessionCredentials | None
+) -> Producer:
+    """A producer, started, that sends the traces of another client."""
+    group = f"_INNER_TRACE_PRODUCER-{name}"[:MAX_GROUP_LENGTH]
+    producer = Producer(namesrv, group=group, timeout=_TRACE_S, tls=tls, credentials=credentials)
+    await producer.start()
+    return producer

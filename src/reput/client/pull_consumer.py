@@ -130,7 +130,7 @@ class PullConsumer:
     async def _start_traces(self, group: ConsumerGroup) -> None:
         if self._trace_topic is None:
             return
-        from reput.client.trace_producer import consumer_traces  # here: other consumers do without a producer
+        from reput.client.consumer_traces import consumer_traces  # here: other consumers do without a producer
 
         self._traces = await consumer_traces(
             group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,
@@ -236,11 +236,13 @@ class PullConsumer:
 
     async def seek_to_begin(self, queue: QueueKey) -> None:
         """Go on at the first message of a queue; errors as of `pause` and `committed`."""
+        check_queue(queue)
         group = self._open_group()
         self.seek(queue, await group.api.min_offset(group.serving(queue), self._namespace.wrap_queue(queue)))
 
     async def seek_to_end(self, queue: QueueKey) -> None:
         """Go on behind the last message of a queue; errors as of `pause` and `committed`."""
+        check_queue(queue)
         group = self._open_group()
         self.seek(queue, await group.api.max_offset(group.serving(queue), self._namespace.wrap_queue(queue)))
 

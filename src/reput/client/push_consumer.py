@@ -181,7 +181,7 @@ class PushConsumer:
     async def _start_traces(self, group: ConsumerGroup) -> None:
         if self._trace_topic is None:
             return
-        from reput.client.trace_producer import consumer_traces  # here: other consumers do without a producer
+        from reput.client.consumer_traces import consumer_traces  # here: other consumers do without a producer
 
         self._traces = self._handler.traces = await consumer_traces(
             group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,

@@ -90,6 +90,20 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
     return SendRequest(sent.topic, (str(sent.unique_key),), sent.flag, sys_flag, born, body, properties)
 
 
+def check_one(message: object) -> None:
+    """Raises MessageIllegalError for several messages, where one is sent."""
+    if isinstance(message, list | tuple):
+        raise MessageIllegalError("this is a list of messages, and not one: send it with send_batch")
+
+
+def check_several(messages: object) -> None:
+    """Raises MessageIllegalError for one message, where several are sent, and for what is no list."""
+    if isinstance(messages, Message):
+        raise MessageIllegalError("a batch is a list of messages, and this is one: send it with send")
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise MessageIllegalError(f"a batch is a list of messages, not {type(messages).__name__}")
+
+
 def half_request(message: Message, unique_key: str, now_ms: int, more: Mapping[str, str]) -> SendRequest:
     """The request for a half message of a transaction; errors as of `send_request`."""
     prepared = replace(message, sys_flag=message.sys_flag | SysFlag.TRANSACTION_PREPARED)

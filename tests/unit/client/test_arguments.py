@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from reput.client import (
     PushConsumer,
     SessionCredentials,
 )
-from reput.errors import ConfigError
+from reput.errors import ConfigError, MessageIllegalError
 
 CLIENTS: list[type] = [Producer, PullConsumer, PushConsumer, AdminClient]
 FACES: list[tuple[type, type]] = [
@@ -215,3 +216,96 @@ async def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> No
         consumer.seek(MessageQueue("orders", "broker-a", 0), offset)
     with pytest.raises(ConfigError, match=r"offset .*: expected a whole number, 0 or more"):
         await consumer.commit({MessageQueue("orders", "broker-a", 0): offset})
+
+
+_NO_QUEUE: list[object] = ["orders", ("orders", "broker-a", 0), 5, None]
+_NO_TOPIC: list[object] = ["", "has blank", 5, None, b"orders", ["orders"]]
+_NO_MOMENT: list[object] = [0, "now", None, datetime(2026, 1, 1)]
+_NO_FUNCTION: list[object] = [None, 5, "print"]
+QUEUE = MessageQueue("orders", "broker-a", 0)
+MESSAGE = Message("orders", b"x")
+#: Of methods: what is fine, and what is none by the name of an argument.
+METHODS: list[tuple[type, str, dict[str, object], dict[str, list[object]]]] = [
+    (
+        PullConsumer,
+        "poll",
+        {},
+        {"max_messages": [0, -1, "5", 1.5, None], "timeout": [-1, "1", True, float("nan"), None]},
+    ),
+    (PullConsumer, "poll_arrow", {}, {"timeout": [-1, "1", True, None]}),
+    (PullConsumer, "tail", {}, {"timeout": [-1, "1", True]}),
+    (PullConsumer, "seek", {"queue": QUEUE, "offset": 0}, {"queue": _NO_QUEUE, "offset": ["5", -1, 1.5, None, True]}),
+    (PullConsumer, "seek_to_begin", {}, {"queue": _NO_QUEUE}),
+    (PullConsumer, "seek_to_end", {}, {"queue": _NO_QUEUE}),
+    (PullConsumer, "position", {}, {"queue": _NO_QUEUE}),
+    (PullConsumer, "committed", {}, {"queue": _NO_QUEUE}),
+    (PullConsumer, "queues", {}, {"topic": _NO_TOPIC}),
+    (PullConsumer, "assign", {}, {"queues": [5, None, ["orders"]]}),
+    (PullConsumer, "commit", {}, {"offsets": [5, [QUEUE], {QUEUE: -1}, {QUEUE: "1"}]}),
+    (
+        PullConsumer,
+        "offset_of_time",
+        {"queue": QUEUE, "moment": datetime.now(UTC)},
+        {"queue": _NO_QUEUE, "moment": _NO_MOMENT},
+    ),
+    (Producer, "send", {"message": MESSAGE}, {"queue": _NO_QUEUE[:3], "sharding_key": [5, b"k", ["k"]]}),
+    (Producer, "send_oneway", {"message": MESSAGE}, {"sharding_key": [5, b"k"]}),
+    (Producer, "send_batch", {"messages": [MESSAGE]}, {"queue": _NO_QUEUE[:3]}),
+    (Producer, "queues", {}, {"topic": _NO_TOPIC}),
+    (
+        Producer,
+        "recall",
+        {"topic": "orders", "recall_handle": "x"},
+        {"topic": _NO_TOPIC, "recall_handle": [5, None, b"x"]},
+    ),
+    (Producer, "request", {"message": MESSAGE}, {"timeout": _NO_SECONDS}),
+    (Producer, "reply", {"body": b"x"}, {"request": [MESSAGE, None, 5, b"x"]}),
+    (Producer, "send_in_transaction", {"message": MESSAGE}, {"execute": _NO_FUNCTION}),
+]
+
+
+async def called(client: object, method: str, given: Mapping[str, object]) -> None:
+    result = getattr(client, method)(**given)
+    if inspect.isawaitable(result):
+        await result
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "fine", "bad"), METHODS, ids=[f"{one[0].__name__}.{one[1]}" for one in METHODS]
+)
+async def test_every_argument_of_a_method_refuses_what_is_none_by_its_name(
+    kind: type, method: str, fine: dict[str, object], bad: dict[str, list[object]]
+) -> None:
+    async with kind("127.0.0.1:1", group="g") as client:
+        for name, values in bad.items():
+            for value in values:
+                with pytest.raises(ConfigError, match=f"^({name}|queue|offset) "):
+                    await called(client, method, fine | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_out"),
+    [(Producer, {"close", "start", "send_arrow"}), (PullConsumer, {"close", "start", "pause", "resume"})],
+)
+def test_each_public_method_is_in_the_table(kind: type, left_out: set[str]) -> None:
+    """But for those without an argument, those that take any number of queues, and rows, which have their own tests."""
+    public = {name for name, one in vars(kind).items() if inspect.isfunction(one) and not name.startswith("_")}
+    assert public - left_out == {method for of, method, *_ in METHODS if of is kind}
+
+
+@pytest.mark.parametrize("given", [[MESSAGE], (MESSAGE,)])
+@pytest.mark.parametrize("method", ["send", "send_oneway", "request"])
+@pytest.mark.parametrize("namespace", [None, "ns"])
+async def test_a_list_of_messages_where_one_is_sent_is_told_of_send_batch(
+    given: Any, method: str, namespace: str
+) -> None:
+    async with Producer("127.0.0.1:1", group="g", namespace=namespace) as producer:
+        with pytest.raises(MessageIllegalError, match="send it with send_batch"):
+            await getattr(producer, method)(given)
+
+
+@pytest.mark.parametrize("given", [5, None, "x", MESSAGE, {}])
+async def test_what_is_no_list_of_messages_is_told(given: Any) -> None:
+    async with Producer("127.0.0.1:1", group="g") as producer:
+        with pytest.raises(MessageIllegalError, match="a batch is a list of messages"):
+            await producer.send_batch(given)
