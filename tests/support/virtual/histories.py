@@ -152,7 +152,7 @@ class World:
         self.concurrency = chance.choice((1, 2, 20))
         self.consume_timeout_s = chance.choice((10.0, 900.0))
         self.fail_share = chance.choice((0.0, 0.05, 0.3))
-        self.slow_share = chance.choice((0.0, 0.02, 0.1))
+        self.slow_share = chance.choice((0.02, 0.1, 0.3) if kind == "orderly" else (0.0, 0.02, 0.1))
         self.ledger = Ledger(loop.time, is_orderly=kind == "orderly", lock_is_lost=self._lock_is_lost)
         self.members: list[Member] = []
         self.last_lock_at = -1e9  # that may live on, since nobody gave it back
