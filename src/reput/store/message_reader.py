@@ -204,14 +204,14 @@ class MessageReader:
             kept = GroupOffsets(os.path.abspath(os.path.expanduser(offsets)), self._reader.files)
             kept.commit(group, topic, {})  # a file that cannot be written is to be told before the first message
         return Tail(
-            self._tail_source(), topic, check_open=self._check_open, group=group, offsets=kept, queue_ids=queue_ids,
-            tags=tags, consume_from=consume_from, timeout=timeout,
+            self._tail_source(topic), topic, check_open=self._check_open, group=group, offsets=kept,
+            queue_ids=queue_ids, tags=tags, consume_from=consume_from, timeout=timeout,
         )  # fmt: skip
 
-    def _tail_source(self) -> TailSource:
+    def _tail_source(self, topic: str) -> TailSource:
         from reput.store.tail_source import OtherStore
 
-        return OtherStore(self._reader)
+        return OtherStore(self._reader, topic)
 
     def _group_offsets(self) -> GroupOffsets:
         raise ConfigError(

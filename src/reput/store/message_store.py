@@ -151,9 +151,9 @@ class MessageStore(MessageWriter):
         if self._writer is not None:
             self._writer.wait_dispatched(timeout)
 
-    def _tail_source(self) -> TailSource:
+    def _tail_source(self, topic: str) -> TailSource:
         if self._writer is None:
-            return super()._tail_source()
+            return super()._tail_source(topic)
         from reput.store.dispatch.by_caller import DispatchByCaller
         from reput.store.tail_source import OwnStore
 

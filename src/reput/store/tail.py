@@ -94,8 +94,11 @@ class Tail:
         self._commit_at = time.monotonic() + _COMMIT_S
         #: Offset of the next pull by queue id; those of queues that come later begin at their first message.
         self._next: dict[int, int] = {}
+        #: Queues that may have messages for the next pull, in the order of their turn.
+        self._ready: dict[int, None] = {}
         for queue_id in self._queues():
             self._next[queue_id] = self._begin(queue_id, consume_from)
+        self._uncommitted = set(self._next)
 
     def __repr__(self) -> str:
         state = "open" if self._is_open else "closed"
@@ -104,7 +107,7 @@ class Tail:
     def _queues(self) -> list[int]:
         if self._queue_ids is not None:
             return self._queue_ids
-        return sorted(queue.queue_id for queue in self._source.parts.queues.queues() if queue.topic == self.topic)
+        return self._source.parts.queues.queue_ids(self.topic)
 
     def _begin(self, queue_id: int, consume_from: ConsumeFrom) -> int:
         committed = self._committed.get(queue_id)
@@ -213,8 +216,11 @@ class Tail:
         return found is not None
 
     def _take(self, queue_id: int, result: GetMessageResult, messages: list[MessageExt]) -> None:
-        self._pull = _Pull(queue_id, self._next.pop(queue_id), messages)
-        self._next[queue_id] = result.next_begin_offset  # as the last one: the other queues come first next time
+        self._pull = _Pull(queue_id, self._next[queue_id], messages)
+        self._next[queue_id] = result.next_begin_offset
+        del self._ready[queue_id]
+        self._ready[queue_id] = None  # as the last one: the other queues come first next time
+        self._uncommitted.add(queue_id)
 
     def _wait_for(self, max_messages: int, timeout: float | None) -> tuple[int, GetMessageResult] | None:
         """The queue and the result of the next pull that finds messages; None after the time."""
@@ -235,10 +241,15 @@ class Tail:
         return found
 
     def _look(self, max_messages: int) -> tuple[int, GetMessageResult] | None:
-        for queue_id in self._queues():
+        news = self._source.news()
+        for queue_id in self._queues() if news is None else sorted(news):
+            if self._queue_ids is not None and queue_id not in self._queue_ids:
+                continue
             if queue_id not in self._next:
                 self._next[queue_id] = self._begin(queue_id, "first")
-        for queue_id in list(self._next):
+                self._uncommitted.add(queue_id)
+            self._ready.setdefault(queue_id)
+        for queue_id in list(self._ready):
             while True:
                 offset = self._next[queue_id]
                 result = self._source.getting.get(
@@ -247,10 +258,12 @@ class Tail:
                 if result.status is _FOUND:
                     return queue_id, result
                 if result.status in _AT_END:
+                    del self._ready[queue_id]
                     break
                 if result.status in _MOVED:
                     self._tell_moved(queue_id, offset, result)
                 self._next[queue_id] = result.next_begin_offset
+                self._uncommitted.add(queue_id)
         return None
 
     def _tell_moved(self, queue_id: int, offset: int, result: GetMessageResult) -> None:
@@ -266,13 +279,13 @@ class Tail:
         """The offset after the last message that was given, by queue id."""
         return self._positions(self._given)
 
-    def _positions(self, given: int) -> dict[int, int]:
-        """The offsets after so many messages of the last pull."""
-        positions = dict(sorted(self._next.items()))
+    def _positions(self, given: int, queue_ids: Collection[int] | None = None) -> dict[int, int]:
+        """The offsets after so many messages of the last pull, of all queues or of some."""
+        positions = {one: self._next[one] for one in sorted(self._next if queue_ids is None else queue_ids)}
         queue_id, offset, messages = self._pull
-        if given < len(messages):
+        if queue_id in positions and given < len(messages):
             positions[queue_id] = messages[given].queue_offset
-        elif not given and queue_id in positions:  # before a table
+        elif queue_id in positions and not given:  # before a table
             positions[queue_id] = offset
         return positions
 
@@ -286,6 +299,8 @@ class Tail:
             if self._pull.queue_id == queue_id:
                 self._pull, self._first, self._given = _NOTHING, 0, 0
             self._next[queue_id] = offset
+            self._ready.setdefault(queue_id)
+            self._uncommitted.add(queue_id)
 
     def commit(self) -> None:
         """Keep the group's offsets: those after all messages that were given. They are on the disk when this returns.
@@ -306,11 +321,12 @@ class Tail:
         self._commit_at = time.monotonic() + _COMMIT_S
         if self._offsets is None or self.group is None:
             return
-        positions = self._positions(self._given if last_is_handled else self._first)
+        positions = self._positions(self._given if last_is_handled else self._first, self._uncommitted)
         changed = {queue: offset for queue, offset in positions.items() if self._committed.get(queue) != offset}
         if changed:
             self._offsets.commit(self.group, self.topic, changed)
             self._committed |= changed
+        self._uncommitted = {self._pull.queue_id} & self._next.keys()  # of which more may be given
 
     # -- lifecycle
 

@@ -6,8 +6,18 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
+
+from reput.errors import CorruptRecordError, DataLossError, StoreError
 from reput.formats.consume_queue import UNIT_SIZE
-from reput.log.directory import StoreDirectory
+from reput.formats.java import INT64_MAX
+from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
+from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.record_scan import ScanLevel
+from reput.log.directory import LogFile, StoreDirectory, is_gone
+from reput.log.positions import LogPosition, TailLimit
+from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, scan_split
+from reput.log.splits import Split
 from reput.log.tail import LogTail
 from reput.progress import silent
 from reput.store.get import GetMessage
@@ -21,6 +31,8 @@ from reput.store.writer import Writer
 _LOOK_S, _MOST_PAUSE_S = 0.1, 1.0
 #: Most messages and bytes of one pull, wherever they lie: they are for this process, not for a network.
 _PULL_MESSAGES, _PULL_BYTES = 4096, 1 << 20
+#: Most bytes of records whose units a dispatch writes in one go.
+_DISPATCHED_TOGETHER = 64 << 20
 
 
 class TailSource(Protocol):
@@ -35,6 +47,10 @@ class TailSource(Protocol):
     parts: Parts
     getting: GetMessage
     querying: QueryMessage
+
+    def news(self) -> set[int] | None:
+        """Ids of the topic's queues that may have more than at the last call; None: any of them."""
+        ...
 
     def wait(self, timeout_s: float) -> None:
         """Return once the queues may have more than at the last call, or after a time."""
@@ -67,6 +83,10 @@ class OwnStore:
         self._reput = writer.reput
         self._seen = 0
 
+    def news(self) -> set[int] | None:
+        """See `TailSource.news`."""
+        return None
+
     def wait(self, timeout_s: float) -> None:
         """See `TailSource.wait`; raises StoreStateError once the store is closed."""
         before, self._seen = self._seen, self._reput.reput_from_offset
@@ -78,23 +98,36 @@ class OwnStore:
 
 
 class OtherStore:
-    """A store that another process writes: its files are looked at again where the log has grown.
+    """A store that another process writes: its new records tell which queues may have got units.
 
-    No lock is taken and no byte changed. While nothing comes, a look reads 8 bytes.
+    No lock is taken and no byte changed. While nothing comes, a look reads 8 bytes. What a look costs depends on the
+    records that came and on the topic's queues among them, not on the count of queues: all are opened once, and again
+    only where the log is not the one that was read.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, topic: str) -> None:
         self._reader = reader
+        self._topic = topic
         folder = reader.config.store_path_commit_log
         self._log = LogTail(StoreDirectory(reader.path, commit_log_path=folder, files=reader.files))
         self._opened: Parts | None = None
+        self._position = LogPosition(0)
+        self._news: set[int] | None = None
+        #: By queue id, the queue offset up to which units are to come.
+        self._awaited: dict[int, int] = {}
         self._pause_s = _LOOK_S
         self._use(reader.parts)
+        self._is_behind = reader.parts.queues.max_physical_offset < reader.parts.log.max_offset
 
     def _use(self, parts: Parts) -> None:
         self.parts = parts
         self.getting = wide_pulls(self._reader, parts)
         self.querying = QueryMessage(parts.log, parts.index, self._reader.files)
+
+    def news(self) -> set[int] | None:
+        """See `TailSource.news`."""
+        news, self._news = self._news, set()
+        return news
 
     def wait(self, timeout_s: float) -> None:
         """See `TailSource.wait`.
@@ -111,19 +144,109 @@ class OtherStore:
 
     def _has_grown(self) -> bool:
         """Whether records follow, or records are there whose units may come."""
-        end = self.parts.log.max_offset
-        return self.parts.queues.max_physical_offset < end or self._log.is_written(end)
+        if self._opened is None and self._is_behind:
+            return True
+        return bool(self._awaited) or self._log.is_written(self.parts.log.max_offset)
 
     def _look(self) -> bool:
-        """Open the store as it is now; False where its queues show nothing else. Then the next look is later."""
+        """Take over what follows; False where nothing of the topic came. Where nothing came, the next look is later."""
+        self._pause_s = min(2 * self._pause_s, _MOST_PAUSE_S)
+        if self._opened is None:
+            return self._open()
+        try:
+            return self._follow()
+        except CorruptRecordError:
+            return self._open()
+        except StoreError as error:
+            if not (isinstance(error, DataLossError) or is_gone(error)):
+                raise
+            return self._open()
+
+    def _open(self) -> bool:
+        """Open the store as it is now."""
         reader, before = self._reader, self.parts.queues
         parts = open_for_reading(reader.path, reader.config, reader.files, silent, before.last_record_offset)
         is_new = parts.queues.max_physical_offset != before.max_physical_offset
         self.close()
-        self._opened = parts
+        self._opened, self._news, self._awaited = parts, None, {}
         self._use(parts)
-        self._pause_s = min(2 * self._pause_s, _MOST_PAUSE_S)
+        end, last = parts.log.max_offset, max(parts.queues.last_record_offset, parts.log.min_offset)
+        self._position = (
+            self._log.advance(LogPosition(last), TailLimit(end_offset=end)) if last < end else (LogPosition(end))
+        )
+        # Dispatch writes the units of many records queue by queue: those of earlier records may be missing, too.
+        self._await(max(last - _DISPATCHED_TOGETHER, parts.log.min_offset), end, is_record_start=False)
+        self._take_awaited()
         return is_new
+
+    def _follow(self) -> bool:
+        """Take over the records that follow, and the units that are there now."""
+        log, begin = self.parts.log, self._position
+        files = log.queue.mapped_files
+        if not files or not self._reader.files.exists(files[0].path):  # retention has deleted it
+            return self._open()
+        self._log.check(begin)
+        end = self._log.advance(begin)
+        if end is not begin:
+            if end.offset > files[-1].start_offset + files[-1].size:
+                log.queue.follow(self._log.directory.log_files())
+            log.queue.show_from(begin.offset)
+            log.start_at(end.offset)
+            self._position, self._pause_s = end, _LOOK_S
+            if not self._await(begin.offset, end.offset, is_record_start=True):
+                return self._open()
+        return self._take_awaited()
+
+    def _await(self, begin: int, end: int, *, is_record_start: bool) -> bool:
+        """Await the units of the topic's records in a range of the log; False where a queue has such units already.
+
+        A queue that has units of later records was removed, and begins anew.
+        """
+        queues, topic, is_new = self.parts.queues, self._topic.encode(), True
+        for file in self.parts.log.queue.mapped_files:
+            low, high = max(begin, file.start_offset), min(end, file.start_offset + file.size)
+            if low >= high:
+                continue
+            log_file = LogFile(file.path, file.start_offset, file.size)
+            split = Split(log_file, low, high, is_record_start or low == file.start_offset)
+            scan = scan_split(
+                split,
+                level=ScanLevel.PROPERTIES,
+                check_crc=False,
+                on_damage=OnDamage.END,
+                files=self._reader.files,
+                window_bytes=min(high - low, WINDOW_BYTES),
+                max_rows=min((high - low) // MIN_RECORD_SIZE + 1, MAX_ROWS),
+            )
+            for scanned in scan:
+                columns, _ = add_multi_dispatch_rows(scanned, enable_lmq=True, any_topic=True)
+                kind = columns["sys_flag"] & SysFlag.TRANSACTION_MASK
+                has_unit = (kind != SysFlag.TRANSACTION_PREPARED) & (kind != SysFlag.TRANSACTION_ROLLBACK)
+                numbers, offsets = columns["queue"][has_unit], columns["queue_offset"][has_unit]
+                names = columns.queues()
+                firsts, lasts = np.full(len(names), INT64_MAX), np.full(len(names), -1, np.int64)
+                np.minimum.at(firsts, numbers, offsets)
+                np.maximum.at(lasts, numbers, offsets)
+                for (name, queue_id), first, last in zip(names, firsts.tolist(), lasts.tolist(), strict=True):
+                    if name == topic and last >= 0:
+                        queue = queues.find(self._topic, queue_id)
+                        is_new = is_new and (queue is None or first >= queue.max_offset)
+                        self._awaited[queue_id] = max(self._awaited.get(queue_id, 0), last + 1)
+        return is_new
+
+    def _take_awaited(self) -> bool:
+        """Take over awaited units that are there now; False without any."""
+        queues, topic = self.parts.queues, self._topic
+        if self._reader.files.exists(f"{queues.batch.path}/{topic}"):
+            queues.types.batch.add(topic)
+        awaited = {(topic, queue_id): end for queue_id, end in self._awaited.items()}
+        before = {key: queues.max_offset(key) for key in awaited}
+        queues.follow(awaited, self.parts.log.max_offset, self.parts.log.last_store_timestamp)
+        grown = {key[1] for key, end in before.items() if queues.max_offset(key) > end}
+        self._awaited = {key[1]: end for key, end in awaited.items() if queues.max_offset(key) < end}
+        if self._news is not None:
+            self._news |= grown
+        return bool(grown)
 
     def close(self) -> None:
         """Close what was opened; the messages that were given stay readable."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.log.dispatch_marks import marks_path, read_marks
@@ -29,6 +31,9 @@ class DispatchFollower(ReputMessageService):
         self._parts = parts
         self._files = files
         self._seen = b""
+        #: Queues in the order of `QueueOffsets.numbers`, and the queue offset up to which each one was followed.
+        self._keys: list[tuple[str, int]] = []
+        self._followed = np.empty(0, np.int64)
 
     def run_once(self) -> int:
         """Read the marks once; returns 1 if the other process has come further, else 0."""
@@ -44,15 +49,25 @@ class DispatchFollower(ReputMessageService):
         if not marks or marks[0].position.offset <= self.reput_from_offset:
             return 0
         position = marks[0].position
-        offsets = parts.log.queue_offsets
-        next_offsets = {key: offsets.values[number] for key, number in list(offsets.numbers.items())}
-        store_timestamp = position.last.store_timestamp if position.last is not None else 0
-        parts.queues.follow(next_offsets, position.offset, store_timestamp)
+        self._follow_queues(position.offset, position.last.store_timestamp if position.last is not None else 0)
         if parts.index is not None and marks[0].index is not None:
             parts.index.follow(marks[0].index.name)
         self.reput_from_offset = position.offset
         self._tell_waiting()
         return 1
+
+    def _follow_queues(self, end_offset: int, store_timestamp: int) -> None:
+        """Take over the units of queues whose next offset on the put side is not the one they were followed up to."""
+        offsets, queues = self._parts.log.queue_offsets, self._parts.queues
+        if len(offsets.numbers) > len(self._keys):
+            self._keys = list(offsets.numbers)
+            room = len(self._keys) - self._followed.size
+            self._followed = np.append(self._followed, np.full(room, -1, np.int64))
+        ends = offsets.array[: len(self._keys)].copy()
+        grown = np.flatnonzero(ends != self._followed).tolist()
+        queues.follow({self._keys[number]: int(ends[number]) for number in grown}, end_offset, store_timestamp)
+        for number in grown:
+            self._followed[number] = queues.max_offset(self._keys[number])
 
     def _rest(self) -> None:
         self._stopping.wait(_LOOK_EVERY_S)

@@ -239,7 +239,7 @@ class LogDispatch:
         """Scan the records from an offset on that prove themselves, up to the log's end or after so many bytes."""
         queues = self._queues
         assert queues is not None
-        many = len(queues.simple.queues()) >= _MANY_QUEUES
+        many = queues.simple.count >= _MANY_QUEUES
         watch = SinkWatch(self._log.files, self._log.path)
         limit = _NO_END if watch.begin_offset is None else watch.begin_offset
         for file in self._log.log_files():

@@ -153,6 +153,12 @@ class MappedFile:
         if mapping is not None:
             mapping.forget()
 
+    def drop_stale_mapping(self) -> None:
+        """Drop a map that may show zeros where another process has written since (`Mapping.whole_until`)."""
+        mapping = self._mapping
+        if mapping is not None and mapping.whole_until < mapping.size:
+            self._mapping = None
+
     def close_descriptor(self) -> None:
         """Close the descriptor; `file` opens it again when it is needed."""
         with self._reserving:  # else another file may get its number, and the space

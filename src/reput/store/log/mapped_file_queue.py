@@ -104,6 +104,24 @@ class MappedFileQueue:
                 )
         self.mapped_files = [self._file(file.path, file.start_offset, writable=self._writable) for file in listed]
 
+    def show_from(self, offset: int) -> None:
+        """Show what another process has written from an offset on."""
+        self._maps = None
+        for file in reversed(self.mapped_files):
+            if file.start_offset + file.size <= offset:
+                break
+            file.drop_stale_mapping()
+
+    def follow(self, listed: list[LogFile]) -> None:
+        """Take over the files as another process has made and deleted them; all but the last one are full."""
+        known = {file.start_offset: file for file in self.mapped_files}
+        files = [
+            known.get(file.start_offset) or self._file(file.path, file.start_offset, writable=False) for file in listed
+        ]
+        for file in files[:-1]:
+            file.wrote_position = file.size
+        self.mapped_files = files
+
     def _file(self, path: str, start_offset: int, *, writable: bool) -> MappedFile:
         return MappedFile(
             self._files, path, start_offset, self.file_size,

@@ -26,9 +26,16 @@ class BatchConsumeQueue(QueueFolder):
     __slots__ = ("_base_offsets", "_next_unit", "_synced_unit")
 
     def __init__(
-        self, files: FileLayer, path: str, topic: str, queue_id: int, file_size: int, counts: TopicCounts
+        self,
+        files: FileLayer,
+        path: str,
+        topic: str,
+        queue_id: int,
+        file_size: int,
+        counts: TopicCounts,
+        on_dirty: Callable[[BatchConsumeQueue], None],
     ) -> None:
-        super().__init__(files, path, topic, queue_id, file_size, counts)
+        super().__init__(files, path, topic, queue_id, file_size, counts, on_dirty)
         #: First queue offset of each file that was read, by the file's first byte.
         self._base_offsets: dict[int, int] = {}
         self._next_unit = 0
@@ -127,13 +134,20 @@ class BatchConsumeQueue(QueueFolder):
         self._next_unit += len(units) // BATCH_UNIT_SIZE
         self.max_physical_offset = last.commit_log_offset + last.size
         self.max_offset = last.next_offset  # set last: a reader that sees it finds the unit
-        self.dirty.update(written)
+        for start in written:
+            self.mark_dirty(start)
 
-    def flush(self, least_pages: int = 0) -> None:
-        """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced."""
+    def flush(self, least_pages: int = 0) -> bool:
+        """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced.
+
+        Returns:
+            Whether all is synced.
+        """
         end, dirty = self._next_unit, sorted(self.dirty)
-        if not dirty or (end - self._synced_unit) * BATCH_UNIT_SIZE // OS_PAGE_SIZE < least_pages:
-            return
+        if not dirty:
+            return True
+        if (end - self._synced_unit) * BATCH_UNIT_SIZE // OS_PAGE_SIZE < least_pages:
+            return False
         self.dirty.difference_update(dirty)
         try:
             for start in dirty:
@@ -144,6 +158,7 @@ class BatchConsumeQueue(QueueFolder):
             self.dirty.update(dirty)
             raise
         self._synced_unit = end
+        return True
 
     def delete_expired(self, min_commit_log_offset: int) -> list[str]:
         """Delete the files whose records the log no longer has, oldest first, but never the last file.

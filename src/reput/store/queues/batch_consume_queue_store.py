@@ -16,6 +16,7 @@ from reput.kernels.columns import RecordColumns
 from reput.log.directory import QueueFiles, numbered_files
 from reput.log.file_sizes import BATCH, check_queue_sizes
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
+from reput.store.queues.unsynced import UnsyncedQueues
 from reput.store.statistics import TopicCounts
 
 
@@ -47,7 +48,9 @@ class BatchConsumeQueueStore:
         self._batch_topics = batch_topics
         self._counts = counts
         self._table: dict[tuple[str, int], BatchConsumeQueue] = {}
+        self._ids: dict[str, set[int]] = {}
         self._flush_lock = Lock()
+        self._unsynced = UnsyncedQueues[BatchConsumeQueue]()
 
     def check(self, listed: list[QueueFiles]) -> None:
         """Check the sizes of listed files; nothing is changed.
@@ -72,8 +75,11 @@ class BatchConsumeQueueStore:
 
     def remove(self, topic: str) -> None:
         """Forget a topic's queues and remove their files."""
-        for key in [key for key in self._table if key[0] == topic]:
-            self._table.pop(key).drop_mappings()
+        for queue_id in self.queue_ids(topic):
+            queue = self._table.pop((topic, queue_id))
+            queue.drop_mappings()
+            self._unsynced.forget(queue)
+        self._ids.pop(topic, None)
         folder = f"{self.path}/{topic}"
         if self._files.exists(folder):
             self._files.remove_tree(folder)
@@ -82,6 +88,10 @@ class BatchConsumeQueueStore:
         """The queue; None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))
 
+    def queue_ids(self, topic: str) -> Set[int]:
+        """Ids of a topic's queues."""
+        return frozenset(self._ids.get(topic, ()))
+
     def queues(self) -> list[BatchConsumeQueue]:
         """All queues, in no special order."""
         return list(self._table.values())
@@ -89,8 +99,9 @@ class BatchConsumeQueueStore:
     def _make(self, topic: str, queue_id: int) -> BatchConsumeQueue:
         path = f"{self.path}/{topic}/{queue_id}"
         counts = self._counts.setdefault(topic, TopicCounts())
-        queue = BatchConsumeQueue(self._files, path, topic, queue_id, self.file_size, counts)
+        queue = BatchConsumeQueue(self._files, path, topic, queue_id, self.file_size, counts, self._unsynced.add)
         self._table[topic, queue_id] = queue
+        self._ids.setdefault(topic, set()).add(queue_id)
         return queue
 
     def dispatch(self, columns: RecordColumns) -> None:
@@ -148,8 +159,11 @@ class BatchConsumeQueueStore:
     def flush(self, least_pages: int = 0) -> None:
         """Sync the queues with at least so many unsynced pages."""
         with self._flush_lock:
-            for queue in self.queues():
-                queue.flush(least_pages)
+            left = self._unsynced.take(lately=least_pages > 0)
+            try:
+                left = [queue for queue in left if not queue.flush(least_pages)]
+            finally:
+                self._unsynced.give_back(left)
 
     def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
         """Delete the files whose messages the log no longer has, as `ConsumeQueueStore.delete_expired`."""

@@ -45,9 +45,10 @@ class ConsumeQueue(QueueFolder):
         *,
         on_new_name: Callable[[str], None],
         on_map: Callable[[], None],
+        on_dirty: Callable[[ConsumeQueue], None],
         counts: TopicCounts,
     ) -> None:
-        super().__init__(files, path, topic, queue_id, file_size, counts)
+        super().__init__(files, path, topic, queue_id, file_size, counts, on_dirty)
         self._on_new_name = on_new_name
         self._on_map = on_map
         self._writing_start = -1
@@ -98,9 +99,9 @@ class ConsumeQueue(QueueFolder):
 
     def append(self, count: int, physical_end: int) -> None:
         """Count units that were written where `path_to_append` says."""
-        self.dirty.add(self._writing_start)  # only after the write: a flush during the write would have removed it
         self.max_physical_offset = physical_end
         self.max_offset += count
+        self.mark_dirty(self._writing_start)
 
     def fill_to(self, offset: int) -> None:
         """Write filler units up to a queue offset; in a new queue from the start of the file (`fillPreBlank`)."""
@@ -114,8 +115,8 @@ class ConsumeQueue(QueueFolder):
             count = min(offset - self.max_offset, (start + self.file_size - position) // UNIT_SIZE)
             with self._files.open(self.path_to_write(start), writable=True) as file:
                 file.write(position - start, encode_unit(*FILLER) * count)
-            self.dirty.add(start)
             self.max_offset += count
+            self.mark_dirty(start)
 
     def begin_at(self, offset: int) -> None:
         """Let the next message get a queue offset, in a queue whose messages the log does not have any more."""

@@ -29,6 +29,7 @@ from reput.store.queues.extensions import ConsumeQueueExtensions
 from reput.store.queues.gaps import QueueGaps
 from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
 from reput.store.queues.unit_search import find_begins, find_ends, follow_units
+from reput.store.queues.unsynced import UnsyncedQueues
 from reput.store.statistics import TopicCounts
 
 if TYPE_CHECKING:
@@ -73,9 +74,11 @@ class ConsumeQueueStore:
         self._path = f"{path}/{CONSUME_QUEUE}"
         self.file_size = file_size
         self._table: dict[tuple[str, int], ConsumeQueue] = {}
+        self._ids: dict[str, set[int]] = {}
         self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._maps = 0
         self._unsynced_folders: set[str] = set()
+        self._unsynced = UnsyncedQueues[ConsumeQueue]()
         self._flush_lock = Lock()
         self.built_timestamp = 0
         self.counts: dict[str, TopicCounts] = {}
@@ -159,8 +162,11 @@ class ConsumeQueueStore:
     def remove(self, topic: str) -> None:
         """Forget a topic's queues and remove their files; the topic's next record finds its queue anew."""
         folder = f"{self._path}/{topic}"
-        for key in [key for key in self._table if key[0] == topic]:
-            self._table.pop(key).drop_mappings()
+        for queue_id in self.queue_ids(topic):
+            queue = self._table.pop((topic, queue_id))
+            queue.drop_mappings()
+            self._unsynced.forget(queue)
+        self._ids.pop(topic, None)
         self._by_bytes.clear()
         self._unsynced_folders -= {path for path in self._unsynced_folders if f"{path}/".startswith(f"{folder}/")}
         if self._files.exists(folder):
@@ -170,6 +176,15 @@ class ConsumeQueueStore:
         """The queue; None where no message was ever dispatched to it."""
         return self._table.get((topic, queue_id))
 
+    def queue_ids(self, topic: str) -> Set[int]:
+        """Ids of a topic's queues."""
+        return frozenset(self._ids.get(topic, ()))
+
+    @property
+    def count(self) -> int:
+        """How many queues there are."""
+        return len(self._table)
+
     def queues(self) -> list[ConsumeQueue]:
         """All queues, in no special order."""
         return list(self._table.values())
@@ -178,11 +193,12 @@ class ConsumeQueueStore:
         path = f"{self._path}/{topic}/{queue_id}"
         queue = ConsumeQueue(
             self._files, path, topic, queue_id, self.file_size,
-            on_new_name=self._unsynced_folders.add, on_map=self._mapped,
+            on_new_name=self._unsynced_folders.add, on_map=self._mapped, on_dirty=self._unsynced.add,
             counts=self.counts.setdefault(topic, TopicCounts()),
         )  # fmt: skip
         self._extensions.attach(queue, self._unsynced_folders.add, self._mapped)
         self._table[topic, queue_id] = queue
+        self._ids.setdefault(topic, set()).add(queue_id)
         return queue
 
     def _mapped(self) -> None:
@@ -388,7 +404,10 @@ class ConsumeQueueStore:
         """
         with self._flush_lock:
             timestamp = self.built_timestamp
-            chosen = [q for q in list(self._table.values()) if q.dirty and q.unsynced_pages >= least_pages]
+            taken = self._unsynced.take(lately=least_pages > 0)
+            chosen = [queue for queue in taken if queue.dirty and queue.unsynced_pages >= least_pages]
+            if len(chosen) < len(taken):
+                self._unsynced.give_back([queue for queue in taken if queue.unsynced_pages < least_pages])
             written = [queue.max_offset for queue in chosen]
             dirty = [sorted(queue.dirty) for queue in chosen]
             folders = [] if least_pages else sorted(self._unsynced_folders)
@@ -405,6 +424,7 @@ class ConsumeQueueStore:
             except BaseException:
                 for queue, starts in zip(chosen, dirty, strict=True):
                     queue.dirty.update(starts)
+                self._unsynced.give_back(chosen)
                 self._unsynced_folders.update(folders)
                 raise
             for queue, offset in zip(chosen, written, strict=True):

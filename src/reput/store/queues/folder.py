@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import Self
 
 from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
@@ -36,6 +37,7 @@ class QueueFolder(ABC):
         queue_id: The queue.
         file_size: Bytes of a file.
         counts: The topic's counts since the store was opened.
+        on_dirty: Called with the queue after a write to it.
 
     Attributes:
         max_offset: The queue offset of the next message.
@@ -48,6 +50,7 @@ class QueueFolder(ABC):
         "_files",
         "_lock",
         "_mappings",
+        "_on_dirty",
         "_starts",
         "counts",
         "dirty",
@@ -61,7 +64,14 @@ class QueueFolder(ABC):
     )
 
     def __init__(
-        self, files: FileLayer, path: str, topic: str, queue_id: int, file_size: int, counts: TopicCounts
+        self,
+        files: FileLayer,
+        path: str,
+        topic: str,
+        queue_id: int,
+        file_size: int,
+        counts: TopicCounts,
+        on_dirty: Callable[[Self], None],
     ) -> None:
         self._files = files
         self._starts: list[int] = []
@@ -76,6 +86,7 @@ class QueueFolder(ABC):
         self.min_offset = 0
         self.max_physical_offset = -1
         self.dirty: set[int] = set()
+        self._on_dirty = on_dirty
 
     @property
     def file_starts(self) -> list[int]:
@@ -85,6 +96,11 @@ class QueueFolder(ABC):
     def file_path(self, start: int) -> str:
         """Path of the file that begins at a byte of the queue."""
         return f"{self.path}/{offset_to_file_name(start)}"
+
+    def mark_dirty(self, start: int) -> None:
+        """Count the file that begins at a byte of the queue as unsynced; only after the write, for a flush takes it."""
+        self.dirty.add(start)
+        self._on_dirty(self)
 
     def find_files(self) -> None:
         """Take over the files that another process has made."""
@@ -123,7 +139,7 @@ class QueueFolder(ABC):
             last = self._starts[-1]
             with self._files.open(self.file_path(last), writable=True) as file:
                 if file.zero_from(position - last):
-                    self.dirty.add(last)
+                    self.mark_dirty(last)
 
     @property
     @abstractmethod

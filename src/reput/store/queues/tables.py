@@ -77,14 +77,15 @@ class QueueTables:
 
     def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
         """See `ConsumeQueueStore.follow`."""
-        grown = {key: end for key, end in next_offsets.items() if self._max_offset(key) < end}
+        grown = {key: end for key, end in next_offsets.items() if self.max_offset(key) < end}
         of_batch = {key[0] for key in grown} & self.types.batch
         if of_batch:
             self.batch.follow([key for key in grown if key[0] in of_batch], end_offset)
         simple = {key: end for key, end in grown.items() if key[0] not in of_batch}
         self.simple.follow(simple, end_offset, store_timestamp)
 
-    def _max_offset(self, key: tuple[str, int]) -> int:
+    def max_offset(self, key: tuple[str, int]) -> int:
+        """The max offset of a (topic, queue id); 0 where there is no such queue."""
         queue = self.find(*key)
         return queue.max_offset if queue is not None else 0
 
@@ -112,6 +113,11 @@ class QueueTables:
     def find(self, topic: str, queue_id: int) -> Queue | None:
         """The queue; None where no message was ever dispatched to it."""
         return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """Ids of a topic's queues that have, or had, messages, in order."""
+        ids = self.simple.queue_ids(topic) | self.batch.queue_ids(topic)
+        return sorted(queue_id for queue_id in ids if self.max_offset((topic, queue_id)))
 
     def queues(self) -> list[Queue]:
         """All queues that have, or had, messages, in no special order.

@@ -85,4 +85,4 @@ def advance(
         queue.max_physical_offset = physical_end
         queue.max_offset = end
     for queue, start in zip(located.owners, located.files, strict=True):
-        queue.dirty.add(start)  # only after the write: a flush during the write would have removed it
+        queue.mark_dirty(start)
