@@ -32,6 +32,7 @@ KERNEL_MODULES = (
     "reput.kernels.crc32",
     "reput.kernels.java_hash",
     "reput.kernels.record_scan",
+    "reput.kernels.record_search",
     "reput.kernels.record_positions",
     "reput.kernels.record_encode",
     "reput.kernels.message_objects",

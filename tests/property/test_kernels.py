@@ -36,7 +36,8 @@ from reput.kernels.java_hash import java_hash_slices
 from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import EncodeFault
-from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, read_records_at
+from reput.kernels.record_search import find_record
 from reput.kernels.tags import keep_matching_tags
 from tests.oracles import consume_queue as queue_twin
 from tests.oracles import content_hash as content_twin

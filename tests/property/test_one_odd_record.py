@@ -109,7 +109,7 @@ def test_a_rebuild_in_place_never_reaches_fewer_messages_without_being_asked(bas
         rebuild(path, None, runner=LocalRunner(1))
     assert files(path / "consumequeue") == queues
     result = rebuild(path, None, runner=LocalRunner(1), allow_fewer=True)
-    assert "contradict" in result.damages[0].reason
+    assert "contradict" in result.damages.told[0].reason
     assert lost(before, reached(path)) == 1
 
 
@@ -158,7 +158,7 @@ def test_the_record_after_one_with_a_wrong_queue_offset_has_room_for_its_gap(bas
     before, built = reached(path), tmp_path / "built"
     set_queue_offset(stored(path)[-2], 4)  # the last one has no next record that says that its gap of 1 is right
     result = rebuild(path, built, runner=LocalRunner(1))
-    assert (result.units, len(result.damages)) == (COUNT - 1, 1)
+    assert (result.units, result.damages.count) == (COUNT - 1, 1)
     shutil.rmtree(path / "consumequeue")
     reput.MessageStore.open(path, **SIZES).close()
     assert lost(before, reached(path)) == 1
@@ -176,7 +176,7 @@ def test_the_last_record_of_a_queue_in_its_file_is_judged_by_the_next_file(
     record = [record for record in stored(path) if record.file == first][-1]
     set_queue_offset(record, 2)  # 50 says 54, for which its log has room
     result = rebuild(path, built, runner=LocalRunner(1), index=index)
-    assert (result.units, len(result.damages)) == (COUNT - 1, 1)
+    assert (result.units, result.damages.count) == (COUNT - 1, 1)
     shutil.rmtree(path / "consumequeue")
     reput.MessageStore.open(path, **SIZES).close()
     assert lost(before, reached(path)) == 1

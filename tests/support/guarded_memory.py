@@ -56,7 +56,8 @@ from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
-from reput.kernels.record_scan import RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.record_scan import RecordScanner, ScanLevel, read_records_at
+from reput.kernels.record_search import find_record
 from reput.kernels.send_block import B_ANSWERS, B_ANSWERS_END, B_SCRATCH, SCRATCH_SIZE
 from reput.kernels.send_frames import SendFrames
 from reput.kernels.small_pass import SmallPass

@@ -98,15 +98,17 @@ def _facts(result: AuditResult) -> dict[str, Any]:
 
 def _counts(result: AuditResult) -> dict[str, int]:
     """Counts of findings by their class: a finding is of one message, or of many."""
-    from reput.jobs.findings import FindingClass
+    from reput.jobs.findings import KINDS, FindingClass
 
-    counts = Counter(finding.kind.finding_class for finding in result.findings)
+    counts = Counter[FindingClass]()
+    for code, count in result.counts.items():
+        counts[KINDS[code].finding_class] += count
     return {f"{one}_findings": counts[one] for one in FindingClass}
 
 
 def _json(result: AuditResult) -> dict[str, Any]:
     lost = {"lost_messages": result.lost_messages, "uncounted_bytes": result.uncounted_bytes}
-    lists = {"phase_seconds": result.phase_seconds, "findings": result.table.to_pylist()}
+    lists = {"phase_seconds": result.phase_seconds, "codes": result.counts, "findings": result.table.to_pylist()}
     return _facts(result) | lost | _counts(result) | lists
 
 
@@ -120,11 +122,11 @@ def _report(store: str, result: AuditResult, max_findings: int) -> Report:
     facts = _facts(result) | {"log bytes a second": round(result.log_bytes / result.seconds)}
     facts |= {"messages lost": lost} | _counts(result)
     facts["result"] = "clean" if result.is_clean else "findings"
-    codes = Counter(finding.code for finding in result.findings)
+    codes = {code: result.counts[code] for code in dict.fromkeys(finding.code for finding in result.findings)}
     shown = result.findings[: max_findings or None]
     rows = [(one.code, one.kind.finding_class.value, one.path, one.position, one.count, one.text) for one in shown]
     columns = ("code", "class", "file", "position", "count", "text")
-    table = limited_table("findings, the worst first", columns, rows, max_findings, len(result.findings))
+    table = limited_table("findings, the worst first", columns, rows, max_findings, sum(codes.values()))
     bars = Series("findings", list(codes), list(codes.values()))
     return Report(
         title=f"Audit of {store}",

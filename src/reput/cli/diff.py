@@ -98,6 +98,8 @@ def diff(
 
 
 def _facts(result: DiffResult) -> dict[str, Any]:
+    from reput.log.damages import joined
+
     return {
         "left_messages": result.left_messages,
         "right_messages": result.right_messages,
@@ -105,7 +107,7 @@ def _facts(result: DiffResult) -> dict[str, Any]:
         "missing": result.missing,
         "extra": result.extra,
         "different": result.different,
-        "damages": [damage._asdict() for damage in (*result.left_damages, *result.right_damages)],
+        **joined((result.left_damages, result.right_damages)).as_json(),
         "seconds": result.seconds,
     }
 
@@ -116,7 +118,8 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
     from reput.jobs.report.report import Report
 
     facts = _facts(result) | {"result": "equal" if result.is_equal else "differences"}
-    del facts["damages"]
+    for name in ("damages", "damage_count", "damaged_bytes"):
+        del facts[name]
     if hint := _hint(by, ignored, result):
         facts["hint"] = hint
     rows = [
@@ -126,6 +129,7 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
     total = result.missing + result.extra + result.different
     table = limited_table("differences", result.table.column_names, rows, max_findings, result.table.num_rows)
     damages = (*result.left_damages, *result.right_damages)
+    damage_count = result.left_damages.count + result.right_damages.count
     counted = result.table.group_by(["kind", "topic"]).aggregate([([], "count_all")]).to_pylist()
     topics = sorted({row["topic"] for row in counted})
     series = [
@@ -142,7 +146,7 @@ def _report(left: str, right: str, by: str, ignored: Sequence[str], result: Diff
                 f"{damage.path}: from commit log offset {damage.begin} to {damage.end} passed over: {damage.reason}"
                 for damage in damages
             ),
-            len(damages),
+            damage_count,
             max_findings,
         ),
         paths={"left": left, "right": right},

@@ -181,8 +181,7 @@ def export(
         for result in chain([first], runs):
             status |= bool(result.findings)
             if result.commits or result.lost or as_json or (report is not None and not follow):
-                damages = {"damages": [damage._asdict() for damage in result.damages]}
-                fields = asdict(result) | damages if as_json else None
+                fields = asdict(result) | result.damages.as_json() if as_json else None
                 shown = _report(store, output, result, max_findings)
                 if follow and not as_json:
                     _write_run(result, shown, report)

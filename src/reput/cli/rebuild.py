@@ -109,7 +109,7 @@ def rebuild(
             options=options,
             progress=progress,
         )
-    fields = asdict(result) | {"damages": [damage._asdict() for damage in result.damages]} if as_json else None
+    fields = asdict(result) | result.damages.as_json() if as_json else None
     end_job(_report(store, output, result, max_findings), report, fields)
     return 1 if result.findings else 0
 

@@ -9,8 +9,9 @@ from reput.jobs.log_bounds import bounded_splits, fixed_log_end, lost_ends
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.record_scan import ScanLevel
+from reput.log.damages import Damages, joined
 from reput.log.directory import StoreDirectory
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
 from reput.progress import Progress
 
@@ -22,7 +23,7 @@ class _Looked:
     """Outcome of one split, a `SplitOutcome`. Damage is passed over, so there is no fault."""
 
     read: SplitResult
-    damages: tuple[Damage, ...]
+    damages: Damages
     fault: None = None
 
 
@@ -33,7 +34,7 @@ def find_damages(
     commit_log_path: str | os.PathLike[str] | None = None,
     split_bytes: int = SPLIT_BYTES,
     progress: Progress | None = None,
-) -> tuple[Damage, ...]:
+) -> Damages:
     """Find the damage of a log by record headers and the CRCs of bodies. The result is in the order of the log.
 
     The log of a live store is read up to where it ends now. That of a closed store reaches as far as it did then, else
@@ -45,8 +46,8 @@ def find_damages(
     log_files = directory.log_files()
     splits = bounded_splits(log_files, split_bytes, fixed_log_end(directory, log_files))
     outcomes, _ = run_over_splits(runner, _look, splits, description="look for damage", progress=progress)
-    damages = tuple(damage for outcome in outcomes for damage in outcome.damages)
-    return damages + lost_ends(directory, [outcome.read for outcome in outcomes])
+    damages = joined(outcome.damages for outcome in outcomes)
+    return damages.followed_by(lost_ends(directory, [outcome.read for outcome in outcomes]))
 
 
 def _look(split: Split) -> _Looked:
@@ -54,4 +55,4 @@ def _look(split: Split) -> _Looked:
     scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP)
     for _ in scan:
         pass
-    return _Looked(scan.result, tuple(scan.damages))
+    return _Looked(scan.result, scan.damages)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -258,6 +259,57 @@ def is_of_log(finding: Finding, folders: Sequence[str]) -> bool:
     """Whether a finding is about the log, whose folders are given, and not about derived files."""
     in_log = os.path.dirname(finding.path) in folders
     return finding.code in LOG_CODES or (finding.code in FILE_CODES and in_log)
+
+
+#: Findings of one code that are kept, with their texts: a damaged store has millions. All are counted.
+MOST_OF_A_CODE = 1000
+#: Findings that are as many as files and settings, at most: a repair needs each of them.
+_ALL_KEPT = FILE_CODES | {
+    "log-file-missing", "config-damaged", "config-backup", "config-changed", "consumer-offset-ahead",
+}  # fmt: skip
+
+
+class Findings:
+    """Findings of a task, or of a whole audit: all are counted, the first `MOST_OF_A_CODE` of each code are kept.
+
+    Attributes:
+        kept: the findings.
+        counts: how many there are, by code.
+        sizes: sums of their `count`, by code.
+    """
+
+    def __init__(self, findings: Iterable[Finding] = ()) -> None:
+        self.kept: list[Finding] = []
+        self.counts: Counter[str] = Counter()
+        self.sizes: Counter[str] = Counter()
+        self.add(findings)
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Add findings."""
+        for finding in findings:
+            self.add_many(finding.code, 1, finding.count, [finding].__getitem__)
+
+    def add_many(self, code: str, count: int, size: int, finding: Callable[[int], Finding]) -> None:
+        """Add `count` findings of a code, of `size` units or records in all; those that are kept are made by number."""
+        room = count if code in _ALL_KEPT else max(MOST_OF_A_CODE - self.counts[code], 0)
+        self.kept += map(finding, range(min(count, room)))
+        if count:
+            self.counts[code] += count
+            self.sizes[code] += size
+
+    def merge(self, others: Findings) -> None:
+        """Add the findings of another task."""
+        counts, sizes = self.counts + others.counts, self.sizes + others.sizes
+        self.add(others.kept)
+        self.counts, self.sizes = counts, sizes
+
+    def without(self, codes: Sequence[str]) -> Findings:
+        """The findings of other codes."""
+        rest = Findings(finding for finding in self.kept if finding.code not in codes)
+        for code in self.counts:
+            if code not in codes:
+                rest.counts[code], rest.sizes[code] = self.counts[code], self.sizes[code]
+        return rest
 
 
 SCHEMA = pa.schema(

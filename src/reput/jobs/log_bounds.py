@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from reput.log.damages import Damage
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.lost_end import lost_end
-from reput.log.scan import Damage
 from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitResult, plan_splits
 

@@ -11,7 +11,7 @@ from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import topic_folder_name
 from reput.formats.record_layout import SysFlag
 from reput.kernels.columns import RecordColumns, RecordStatus
-from reput.log.scan import Damage
+from reput.log.damages import Damage
 
 _CONTRADICTS = "the property __CRC32# says otherwise than the record's bytes"
 

@@ -123,7 +123,7 @@ class RecordColumns:
         buffer: The scanned bytes (uint8[size]); kept alive by this object, so slices may refer to it.
         base_offset: Commit log offset of the buffer's first byte.
         rows: Number of records.
-        consumed: Bytes from the buffer's start to the end of the last record.
+        consumed: Bytes from the buffer's start to the end of the last record; damage that was passed over included.
         stop: Why the scan ended there.
         wide: int64[len(WIDE), rows].
         narrow: int32[len(NARROW), rows].
@@ -198,6 +198,11 @@ class RecordColumns:
         """The first row whose status has one of these bits; `rows` if there is none."""
         found = self.narrow[N_STATUS] & faults
         return int((found != 0).argmax()) if self.rows and found.any() else self.rows
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the records: all that was consumed, but for damage that was passed over."""
+        return int(self.narrow[N_SIZE].sum(dtype=np.int64))
 
     @property
     def next_offset(self) -> int:

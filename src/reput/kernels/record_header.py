@@ -120,3 +120,9 @@ def read_record(base, position, end, offset, wide, narrow, row):  # type: ignore
     wide[W_STORE_TIMESTAMP, row] = load_i64(p + STORE_TIMESTAMP + born_growth)
     wide[W_PREPARED, row] = load_i64(p + PREPARED_TRANSACTION_OFFSET + growth)
     return READ
+
+
+@inlined
+def stop_at(stop, position, file_end):  # type: ignore[no-untyped-def]
+    """The stop; BAD_SIZE where a blank record does not end where its file does, as then it is none."""
+    return _BAD_SIZE if stop == _STOP_BLANK and load_i32(position) != file_end - position else stop

@@ -17,7 +17,7 @@ from numba import njit
 
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.java import INT32_MAX
-from reput.formats.record_layout import BLANK_SIZE, MAGIC_CODE, SysFlag
+from reput.formats.record_layout import BLANK_SIZE, SysFlag
 from reput.kernels._jit import inlined, kernel
 from reput.kernels.columns import (
     N_BODY_CRC,
@@ -52,23 +52,20 @@ from reput.kernels.mapped_pages import asked_until
 from reput.kernels.memory import (
     copy_short,
     equal_bytes,
-    find_byte_mask,
     load_i32,
     load_i32_native,
-    load_i64,
     load_u8,
     load_u64_native,
     prefetch,
     store_i32_native,
-    trailing_zeros,
 )
 from reput.kernels.property_crc import carries_property_crc, property_crc_fits
-from reput.kernels.record_header import READ, read_record
+from reput.kernels.record_header import READ, read_record, stop_at
 from reput.kernels.record_properties import delay_level, find_tags_and_keys, hash_keys
 
 _TRANSACTION, _ROLLBACK = SysFlag.TRANSACTION_MASK, SysFlag.TRANSACTION_ROLLBACK
 _BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_PROPERTY_CRC
-_END, _STOP_BLANK, _BAD_MAGIC, _BAD_SIZE, _, _FULL, _UNREADABLE = (int(stop) for stop in ScanStop)
+_END, _FULL, _UNREADABLE = int(ScanStop.END_OF_BUFFER), int(ScanStop.FULL), int(ScanStop.UNREADABLE)
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 #: RocketMQ's `messageDelayLevel`, in milliseconds.
 DEFAULT_DELAYS_MS = tuple(
@@ -76,9 +73,6 @@ DEFAULT_DELAYS_MS = tuple(
 )
 #: More keys than one record can have: it has at most 32 767 bytes of properties.
 _MAX_KEYS_OF_A_RECORD = 16_384
-_RESYNC_RECORDS = 3
-#: Result of `find_record` where a page of a map cannot be read.
-UNREADABLE = -2
 #: A scan ends with `ScanStop.FULL` when its queues fill three quarters of these slots. More slots would not stay in the
 #: cache: with a million a scan with keys over 10 000 queues took 530 ns a record.
 _MAX_QUEUE_SLOTS = 1 << 16
@@ -94,7 +88,8 @@ _PREFETCHED_BYTES = 1024
 #: Padding after each column: without it the columns of one row would share a cache set when a column's size is a power
 #: of two, which costs 25 to 30 ns a record.
 _PADDING_BYTES = 192
-_FIRST_MAGIC_BYTE = np.uint8(0xDA)
+#: The last of the skips of a scan, where no record begins.
+_NO_SKIP = np.array([[-1, -1]], np.int64)
 
 
 class ScanLevel(IntEnum):
@@ -202,24 +197,22 @@ def _check_crcs(base, p, narrow, row, require_property_crc):  # type: ignore[no-
         narrow[N_STATUS, row] |= _BAD_PROPERTY_CRC
 
 
-@inlined
-def _stop_at(stop, position, file_end):  # type: ignore[no-untyped-def]
-    """The stop; BAD_SIZE where a blank record does not end where its file does, as then it is none."""
-    return _BAD_SIZE if stop == _STOP_BLANK and load_i32(position) != file_end - position else stop
-
-
 _MATRICES = "int64[:, ::1], int32[:, ::1]"
 
 
-@kernel(f"void(int64, int64, int64, int64, int64, int64, boolean, boolean, {_MATRICES}, int64[::1])")
+@kernel(f"void(int64, int64, int64, int64, int64, int64, boolean, boolean, int64[:, ::1], {_MATRICES}, int64[::1])")
 def _scan_headers(  # type: ignore[no-untyped-def]
-    base, size, left, page_size, base_offset, max_rows, check_crc, require_property_crc, wide, narrow, result
+    base, size, left, page_size, base_offset, max_rows, check_crc, require_property_crc, skips, wide, narrow, result
 ):
     """`_scan` at `ScanLevel.HEADER`, compiled in a third of the time: all that a look at a store needs."""
     end, p, row, stop = base + size, base, 0, _FULL
+    skip, skipped = 0, base + skips[0, 0]
     limit = base if page_size else end  # of a map, up to where its pages were asked for
     while row < max_rows:
-        stop = _stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, row), p, base + left)
+        if p == skipped:
+            p, skip = base + skips[skip, 1], skip + 1
+            skipped = base + skips[skip, 0]
+        stop = stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, row), p, base + left)
         if stop == _END and limit < end:
             limit = asked_until(limit, end, page_size)
             if limit:
@@ -236,20 +229,25 @@ def _scan_headers(  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    f"void(int64, int64, int64, int64, int64, int64, int64, boolean, boolean, int64[::1], boolean, {_MATRICES}, "
-    "uint64[::1], int32[::1], int32[::1], int64, uint32[::1], uint8[::1], uint8[::1], int32[::1], int32[::1], "
-    "int64[::1])"
+    "void(int64, int64, int64, int64, int64, int64, int64, boolean, boolean, int64[:, ::1], int64[::1], boolean, "
+    f"{_MATRICES}, uint64[::1], int32[::1], int32[::1], int64, uint32[::1], uint8[::1], uint8[::1], int32[::1], "
+    "int32[::1], int64[::1])"
 )
 def _scan(  # type: ignore[no-untyped-def]
-    base, size, left, page_size, base_offset, max_rows, level, check_crc, require_property_crc, delays, index_tags,
-    wide, narrow, table_hash, table_queue, queue_rows, lines, queue_hash, queue_is_schedule, schedule_topic, key_hashes,
+    base, size, left, page_size, base_offset, max_rows, level, check_crc, require_property_crc, skips, delays,
+    index_tags, wide, narrow, table_hash, table_queue, queue_rows, lines, queue_hash, queue_is_schedule,
+    schedule_topic, key_hashes,
     key_rows, result,
 ):  # fmt: skip
     end, p, row, keys, queues, stop = base + size, base, 0, 0, 0, _FULL
     most_queues = table_hash.size * 3 // 4
+    skip, skipped = 0, base + skips[0, 0]
     limit = base if page_size else end  # of a map, up to where its pages were asked for
     while row < max_rows:
-        stop = _stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, row), p, base + left)
+        if p == skipped:
+            p, skip = base + skips[skip, 1], skip + 1
+            skipped = base + skips[skip, 0]
+        stop = stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, row), p, base + left)
         if stop == _END and limit < end:
             limit = asked_until(limit, end, page_size)
             if limit:
@@ -324,48 +322,6 @@ def _read_at(base, size, positions, offsets, check_crc, wide, narrow):  # type: 
     return positions.size
 
 
-@njit
-def _proves_itself(  # type: ignore[no-untyped-def]
-    base, position, limit, end, page_size, file_end, base_offset, records, wide, narrow
-):
-    """Whether `records` whole records follow each other from here on; fewer suffice before a blank record, zero bytes
-    or the buffer's end.
-    """
-    p, i = position, 0
-    while i < records:
-        stop = _stop_at(read_record(base, p, limit, base_offset + (p - base), wide, narrow, 0), p, file_end)
-        if stop == _END and 0 < limit < end:
-            limit = asked_until(limit, end, page_size)
-            continue
-        if stop != READ:
-            unwritten = stop == _BAD_MAGIC and load_i64(p) == 0
-            return i > 0 and (stop in (_END, _STOP_BLANK) or unwritten)
-        p += np.int64(narrow[N_SIZE, 0])
-        i += 1
-    return True
-
-
-@kernel(f"int64(int64, int64, int64, int64, int64, int64, int64, {_MATRICES})")
-def _find_record(  # type: ignore[no-untyped-def]
-    base, size, left, page_size, base_offset, position, records, wide, narrow
-):
-    end, block = base + size, base + position + MAGIC_CODE
-    limit = base + position if page_size else end  # of a map, up to where its pages were asked for
-    while block < end:
-        while limit < min(block + 64, end):
-            limit = asked_until(limit, end, page_size)
-            if limit == 0:
-                return UNREADABLE
-        mask = find_byte_mask(block, end, limit, _FIRST_MAGIC_BYTE)
-        while mask:
-            p = block + trailing_zeros(mask) - MAGIC_CODE
-            mask &= mask - np.uint64(1)
-            if _proves_itself(base, p, limit, end, page_size, base + left, base_offset, records, wide, narrow):
-                return p - base
-        block += 64
-    return -1
-
-
 class RecordScanner:
     """Scanner of buffers into columns; reuses its memory (136 bytes a row and 8 a key) from scan to scan.
 
@@ -409,11 +365,12 @@ class RecordScanner:
         check_crc: bool = False,
         require_property_crc: bool = False,
         page_size: int = 0,
+        skips: npt.NDArray[np.int64] | None = None,
     ) -> RecordColumns:
         """Scan the whole records from the buffer's start on.
 
         Args:
-            buffer: uint8[size], contiguous, under 2 GiB; a record must start at its first byte.
+            buffer: uint8[size], contiguous, under 2 GiB; a record, or a skip, must start at its first byte.
             base_offset: Commit log offset of the first byte.
             left: Bytes of the log file from the buffer's start to the file's end, which tells a blank record; None: the
                 buffer ends where the file does.
@@ -421,21 +378,25 @@ class RecordScanner:
                 sets `RecordStatus.BAD_BODY_CRC` or `BAD_PROPERTY_CRC`; the scan goes on.
             require_property_crc: With `check_crc`, a record without a property CRC gets `BAD_PROPERTY_CRC`, too.
             page_size: Of a map, whose pages are asked for before they are read (`ScanStop.UNREADABLE`); 0 for memory.
+            skips: int64[n, 2], damage that is passed over (`reput.kernels.record_search`): ascending positions where it
+                begins, in place of a record, and where the next record begins.
 
         Raises ValueError for a longer buffer.
         """
         if buffer.size > INT32_MAX:
             raise ValueError(f"{buffer.size} bytes to scan; positions of records are int32")
         left = buffer.size if left is None else left
+        skips = _NO_SKIP if skips is None else np.concatenate([skips, _NO_SKIP])
         if self._level == ScanLevel.HEADER:
             _scan_headers(
                 buffer.ctypes.data, buffer.size, left, page_size, base_offset, self._max_rows, check_crc,
-                require_property_crc, self._wide, self._narrow, self._result,
+                require_property_crc, skips, self._wide, self._narrow, self._result,
             )  # fmt: skip
         else:
             _scan(
                 buffer.ctypes.data, buffer.size, left, page_size, base_offset, self._max_rows, int(self._level),
-                check_crc, require_property_crc, self._delays, self._index_tags, self._wide, self._narrow, *self._table,
+                check_crc, require_property_crc, skips, self._delays, self._index_tags, self._wide, self._narrow,
+                *self._table,
                 self._queue_rows, self._queue_lines.ctypes.data, *self._queue_marks, _SCHEDULE_TOPIC, *self._keys,
                 self._result,
             )  # fmt: skip
@@ -475,24 +436,3 @@ def read_records_at(
     rows = _read_at(buffer.ctypes.data, buffer.size, positions, offsets, check_crc, wide, narrow)
     none = np.empty(0, np.int32)
     return RecordColumns(buffer, 0, 0, ScanStop.END_OF_BUFFER, wide[:, :rows], narrow[:, :rows], none, none, none)
-
-
-def find_record(
-    buffer: npt.NDArray[np.uint8],
-    base_offset: int,
-    position: int = 0,
-    *,
-    left: int | None = None,
-    records: int = _RESYNC_RECORDS,
-    page_size: int = 0,
-) -> int:
-    """Position of the first record at or after `position` that proves itself, or -1; or UNREADABLE.
-
-    Its PHYSICALOFFSET must be the offset where it lies, its lengths must add up, and so must those of the next records,
-    `records` in all, unless the buffer, the file or the written part ends before. Content can still forge this: readers
-    of splits compare neighbours. `left` and `page_size` as in `RecordScanner.scan`.
-    """
-    left = buffer.size if left is None else left
-    wide, narrow = np.empty((len(WIDE), 1), np.int64), np.empty((len(NARROW), 1), np.int32)
-    address = buffer.ctypes.data
-    return int(_find_record(address, buffer.size, left, page_size, base_offset, position, records, wide, narrow))

@@ -15,8 +15,10 @@ import numpy.typing as npt
 from reput.files import DISK, FileLayer
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
+from reput.log.damages import NO_DAMAGES, Damages
+from reput.log.damages import joined as joined_damages
 from reput.log.directory import LogFile
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
 #: Columns of `Walk.blocks`. A block without records has the largest int64 as minimum and the smallest as maximum.
@@ -39,7 +41,7 @@ class Walk(NamedTuple):
     blocks: npt.NDArray[np.int64]
     last_record: int
     goes_on: bool
-    damages: tuple[Damage, ...] = ()
+    damages: Damages = NO_DAMAGES
 
     @property
     def end(self) -> int:
@@ -89,7 +91,7 @@ def walk(
     elif end > start:
         blocks.append([start, end, *_NO_TIMES])
     array = np.array(blocks, np.int64).reshape(-1, 6)
-    return Walk(file, array, last_record, scan.stop is SplitStop.BLANK and not was_cut, tuple(scan.damages))
+    return Walk(file, array, last_record, scan.stop is SplitStop.BLANK and not was_cut, scan.damages)
 
 
 def _add_rows(blocks: list[list[int]], columns: RecordColumns, rows: int, block_bytes: int, start: int) -> None:
@@ -118,7 +120,7 @@ def joined(walks: Sequence[Walk]) -> Walk:
     first, second = walks
     last = second.last_record if second.last_record >= 0 else first.last_record
     blocks = np.concatenate([first.blocks, second.blocks])
-    return Walk(first.file, blocks, last, second.goes_on, first.damages + second.damages)
+    return Walk(first.file, blocks, last, second.goes_on, joined_damages((first.damages, second.damages)))
 
 
 def splits_of_blocks(file: LogFile, blocks: npt.NDArray[np.int64], size: int) -> list[Split]:

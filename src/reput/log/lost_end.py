@@ -7,9 +7,10 @@ import os
 from reput.errors import StoreError
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.record_scan import ScanLevel
+from reput.log.damages import Damage
 from reput.log.directory import StoreDirectory
 from reput.log.metadata import read_shutdown
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
 

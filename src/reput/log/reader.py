@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from reput.counts import counted
 from reput.errors import ConfigError, CorruptRecordError
 from reput.files import DISK, FileLayer
 from reput.kernels.columns import RecordColumns
 from reput.kernels.gather import total_size
 from reput.kernels.record_batch import record_batch
 from reput.log.bodies import shown_rows
+from reput.log.damages import Damage
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.lost_end import lost_end
 from reput.log.object_storage import files_of
@@ -29,6 +34,8 @@ from reput.log.sink_commits import SinkWatch, committed_end
 from reput.log.splits import Split, SplitStop
 
 MAX_BATCH_BYTES = 32 << 20
+#: Damages of a file that have a line each in the log.
+_MOST_LINES = 20
 
 logger = logging.getLogger("reput.log")
 
@@ -112,7 +119,7 @@ def read_points(points: Points, selection: Selection, *, files: FileLayer = DISK
 
 
 def read_scan(scan: SplitScan, selection: Selection, flushed_ms: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted rows of a scan, and a row for each skipped damage if the selection shows damage."""
+    """Yield the wanted rows of a scan, and a row for each skipped damage if the selection shows damage, in order."""
     return _read_scan(scan, selection, flushed_ms, None)
 
 
@@ -160,7 +167,7 @@ def _read_from(
             raise selection.named_modes(lost.error())
         logger.warning("%s", lost.error())
         if selection.shows_damage:
-            yield selection.damage_row(lost)
+            yield selection.damage_rows([lost])
     return None
 
 
@@ -168,41 +175,89 @@ def _read_scan(
     scan: SplitScan, selection: Selection, flushed_ms: int | None, watch: SinkWatch | None
 ) -> Generator[pa.RecordBatch, None, int | None]:
     """Yield the wanted rows of a scan; ends if `watch` saw a sink's batch, and returns the offset not yet yielded."""
-    told = 0
+    lines = _DamageLines()
     try:
         for columns in scan:
             if watch is not None and watch.committed(columns.next_offset) != columns.next_offset:
-                return columns.base_offset
-            yield from _damage_rows(scan, told, selection)
-            told = len(scan.damages)
+                return scan.passed[0].begin if scan.passed else columns.base_offset
+            passed = [_within(damage, scan.split) for damage in scan.passed]
+            lines.tell(passed)
             flushed = columns.rows
             if flushed_ms is not None and (columns["store_timestamp"] > flushed_ms).any():
                 flushed = int(np.argmax(columns["store_timestamp"] > flushed_ms))
-            yield from _batches(selection.select(first_rows(columns, flushed)), selection)
+            kept = first_rows(columns, flushed)
+            before = [damage for damage in passed if damage.begin < kept.next_offset]
+            yield from _batches(selection.select(kept), selection, before)
             if flushed < columns.rows:
                 return None
     except CorruptRecordError as error:
         raise selection.named_modes(error) from None
-    yield from _damage_rows(scan, told, selection)
+    passed = [_within(damage, scan.split) for damage in scan.passed]
+    lines.tell(passed)
+    lines.end()
+    yield from _damage_batches(passed, selection)
     return None
 
 
-def _damage_rows(scan: SplitScan, told: int, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """Rows for the damages from number `told` on; damage after the split's end is left to the next split."""
-    for found in scan.damages[told:]:
-        damage = found._replace(end=min(found.end, scan.split.end))
-        logger.warning("%s; passed over %d bytes", damage.error(), damage.end - damage.begin)
-        if selection.shows_damage:
-            yield selection.damage_row(damage)
+def _within(damage: Damage, split: Split) -> Damage:
+    """The part of a damage in its split; what is after the split's end is left to the next split."""
+    return damage._replace(end=min(damage.end, split.end))
 
 
-def _batches(columns: RecordColumns, selection: Selection) -> Iterator[pa.RecordBatch]:
+class _DamageLines:
+    """Lines of the log about the damage of one scan: the first of it, and a count at the end."""
+
+    def __init__(self) -> None:
+        self._told = self._others = self._bytes = 0
+
+    def tell(self, passed: Sequence[Damage]) -> None:
+        """Tell of damage that was passed over."""
+        for damage in passed[: _MOST_LINES - self._told]:
+            logger.warning("%s", damage)
+        others = passed[_MOST_LINES - self._told :]
+        self._told += len(passed) - len(others)
+        self._others += len(others)
+        self._bytes += sum(damage.end - damage.begin for damage in others)
+
+    def end(self) -> None:
+        """Tell how much more there was."""
+        if self._others:
+            logger.warning("and %s more; passed over %d bytes", counted(self._others, "damage"), self._bytes)
+
+
+def _batches(columns: RecordColumns, selection: Selection, passed: Sequence[Damage] = ()) -> Iterator[pa.RecordBatch]:
+    """Batches of rows, with those of the damage that was passed over between them, if the selection shows it."""
+    damages = list(passed) if selection.shows_damage else []
     batches = [columns] if selection.raw_body else shown_rows(columns, bodies=selection.needs_bodies)
     for batch in batches:
         if batch is not columns:
             batch = selection.select_by_keys(batch)
         for rows in _cut(batch):
-            yield record_batch(rows, selection.columns, store=selection.store)
+            built = record_batch(rows, selection.columns, store=selection.store)
+            offsets = rows["commit_log_offset"]
+            count = bisect_left(damages, int(offsets[-1]), key=attrgetter("begin"))
+            if count:
+                yield from _with_damages(built, offsets, damages[:count], selection)
+                del damages[:count]
+            else:
+                yield built
+    yield from _damage_batches(damages, selection)
+
+
+def _with_damages(
+    batch: pa.RecordBatch, offsets: npt.NDArray[np.int64], damages: Sequence[Damage], selection: Selection
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch and those of damage, in the order of the log."""
+    begins = np.array([damage.begin for damage in damages], np.int64)
+    order = np.argsort(np.concatenate([offsets, begins]), kind="stable")
+    rows = pa.Table.from_batches([batch, selection.damage_rows(damages)])
+    yield from rows.take(order).combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+
+
+def _damage_batches(damages: Sequence[Damage], selection: Selection) -> Iterator[pa.RecordBatch]:
+    if selection.shows_damage:
+        for begin in range(0, len(damages), MAX_ROWS):
+            yield selection.damage_rows(damages[begin : begin + MAX_ROWS])
 
 
 def _cut(columns: RecordColumns) -> Iterator[RecordColumns]:

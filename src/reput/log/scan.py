@@ -15,32 +15,31 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
-from reput.files import DISK, File, FileLayer
-from reput.formats.java import INT64_MAX, INT64_MIN
+from reput.files import DISK, FileLayer
+from reput.formats.java import INT64_MAX
 from reput.formats.record import decode_record
-from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
-from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
-from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record
+from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
+from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel
+from reput.kernels.record_search import GapFinder, Gaps, unknown_times
+from reput.log.damages import NO_DAMAGES, Damage
 from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop
+from reput.log.window import WINDOW_BYTES, Bytes, Window, is_blank, size_of
 
 #: Records a batch. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
 #: a record.
 MAX_ROWS = 32_752
-WINDOW_BYTES = 4 << 20
-_SEARCH_BYTES = 16 << 20
 #: A record that fails although a later record is whole is read again: its writer may copy bytes out of order.
 _REREADS = 4
 _REREAD_PAUSE_S = 0.005
-#: With more damages than this, failed records are not being written: they are read again without a pause.
+#: With more damages than this, failed records are not being written: they are read again once, without a pause.
 _DAMAGES_WITH_PAUSE = 8
-_BLANK_MAGIC = int(MagicCode.BLANK)
 
 
 class OnDamage(Enum):
@@ -87,19 +86,6 @@ def scan_split(
     return SplitScan(split, scanners, check_crc, window_bytes, on_damage, files)
 
 
-class Damage(NamedTuple):
-    """Damaged bytes of one file, from `begin` to `end` (commit log offsets): no record in them proves itself."""
-
-    path: str
-    begin: int
-    end: int
-    reason: str
-
-    def error(self) -> CorruptRecordError:
-        """CorruptRecordError that reports this damage."""
-        return CorruptRecordError(self.path, self.begin, self.reason)
-
-
 def find_end(file: LogFile, files: FileLayer) -> int:
     """Commit log offset after the last record of a file as it is now; only headers are read.
 
@@ -127,7 +113,10 @@ class SplitScan:
         begin_offset: where the first record starts.
         end_offset: where the next record must start; during the iteration, the end of the last batch.
         stop: why the reading ended. Also BLANK where skipped damage reaches the end of the file.
-        damages: the skipped bytes, up to the last batch.
+
+    Attributes of `OnDamage.SKIP`:
+        passed: the damage before and between the records of the last batch; after the iteration, what comes after them.
+        damages: all damage up to the last batch, counted; the first of it is told.
     """
 
     def __init__(
@@ -143,14 +132,16 @@ class SplitScan:
         self.begin_offset: int | None = None
         self.end_offset: int | None = None
         self.stop = SplitStop.SPLIT_END
-        self.damages: list[Damage] = []
+        self.passed: list[Damage] = []
+        self.damages = NO_DAMAGES
         self._on_damage = on_damage
         self._scanners = scanners
         self._batches = 0
-        self._timestamp: int | None = None  # of the last two records, the lesser one
+        self._times: tuple[int, int] | None = None  # of the last two records, the lesser one, and the last one
         self._check_crc = check_crc
         self._window_bytes = window_bytes
         self._files = files
+        self._finder = GapFinder()
 
     @property
     def _scanner(self) -> RecordScanner:
@@ -165,67 +156,122 @@ class SplitScan:
     def __iter__(self) -> Iterator[RecordColumns]:
         split = self.split
         with open_listed(self._files, split.file.path) as file:
-            window = _Window(file, split.file, self._window_bytes, len(self._scanners))
+            window = Window(file, split.file, self._window_bytes, len(self._scanners))
             begin = split.begin if split.is_record_start else window.find(split.begin)
             if begin is not None and begin < split.end:
                 self.begin_offset = self.end_offset = begin
                 yield from self._walk(window, begin)
 
-    def _walk(self, window: _Window, offset: int) -> Iterator[RecordColumns]:
+    def _walk(self, window: Window, offset: int) -> Iterator[RecordColumns]:
         """Yield the records from the true record start `offset` on, to the split's end, or to the file's end after a
         blank record.
         """
         split, file_end = self.split, self.split.file.end_offset
-        data: npt.NDArray[np.uint8] | None = window.read(offset)
+        data: Bytes | None = window.read(offset)
+        gaps: Sequence[Damage] = ()
         while data is not None and (offset < split.end or offset == file_end):
-            columns = self._scanner.scan(data, offset, check_crc=self._check_crc)
+            columns = self._scanner.scan(data, offset, check_crc=self._check_crc, skips=_positions(gaps, offset))
             rows = min(columns.first_fault(), int(np.searchsorted(columns["commit_log_offset"], split.end)))
             if rows:
                 columns = first_rows(columns, rows)
                 offset = self.end_offset = columns.next_offset
-                self._timestamp = int(columns["store_timestamp"][-2:].min())  # one of them may be wrong
+                gaps = self._pass_over(gaps, offset)
+                times = columns["store_timestamp"][-2:]
+                self._times = int(times.min()), int(times[-1])  # one of them may be wrong
                 self._batches += 1
                 window.keep()
                 yield columns
+                self.passed = []
                 data = data[columns.consumed :] if columns.stop is ScanStop.FULL else window.read(offset)
+            elif gaps:  # no record follows them in the split, or in what was read
+                offset = self.end_offset = gaps[0].end
+                gaps = self._pass_over(gaps, offset)
+                data = window.read(offset) if offset < file_end else None
+                self.stop = SplitStop.BLANK if data is None else self.stop
             elif is_blank(data, file_end - offset) and not self._is_hiding(window, offset):
                 self.end_offset, self.stop, data = file_end, SplitStop.BLANK, None
             elif self._on_damage is OnDamage.END:
                 self.stop, data = SplitStop.LOG_END, None
             else:
-                data = self._reread_failed(window, offset)
-                if data is None and self.damages and self.damages[-1].begin == offset:
-                    offset = self.end_offset = self.damages[-1].end
-                    data = self._after_damage(window, offset)
+                data, gaps = self._look_again(window, offset)
 
-    def _reread_failed(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
-        """Read the failed record at `offset` again: its bytes if it proves itself now, else None.
+    def _pass_over(self, gaps: Sequence[Damage], offset: int) -> Sequence[Damage]:
+        """Count the damage before an offset as passed over; returns what is after it."""
+        passed = [gap for gap in gaps if gap.begin < offset]
+        self.passed += passed
+        self.damages = self.damages.followed_by(passed)
+        return gaps[len(passed) :]
 
-        None means that the log ends here (`stop` is LOG_END), or that the record is damaged: then an error is raised,
-        or the damage is the last of `damages`. The order matters: a writer finishes a record before it begins the next
-        record. If a later record was seen first, and the failed record fails again after that, the failed record is not
-        one that is being written.
+    def _look_again(self, window: Window, offset: int) -> tuple[Bytes | None, Sequence[Damage]]:
+        """Read the failed record at `offset` again, and what follows: bytes, and the damage among them.
+
+        The bytes are whole records and this damage, or damage that goes on after them; without damage, anything. None
+        means that the log ends here (`stop` is LOG_END). The order matters: a writer finishes a record before it begins
+        the next record. If a later record was seen first, and a failed record fails again after that, the failed record
+        is not one that is being written. So the window is read twice, whatever number of damages it has.
         """
         later: tuple[LogFile, int] | None = None
-        for attempt in range(_REREADS):
-            data = window.read(offset)
-            columns = self._scanner.scan(data, offset, check_crc=self._check_crc)
-            is_blank_here = is_blank(data, window.log_file.end_offset - offset)
-            if columns.first_fault() or (is_blank_here and not self._is_hiding(window, offset)):
-                return data
+        are_many = self.damages.count >= _DAMAGES_WITH_PAUSE
+        for attempt in range(2 if are_many else _REREADS):
+            if attempt > 1:
+                time.sleep(_REREAD_PAUSE_S * (attempt - 1))
+            data = window.read(offset, past_blank=True)
+            gaps = self._find_gaps(window, data, offset)
+            if gaps.end and gaps.begin:
+                return data, ()
+            if not gaps.end and is_blank(data, window.left(offset)):
+                is_hiding = self._is_hiding(window, offset)  # reads into the same bytes
+                data = window.read(offset)
+                if not is_hiding:
+                    return data, ()
+            if later is None and gaps.end:
+                later = window.log_file, offset + gaps.last
             later = later or self._later_record(window, offset)
             if later is None:
                 self.stop = SplitStop.LOG_END
-                return None
-            if len(self.damages) < _DAMAGES_WITH_PAUSE:
-                time.sleep(_REREAD_PAUSE_S * attempt)
+                return None, ()
         assert later is not None, "the loop ends here only after a later record was found"
-        reason = _reason(data, offset)
-        later = self._later_record(window, later[1] - 1)
-        if later is None:  # the later record was of a sink's batch, which was cut off in the meantime
+        if not gaps.end:
+            return self._long_damage(window, data, offset, later)
+        seen = later[1] if later[0] is window.log_file else INT64_MAX
+        certain = gaps.positions[offset + gaps.positions[:, 0] < min(seen, self.split.end)]
+        end = gaps.end if len(certain) == len(gaps.positions) else int(gaps.positions[len(certain), 0])
+        found = (
+            self._damage(window, _reason(data[begin:], offset + begin, window.left(offset + begin)), offset + begin,
+                         window.log_file, offset + until)
+            for begin, until in certain.tolist()
+        )  # fmt: skip
+        return data[:end], list(found)
+
+    def _find_gaps(self, window: Window, data: Bytes, offset: int) -> Gaps:
+        """Damage among the bytes from `offset` on, and how far they hold nothing but it and whole records."""
+        begin, left = window.log_file.start_offset, window.left(offset)
+        times = self._times or unknown_times(is_file_begin=offset == begin)
+        gaps: Gaps | None = None
+        while gaps is None or (gaps.is_cut(data.size) and not window.holds_record(offset + gaps.end)):
+            at = 0 if gaps is None else gaps.end
+            more = self._finder.find(
+                data, offset, at, left=left, file_begin=begin, times=times if gaps is None else gaps.times,
+                check_crc=self._check_crc, is_failed=True,
+            )  # fmt: skip
+            gaps = more if gaps is None else gaps.followed_by(more)
+            if gaps.end == at:
+                break
+        return gaps
+
+    def _long_damage(
+        self, window: Window, data: Bytes, offset: int, later: tuple[LogFile, int]
+    ) -> tuple[Bytes | None, Sequence[Damage]]:
+        """Damage at `offset` that goes on after the bytes in memory, up to a later record that was seen before."""
+        reason = _reason(data, offset, window.left(offset))
+        found = self._later_record(window, later[1] - 1)
+        if found is None:  # the later record was of a sink's batch, which was cut off in the meantime
             self.stop = SplitStop.LOG_END
-            return None
-        file, later_offset = later
+            return None, ()
+        return data[:0], [self._damage(window, reason, offset, *found)]
+
+    def _damage(self, window: Window, reason: str, offset: int, file: LogFile, later_offset: int) -> Damage:
+        """Damage from `offset` to the whole record at `later_offset` of a file; raised where it is not skipped."""
         damage = Damage(
             window.log_file.path,
             offset,
@@ -235,97 +281,42 @@ class SplitScan:
         )
         if self._on_damage is OnDamage.RAISE:
             raise damage.error()
-        self.damages.append(damage)
-        return None
+        return damage
 
-    def _after_damage(self, window: _Window, offset: int) -> npt.NDArray[np.uint8] | None:
-        """Bytes after skipped damage, from `offset` on; None where the damage reaches the end of the file."""
-        if offset < window.log_file.end_offset:
-            return window.read(offset)
-        self.stop = SplitStop.BLANK
-        return None
-
-    def _is_hiding(self, window: _Window, offset: int) -> bool:
+    def _is_hiding(self, window: Window, offset: int) -> bool:
         """Whether whole records lie between the blank record at `offset` and the file's end: then it is damage.
 
         Older records than the last one do not count: RocketMQ cuts a log without zeros, so its next life may leave
         them there. Where no record of the split comes before, only a blank record that begins its file hides others.
         """
-        not_before = self._timestamp
-        if not_before is None:
-            not_before = INT64_MIN if offset == window.log_file.start_offset else INT64_MAX
-        return _find_proven(window, offset + BLANK_SIZE, not_before) is not None
+        times = self._times or unknown_times(is_file_begin=offset == window.log_file.start_offset)
+        return window.find_proven(offset + BLANK_SIZE, times[0]) is not None
 
-    def _later_record(self, window: _Window, offset: int) -> tuple[LogFile, int] | None:
+    def _later_record(self, window: Window, offset: int) -> tuple[LogFile, int] | None:
         """File and offset of a record after `offset` that proves itself, body CRC included; None without one."""
-        found = _find_proven(window, offset + 1)
+        found = window.find_proven(offset + 1)
         if found is not None:
             return window.log_file, found
         for log_file in numbered_files(self._files, *window.log_file.folders):
             if log_file.start_offset > window.log_file.start_offset:
                 with open_listed(self._files, log_file.path) as file:
-                    found = _find_proven(_Window(file, log_file, self._window_bytes), log_file.start_offset)
+                    found = Window(file, log_file, self._window_bytes).find_proven(log_file.start_offset)
                 if found is not None:
                     return log_file, found
         return None
 
 
-class _Window:
-    """Reader of one file into one reused buffer, or into two buffers in turn; offsets are commit log offsets."""
+def _positions(gaps: Sequence[Damage], offset: int) -> npt.NDArray[np.int64] | None:
+    """int64[n, 2], begin and end of damage in bytes that begin at a commit log offset; None for none."""
+    return np.array([(gap.begin - offset, gap.end - offset) for gap in gaps], np.int64) if gaps else None
 
-    def __init__(self, file: File, log_file: LogFile, window_bytes: int, buffers: int = 1) -> None:
-        self.log_file = log_file
-        self._file = file
-        self._buffers = [np.empty(min(window_bytes, log_file.size), np.uint8) for _ in range(buffers)]
-        self._read_last = self._free = 0
 
-    @property
-    def _buffer(self) -> npt.NDArray[np.uint8]:
-        return self._buffers[self._free]
-
-    def keep(self) -> None:
-        """Keep the bytes of the last read: later reads go into the other buffer, if there is one."""
-        self._free = (self._read_last + 1) % len(self._buffers)
-
-    def read(self, offset: int) -> npt.NDArray[np.uint8]:
-        """Bytes from `offset` on, valid until the next call: one window, or the whole record if it is longer.
-
-        Of a blank record only the header is read: a gigabyte of zeros may follow it.
-        """
-        left = self.log_file.end_offset - offset
-        self._read_last = self._free
-        data = self._read(offset, self._buffer[:BLANK_SIZE])
-        if is_blank(data, left):
-            return data
-        data = self._read(offset, self._buffer)
-        size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
-        if data.size < size <= left:
-            data = self._read(offset, np.empty(size, np.uint8))
-        return data
-
-    def find(self, offset: int) -> int | None:
-        """Offset of the first record at or after `offset` that its own offset and its neighbours prove; else None.
-
-        Nearly always the record lies in the first window. Otherwise windows overlap so far that a record of 8 MiB is
-        found, twice RocketMQ's default limit; a larger record may be missed.
-        """
-        buffer = self._buffer
-        while offset < self.log_file.end_offset and self._file.has_data_from(offset - self.log_file.start_offset):
-            data = self._read(offset, buffer)
-            found = find_record(data, offset, left=self.log_file.end_offset - offset)
-            if found >= 0:
-                return offset + found
-            if offset + data.size >= self.log_file.end_offset:
-                break
-            if buffer.size < _SEARCH_BYTES:
-                buffer = np.empty(_SEARCH_BYTES, np.uint8)
-            else:
-                offset += _SEARCH_BYTES // 2
-        return None
-
-    def _read(self, offset: int, buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        size = min(buffer.size, self.log_file.end_offset - offset)
-        return buffer[: self._file.read_into(offset - self.log_file.start_offset, buffer[:size].data)]
+def gaps_of(columns: RecordColumns) -> npt.NDArray[np.int64]:
+    """int64[n, 2], begin and end of the damage before and between the records of a scan, as positions."""
+    begins = columns["position"].astype(np.int64)
+    ends = np.append(0, begins + columns["store_size"])[:-1]
+    gaps: npt.NDArray[np.int64] = np.stack([ends, begins], axis=1)[ends != begins]
+    return gaps
 
 
 def first_rows(columns: RecordColumns, rows: int) -> RecordColumns:
@@ -358,46 +349,22 @@ def with_rows(
     return RecordColumns(buffer, columns.base_offset, columns.consumed, columns.stop, wide, narrow, none, none, none)
 
 
-def _find_proven(window: _Window, offset: int, not_before: int = INT64_MIN) -> int | None:
-    """Offset of the first record of a file at or after `offset` that proves itself, body CRC included; else None.
-
-    Records whose store time is before `not_before` (ms) are passed over.
-
-    A file always begins with a record, so a record at the file's start needs no neighbours as proof.
-    """
-    scanner = RecordScanner(MAX_ROWS, level=ScanLevel.HEADER)
-    found = offset if offset == window.log_file.start_offset else window.find(offset)
-    while found is not None:
-        columns = scanner.scan(window.read(found), found, check_crc=True)
-        is_proven = columns["status"] & RecordStatus.BAD_BODY_CRC == 0
-        proven = np.flatnonzero(is_proven & (columns["store_timestamp"] >= not_before))
-        if proven.size:
-            return int(columns["commit_log_offset"][proven[0]])
-        found = window.find(found + max(columns.consumed, 1))
-    return None
-
-
-def is_blank(data: npt.NDArray[np.uint8], left: int) -> bool:
-    """Whether `data` begins with a blank record: its size must be `left`, the bytes that are left of the file."""
-    head = data[:BLANK_SIZE].tobytes()
-    return len(head) == BLANK_SIZE and (
-        int.from_bytes(head[:4], "big", signed=True) == left
-        and int.from_bytes(head[4:], "big", signed=True) == _BLANK_MAGIC
-    )
-
-
-def record_damage(file: LogFile, offset: int, data: npt.NDArray[np.uint8]) -> CorruptRecordError:
+def record_damage(file: LogFile, offset: int, data: Bytes) -> CorruptRecordError:
     """Error for a record that does not prove itself; `data` are the record's bytes."""
-    return CorruptRecordError(file.path, offset, f"{_reason(data, offset)}; restore the file from a copy")
+    return CorruptRecordError(file.path, offset, f"{_reason(data, offset, data.size)}; restore the file from a copy")
 
 
-def _reason(data: npt.NDArray[np.uint8], offset: int) -> str:
-    """Why the first record of `data` does not prove itself."""
-    size = int.from_bytes(data[:4].tobytes(), "big", signed=True)
+def _reason(data: Bytes, offset: int, left: int) -> str:
+    """Why the first record of `data` does not prove itself; the file has `left` bytes from there on."""
+    size = size_of(data)
     if is_blank(data, size):
         return "a blank record, with whole records before the end of the file"
     try:
         found = decode_record(data[: max(size, MIN_RECORD_SIZE)].data)
     except CorruptRecordError as error:
-        return error.reason
+        if not error.reason.startswith("too short: TOTALSIZE"):
+            return error.reason
+        if size > left:
+            return f"too short: TOTALSIZE says {size} bytes, {left} are left"
+        return f"inner lengths: TOTALSIZE says {size} bytes, and the parts do not add up to them"
     return f"own offset: the record lies at {offset}, its PHYSICALOFFSET says {found.commit_log_offset}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,8 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.stand_ins import are_stand_ins
-from reput.log.scan import Damage, OnDamage, with_rows
+from reput.log.damages import Damage
+from reput.log.scan import OnDamage, with_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAMES = tuple(SCHEMA.names)
@@ -77,15 +78,18 @@ class Selection:
         )
         return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")
 
-    def damage_row(self, damage: Damage) -> pa.RecordBatch:
-        """The row that reports damage; null except for store, commit_log_offset, store_size and status."""
-        values = {
-            "store": self.store,
-            "commit_log_offset": damage.begin,
-            "store_size": damage.end - damage.begin,
-            "status": f"{DAMAGED}: {damage.reason}",
+    def damage_rows(self, damages: Sequence[Damage]) -> pa.RecordBatch:
+        """Rows that report damage; null except for store, commit_log_offset, store_size and status."""
+        values: dict[str, list[str] | list[int]] = {
+            "store": [self.store] * len(damages),
+            "commit_log_offset": [damage.begin for damage in damages],
+            "store_size": [damage.end - damage.begin for damage in damages],
+            "status": [f"{DAMAGED}: {damage.reason}" for damage in damages],
         }
-        arrays = [pa.array([values.get(field.name)], field.type) for field in self.schema]
+        arrays = [
+            pa.array(values[field.name], field.type) if field.name in values else pa.nulls(len(damages), field.type)
+            for field in self.schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     @property

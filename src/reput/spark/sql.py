@@ -64,7 +64,7 @@ def query_sql_on_spark(
 def arrow_rows(frame: DataFrame) -> pa.RecordBatchReader:
     """Rows of a DataFrame, in its order, as `toArrow` gives them, with the names of `distinct_names`.
 
-    They come on demand: the driver holds those of two partitions, and not all. A failed task is a PySparkException then.
+    They come on demand: the driver holds those of two partitions, not all. A failed task is a PySparkException then.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import convert_exception

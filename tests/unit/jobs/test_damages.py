@@ -11,6 +11,7 @@ from reput.errors import CorruptRecordError
 from reput.jobs.damages import find_damages
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.jobs.runner import LocalRunner
+from reput.log.damages import NO_DAMAGES
 from tests.support.commands import run_reput
 from tests.support.damaged_copy import CLEAN, damaged_copy
 
@@ -22,7 +23,7 @@ def test_damage_is_found_with_splits_of_any_size(split_bytes: int, tmp_path: Pat
     store, path, offset = damaged_copy(tmp_path / "store", 2)
     (found,) = find_damages(store, runner=LocalRunner(2), split_bytes=split_bytes)
     assert (found.path, found.begin) == (path, offset)
-    assert find_damages(CLEAN, runner=LocalRunner(2), split_bytes=split_bytes) == ()
+    assert find_damages(CLEAN, runner=LocalRunner(2), split_bytes=split_bytes) == NO_DAMAGES
 
 
 def test_sql_refuses_damage_or_passes_over_it(tmp_path: Path) -> None:

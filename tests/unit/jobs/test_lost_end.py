@@ -82,8 +82,8 @@ def test_who_passes_over_damage_tells_of_a_lost_end(cut: Path, closed: Path, cap
     counted = statistics(cut, runner=RUNNER)
     exported = export(cut, cut.with_name("skipped"), runner=RUNNER, options=ExportOptions(damaged="skip"))
     assert (damage.begin, damage.end) == (begin, end)
-    assert (counted.messages, counted.damages) == (PUT - LOST, (damage,))
-    assert (exported.messages, exported.damages) == (PUT - LOST, (damage,))
+    assert (counted.messages, counted.damages.told) == (PUT - LOST, (damage,))
+    assert (exported.messages, exported.damages.told) == (PUT - LOST, (damage,))
 
 
 def test_the_last_log_file_that_is_gone_is_a_lost_end(closed: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from reput.kernels.columns import NARROW, WIDE, RecordStatus, ScanStop
-from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, find_record, read_records_at
+from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, read_records_at
+from reput.kernels.record_search import find_record
 from tests.oracles import record_scan as twin
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V2

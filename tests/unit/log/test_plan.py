@@ -15,7 +15,7 @@ from reput.errors import CorruptRecordError
 from reput.files import DISK
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.record_batch import SCHEMA
-from reput.kernels.record_scan import find_record
+from reput.kernels.record_search import find_record
 from reput.log.directory import StoreDirectory
 from reput.log.plan import PlanOptions, plan_read
 from reput.log.plan_parts import cut_part, part_bytes, read_part

@@ -30,7 +30,7 @@ _LEAST_RESERVED_HOURS = 48
 
 
 def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[SplitAudit]) -> Iterator[Finding]:
-    """Findings of damage inside the log, and of bytes after its end."""
+    """Findings of the damage inside the log that is told, and of bytes after its end."""
     for outcome in outcomes:
         file = outcome.read.split.file
         of_codes = {
@@ -39,7 +39,7 @@ def damage_findings(listing: StoreListing, may_grow: bool, outcomes: Sequence[Sp
             "compression-wrong": outcome.compressions,
         }
         for code, damages in of_codes.items():
-            for damage in damages:
+            for damage in damages.told:
                 size, position = damage.end - damage.begin, damage.begin - file.start_offset
                 yield Finding(code, damage.path, damage.reason, position, damage.begin, count=size)
     for file, end in _ends(listing, outcomes):
@@ -133,8 +133,11 @@ def has_grown(directory: StoreDirectory, end: int) -> bool:
 
 def _ends(listing: StoreListing, outcomes: Sequence[SplitAudit]) -> Iterator[tuple[LogFile, int]]:
     """Files whose records end before the file does, with that end: one file, or several where log files are missing."""
+    by_path: dict[str, list[SplitAudit]] = {}
+    for outcome in outcomes:
+        by_path.setdefault(outcome.read.split.file.path, []).append(outcome)
     for file in listing.log_files:
-        of_file = [outcome for outcome in outcomes if outcome.read.split.file == file]
+        of_file = by_path.get(file.path, [])
         ends = [outcome.read.end_offset for outcome in of_file if outcome.read.end_offset is not None]
         is_blank = any(outcome.read.stop is SplitStop.BLANK for outcome in of_file)
         if of_file and not is_blank and max(ends, default=0) < file.end_offset:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,7 +38,15 @@ from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
 from reput.jobs.audit.rest import IndexRest, QueueRest, look_at_index_file, look_at_queues
 from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
 from reput.jobs.audit.times import time_findings
-from reput.jobs.findings import Commands, Finding, FindingClass, findings_table, sorted_findings
+from reput.jobs.findings import (
+    MOST_OF_A_CODE,
+    Commands,
+    Finding,
+    FindingClass,
+    Findings,
+    findings_table,
+    sorted_findings,
+)
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import proven_split
 from reput.jobs.resuming import ResumingRunner
@@ -59,7 +68,9 @@ class AuditResult:
     """Result of an audit.
 
     Attributes:
-        findings: the worst first; `table` has them with `reput.jobs.findings.SCHEMA`.
+        findings: the worst first; `table` has them with `reput.jobs.findings.SCHEMA`. Of a code with very many findings
+            only the first are there (`reput.jobs.findings.MOST_OF_A_CODE`).
+        counts: count of all findings, by code.
         commands: the commands that the advice of the findings names.
         messages: count of messages that were read (`reput.kernels.stand_ins`).
         lost_messages: count of messages that queues know, and the log has not (`reput.jobs.audit.losses.Witnesses`).
@@ -77,6 +88,7 @@ class AuditResult:
     """
 
     findings: tuple[Finding, ...]
+    counts: dict[str, int]
     commands: Commands
     messages: int
     lost_messages: int
@@ -172,9 +184,9 @@ class _Audit:
         self._runner = runner
         self._split_bytes = split_bytes
         self._progress = progress
-        self._findings: list[Finding] = []
+        self._findings = Findings()
         self._losses: dict[Range, Finding] = {}
-        self._expired_units = 0
+        self._expired_units = self._untold = 0
         self._lost_messages = self._uncounted_bytes = 0
 
     def run(self) -> AuditResult:
@@ -193,15 +205,20 @@ class _Audit:
         merged = self._merge_units(plan, log, batches, outcomes)
         index_rests = self._merge_keys(plan, keys, outcomes)
         rests = [rest for of_kind in merged for rest in of_kind.rests]
-        self._findings += offset_findings(self._directory.path, plan.consumer_offsets, rests)
+        self._findings.add(offset_findings(self._directory.path, plan.consumer_offsets, rests))
         if plan.has_queues:
-            self._findings += unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, rests)
-            self._findings += lost_offset_findings(self._directory.path, log.begin, rests)
+            unused = unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, rests)
+            self._findings.add(unused)
+            self._findings.add(lost_offset_findings(self._directory.path, log.begin, rests))
         self._look_at_rest(log, plan, rests, index_rests, max(of_kind.reached for of_kind in merged))
-        findings = tuple(sorted_findings(self._findings))
+        findings = tuple(sorted_findings(self._findings.kept))
+        kept = Counter(finding.code for finding in findings)
         finished = time.perf_counter()
         return AuditResult(
             findings=findings,
+            counts={
+                code: kept[code] if count <= MOST_OF_A_CODE else count for code, count in self._findings.counts.items()
+            },
             commands=commands_for(self._directory, self._config, listing, findings, log.end),
             messages=sum(outcome.messages for outcome in outcomes),
             lost_messages=self._lost_messages,
@@ -232,7 +249,7 @@ class _Audit:
         try:
             slots, entries = index_geometry(files, config.max_hash_slot_num, config.max_index_num)
         except StoreFormatError as error:
-            self._findings.append(Finding("index-geometry", listing.index_files[0], str(error)))
+            self._findings.add([Finding("index-geometry", listing.index_files[0], str(error))])
             return None
         last = len(files) - 1
         items = [
@@ -240,8 +257,8 @@ class _Audit:
             for number, file in enumerate(files)
         ]
         checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
-        self._findings += [finding for file in checked for finding in file.findings]
-        self._findings += order_findings(checked)
+        self._findings.add(finding for file in checked for finding in file.findings)
+        self._findings.add(order_findings(checked))
         starts = [file.start_offset for file in listing.log_files[:1]]
         return KeyTarget(tuple(checked), slots, may_follow=starts != [0])
 
@@ -312,16 +329,19 @@ class _Audit:
         end = max((end for end in ends if end is not None), default=begin)  # later files may be all zeros
         for finding in (*plan.listing.findings, *damage_findings(plan.listing, plan.was_killed, outcomes)):
             if (lost := lost_range(finding, plan.listing)) is None:
-                self._findings.append(finding)
+                self._findings.add([finding])
             else:
                 self._losses[lost] = finding
-        is_gone = any(finding.code == "log-missing" for finding in self._findings)
-        if not is_gone and not any(lost_end > end for _, lost_end in self._losses):  # else the newest is not known
-            self._findings += checkpoint_findings(plan.listing, _newest_ms(outcomes))
-        self._findings += time_findings([outcome.times for outcome in outcomes], log_files)
+        told = np.array(list(self._losses), np.int64).reshape(-1, 2)
+        losses = np.unique(np.concatenate([told, *(outcome.lost for outcome in outcomes)]), axis=0)
+        self._untold = len(losses) - len(told)
+        log = LogBounds(begin, end, tuple(self._losses), losses)
+        if not self._findings.counts["log-missing"] and log.lost_end <= end:  # else the newest is not known
+            self._findings.add(checkpoint_findings(plan.listing, _newest_ms(outcomes)))
+        self._findings.add(time_findings([outcome.times for outcome in outcomes], log_files))
         crcs, is_required = joined([outcome.crcs for outcome in outcomes]), self._config.force_verify_prop_crc
-        self._findings += crc_findings(crcs, log_files, is_required=is_required)
-        return LogBounds(begin, end, tuple(self._losses))
+        self._findings.add(crc_findings(crcs, log_files, is_required=is_required))
+        return log
 
     def _merge_units(
         self,
@@ -343,7 +363,7 @@ class _Audit:
         merged = []
         for folder, is_batch, results in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):
             merged.append(merge_units(folder, is_batch, results, undispatched))
-            self._findings += merged[-1].findings
+            self._findings.merge(merged[-1].findings)
         return merged
 
     def _merge_keys(self, plan: AuditPlan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]) -> list[IndexRest]:
@@ -353,7 +373,7 @@ class _Audit:
         may_wait = plan.was_killed and (not keys.files or any(result.last >= 0 for result in results))
         folder = os.path.join(self._directory.path, INDEX)
         findings, rests = merge_keys(keys.files, keys.slots, folder, results, plan.listing.log_files, may_wait=may_wait)
-        self._findings += findings
+        self._findings.merge(findings)
         return rests
 
     def _look_at_rest(
@@ -370,28 +390,30 @@ class _Audit:
         of_index = self._runner.run(
             partial(look_at_index_file, log), index, description=f"{description} of the index", progress=self._progress
         )
-        self._findings += self._counted_losses(of_queues, of_index)
-        findings = [finding for rests in (*of_queues, *of_index) for finding in rests.findings]
+        self._findings.add(self._counted_losses(of_queues, of_index))
+        self._findings.counts["record-damaged"] += self._untold
+        findings = Findings()
+        for rests in (*of_queues, *of_index):
+            findings.merge(rests.findings)
         witnesses = np.concatenate([NO_WITNESSES, *(rests.witnesses for rests in of_queues)])
-        if any(finding.code in _BEHIND_END for finding in findings) and has_grown(self._directory, log.end):
-            findings = [finding for finding in findings if finding.code not in _BEHIND_END]
+        if any(findings.counts[code] for code in _BEHIND_END) and has_grown(self._directory, log.end):
+            findings = findings.without(_BEHIND_END)
             witnesses = witnesses[log.is_lost(witnesses[:, 0])]
         weighed = weigh(log, witnesses, reached, listing.log_files[0].size if listing.log_files else INT64_MAX)
         self._lost_messages = weighed.messages
-        self._uncounted_bytes = sum(
-            end - begin for (begin, end), known in zip(log.lost, weighed.is_known, strict=True) if not known
-        )
+        self._uncounted_bytes = int((log.lost[:, 1] - log.lost[:, 0])[~weighed.is_known].sum())
         if not plan.was_killed and listing.log_files:
-            found_end = max([log.end, *(end for _, end in log.lost)])
+            found_end = max(log.end, log.lost_end)
             early = early_end_finding(listing, found_end, weighed.end, plan.clean_end)
-            findings += [early] if early else []
-        units, entries = (sum(one.count for one in findings if one.code == code) for code in _EXPIRED)
+            findings.add([early] if early else [])
+        units, entries = (findings.sizes[code] for code in _EXPIRED)
         self._expired_units = units
         newest_ms = max((rests.expired_ms for rests in of_index), default=0)
         if late := late_begin_finding(listing, units, entries, newest_ms, self._file_reserved_time):
-            findings = [late, *(finding for finding in findings if finding.code not in _EXPIRED)]
+            findings = findings.without(_EXPIRED)
+            findings.add([late])
             self._lost_messages += sum(rests.expired_messages for rests in of_queues)
-        self._findings += findings
+        self._findings.merge(findings)
 
     def _counted_losses(self, of_queues: Sequence[Rests], of_index: Sequence[Rests]) -> Iterator[Finding]:
         """Findings of losses, with the units and entries that lead there: these are no findings of their own."""

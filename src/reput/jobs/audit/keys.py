@@ -16,7 +16,7 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.index_file import IndexKeys, index_keys
 from reput.kernels.record_scan import RecordScanner, ScanLevel
 from reput.kernels.unit_types import INDEX_ENTRY_TYPE
-from reput.log.scan import MAX_ROWS
+from reput.log.scan import MAX_ROWS, gaps_of
 
 #: State of an entry: its record's; once more the same; its record's with a wrong time. Other entries lead nowhere.
 VERIFIED, REPEATED, WRONG_TIME = range(3)
@@ -150,7 +150,8 @@ class KeyCheck:
     def _tag_keys(self, columns: RecordColumns) -> IndexKeys:
         if self._with_tags is None:
             self._with_tags = RecordScanner(MAX_ROWS, level=ScanLevel.KEYS, index_tags=True)
-        return index_keys(self._with_tags.scan(columns.buffer[: columns.consumed], columns.base_offset))
+        buffer, skips = columns.buffer[: columns.consumed], gaps_of(columns)
+        return index_keys(self._with_tags.scan(buffer, columns.base_offset, skips=skips))
 
     def _take_some(
         self,

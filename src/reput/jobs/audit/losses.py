@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from reput.jobs.audit.files import StoreListing
+from reput.jobs.audit.ranges import NO_RANGES, is_inside, union
 from reput.jobs.audit.runs import Int64s
-from reput.jobs.findings import Finding
+from reput.jobs.findings import Finding, Findings
 
 #: Numbers [begin, end) of units or entries.
 Range = tuple[int, int]
@@ -21,31 +22,36 @@ NO_WITNESSES: Int64s = np.zeros((0, 3), np.int64)
 class LogBounds:
     """Range of the log that was read. A unit that leads to before `begin` has expired; a unit of a loss is excused.
 
-    `lost` are damage and missing files, of which there are findings.
+    Attributes:
+        told: damage and missing files of which there are findings.
+        lost: int64[n, 2], all damage and missing files.
     """
 
     begin: int
     end: int
-    lost: tuple[Range, ...]
+    told: tuple[Range, ...] = ()
+    lost: Int64s = field(default_factory=lambda: NO_RANGES)
 
     def is_lost(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
         """bool[n], whether an offset is within a loss."""
-        inside = np.zeros(offsets.size, np.bool_)
-        for begin, end in self.lost:
-            inside |= (offsets >= begin) & (offsets < end)
-        return inside
+        return is_inside(union(self.lost), offsets)
 
     def counts(self, offsets: Int64s) -> Int64s:
-        """int64[len(lost)], how many of the offsets are within each loss."""
-        ranges = np.array(self.lost, np.int64).reshape(-1, 2)
+        """int64[len(told)], how many of the offsets are within each loss that has a finding."""
+        ranges = np.array(self.told, np.int64).reshape(-1, 2)
         return np.diff(np.searchsorted(np.sort(offsets), ranges), axis=1)[:, 0]
+
+    @property
+    def lost_end(self) -> int:
+        """Commit log offset of the end of the last loss; 0 without one."""
+        return int(self.lost[:, 1].max(initial=0))
 
 
 class Rests(NamedTuple):
     """What is left of some queues or of an index file.
 
     Attributes:
-        counts: int64[len(lost)], units or entries that lead into each loss.
+        counts: int64[len(told)], units or entries that lead into each loss that has a finding.
         witnesses: int64[n, 3], commit log offset, end and messages of units of records that the log has lost, perhaps
             (`Witnesses`). An index file has none.
         expired_messages: count of messages of queues before the log.
@@ -53,7 +59,7 @@ class Rests(NamedTuple):
             of the index file; 0 without such entries.
     """
 
-    findings: tuple[Finding, ...]
+    findings: Findings
     counts: Int64s
     expired_ms: int = 0
     witnesses: Int64s = NO_WITNESSES
@@ -95,16 +101,13 @@ def weigh(log: LogBounds, witnesses: Int64s, reached: int, reach: int) -> Witnes
     """
     witnesses = witnesses[np.argsort(witnesses[:, 0], kind="stable")]
     lost = log.is_lost(witnesses[:, 0])
-    end = max((lost_end for _, lost_end in log.lost), default=0)
     behind = witnesses[~lost]
-    behind = behind[follow(max(log.end, end), behind[:, 0], behind[:, 1], reach)]
+    behind = behind[follow(max(log.end, log.lost_end), behind[:, 0], behind[:, 1], reach)]
     inside = witnesses[lost]
     reached = int(np.append(inside[:, 1], behind[:, 1]).max(initial=reached))
-    is_known = [
-        reached >= lost_end or bool(np.any((inside[:, 0] >= lost_begin) & (lost_end > log.end)))
-        for lost_begin, lost_end in log.lost
-    ]
-    return Witnesses(int(inside[:, 2].sum() + behind[:, 2].sum()), np.array(is_known, np.bool_), reached)
+    begins, ends = log.lost[:, 0], log.lost[:, 1]
+    is_known = (reached >= ends) | ((ends > log.end) & (begins <= inside[:, 0].max(initial=-1)))
+    return Witnesses(int(inside[:, 2].sum() + behind[:, 2].sum()), is_known, reached)
 
 
 def follow(end: int, offsets: Int64s, ends: Int64s, reach: int) -> npt.NDArray[np.bool_]:

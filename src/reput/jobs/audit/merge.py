@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,11 +13,11 @@ from reput.formats.index_file import entry_position
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
-from reput.jobs.audit.losses import Range
+from reput.jobs.audit.ranges import Table, adjacent, gaps, union
 from reput.jobs.audit.rest import IndexRest, QueueRest, repeated_offset
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.audit.units import DIFFERENT, EXT_DIFFERENT, SlotRanges
-from reput.jobs.findings import Finding
+from reput.jobs.findings import Finding, Findings
 from reput.log.directory import LogFile
 
 #: Columns of the ranges of one queue: first slot, count of slots, begin and end in the log, state.
@@ -30,7 +31,7 @@ class MergedUnits:
     `reached` is the commit log offset of the end of the last record that has its unit; 0 without units.
     """
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     rests: list[QueueRest] = field(default_factory=list)
     units: int = 0
     reached: int = 0
@@ -47,33 +48,32 @@ def merge_units(
     """
     merged = MergedUnits()
     listed = {(queue.topic, queue.queue_id): queue.starts for queue in folder.queues}
-    waiting: list[tuple[int, int]] = []
+    first_waiting, waiting = -1, 0
     for key, ranges in _by_queue(results).items():
         different = ranges[:, _STATE] == DIFFERENT
         if undispatched is not None:
             late = different & (ranges[:, _OFFSET] >= undispatched)
-            waiting += zip(ranges[late, _OFFSET].tolist(), ranges[late, _COUNT].tolist(), strict=True)
+            if late.any():
+                begin = int(ranges[late, _OFFSET].min())
+                first_waiting = begin if first_waiting < 0 else min(first_waiting, begin)
+                waiting += int(ranges[late, _COUNT].sum())
             ranges, different = ranges[~late], different[~late]
         merged.units += int(ranges[~different, _COUNT].sum())
         merged.reached = max(merged.reached, int(ranges[~different, _END].max(initial=0)))
-        verified = _joined(ranges[~different])
+        verified = union(_slots(ranges[~different]))
         wrong_ext = ranges[ranges[:, _STATE] == EXT_DIFFERENT]
         rest = QueueRest(
-            folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), verified,
-            (verified[0][0], verified[-1][1]) if verified else (0, 0), (),
-            tuple((first, count) for first, count, _ in _adjacent(wrong_ext[:, [_FIRST, _COUNT, _STATE]])),
+            folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), Table(verified),
+            (int(verified[0, 0]), int(verified[-1, 1])) if len(verified) else (0, 0),
+            ext_different=Table(np.stack(adjacent(wrong_ext[:, _FIRST], wrong_ext[:, _COUNT])[1:], axis=1)),
         )  # fmt: skip
         merged.rests.append(_with_different(rest, ranges[different], merged.findings))
     for (topic, queue_id), starts in listed.items():  # queues whose records retention has deleted, or that had none
-        merged.rests.append(
-            QueueRest(folder.path, topic, queue_id, is_batch, folder.file_size, starts, (), (0, 0), (), ())
-        )
+        merged.rests.append(QueueRest(folder.path, topic, queue_id, is_batch, folder.file_size, starts))
     if waiting:
-        count = sum(number for _, number in waiting)
-        text = f"{counted(count, 'unit')}, of records from commit log offset {min(waiting)[0]} on"
-        merged.findings.append(
-            Finding("not-dispatched", folder.path, text, commit_log_offset=min(waiting)[0], count=count)
-        )
+        text = f"{counted(waiting, 'unit')}, of records from commit log offset {first_waiting} on"
+        finding = Finding("not-dispatched", folder.path, text, commit_log_offset=first_waiting, count=waiting)
+        merged.findings.add([finding])
     return merged
 
 
@@ -91,72 +91,49 @@ def _by_queue(results: Sequence[SlotRanges]) -> dict[tuple[str, int], Int64s]:
     return {name: ranges[borders[i] : borders[i + 1], 1:] for name, i in numbers.items() if borders[i] < borders[i + 1]}
 
 
-def _joined(ranges: Int64s) -> tuple[Range, ...]:
-    """The union of ranges of slots, in order."""
-    if not len(ranges):
-        return ()
-    ends = np.maximum.accumulate(ranges[:, _FIRST] + ranges[:, _COUNT])
-    starts = np.flatnonzero(np.append(True, ranges[1:, _FIRST] > ends[:-1]))
-    lasts = np.append(starts[1:], len(ranges)) - 1
-    return tuple(zip(ranges[starts, _FIRST].tolist(), ends[lasts].tolist(), strict=True))
+def _slots(ranges: Int64s) -> Int64s:
+    """int64[n, 2], begin and end of ranges of slots."""
+    return np.stack([ranges[:, _FIRST], ranges[:, _FIRST] + ranges[:, _COUNT]], axis=1)
 
 
-def _with_different(rest: QueueRest, different: Int64s, findings: list[Finding]) -> QueueRest:
+def _with_different(rest: QueueRest, different: Int64s, findings: Findings) -> QueueRest:
     """The queue with the slots whose units differ. Records whose slot belongs to another record become findings."""
     if not len(different):
         return rest
-    remaining, repeated = [], []
-    for first, count, offset, end in _side_by_side(different):
-        taken = () if rest.is_batch else tuple(_within(rest.known, first, first + count))
-        for taken_begin, taken_end in taken:
+    remaining = different = _side_by_side(different)
+    known, repeated = rest.known.rows, []
+    if not rest.is_batch:
+        firsts, ends = different[:, _FIRST], different[:, _FIRST] + different[:, _COUNT]
+        lows, highs = np.searchsorted(known[:, 1], firsts, "right"), np.searchsorted(known[:, 0], ends)
+        parts = [different[lows == highs, :_STATE]]
+        for row in np.flatnonzero(lows < highs).tolist():  # records of taken slots
+            first, count, offset, end = different[row, :_STATE].tolist()
+            taken = np.clip(known[lows[row] : highs[row]], first, first + count)
             if count == 1:
                 repeated.append((first, offset, end))
             else:
-                findings.append(repeated_offset(rest, taken_begin, taken_end - taken_begin, offset))
-        begin = first
-        for taken_begin, taken_end in (*taken, (first + count, first + count)):
-            if begin < taken_begin:
-                remaining.append((begin, taken_begin - begin, offset, end))
-            begin = taken_end
-    known = rest.known
-    if not rest.is_batch:
-        slots = [(first, first + count) for first, count, *_ in remaining]
-        known = _joined(np.array(sorted((a, b - a) for a, b in [*known, *slots]), np.int64).reshape(-1, 2))
-    return replace(rest, known=known, different=tuple(remaining), repeated=tuple(repeated))
+                findings.add(repeated_offset(rest, begin, stop - begin, offset) for begin, stop in taken.tolist())
+                left = gaps(taken, first, first + count)
+                sizes = left[:, 1] - left[:, 0]
+                parts.append(np.stack([left[:, 0], sizes, *np.full((2, len(left)), [[offset], [end]])], axis=1))
+        remaining = np.concatenate(parts)
+        remaining = remaining[np.argsort(remaining[:, _FIRST], kind="stable")]
+        known = union(np.concatenate([known, _slots(remaining)]))
+    return replace(
+        rest, known=Table(known), different=Table(remaining[:, :_STATE]),
+        repeated=Table(np.array(repeated, np.int64).reshape(-1, 3)),
+    )  # fmt: skip
 
 
-def _adjacent(ranges: Int64s) -> Iterator[tuple[int, int, int]]:
-    """First, count and state of ranges in order. Adjacent ranges with the same state are joined."""
-    before: tuple[int, int, int] | None = None
-    for first, count, state in ranges.tolist():
-        if before is not None and before[0] + before[1] == first and before[2] == state:
-            before = before[0], before[1] + count, state
-            continue
-        if before is not None:
-            yield before
-        before = first, count, state
-    if before is not None:
-        yield before
-
-
-def _side_by_side(different: Int64s) -> Iterator[tuple[int, int, int, int]]:
-    """First slot, count, offset and end of ranges. Adjacent ranges are joined: a split may end anywhere."""
-    before: tuple[int, int, int, int] | None = None
-    for first, count, offset, end, _ in different.tolist():
-        if before is not None and before[0] + before[1] == first and before[3] <= offset:
-            before = before[0], before[1] + count, before[2], end
-            continue
-        if before is not None:
-            yield before
-        before = first, count, offset, end
-    if before is not None:
-        yield before
-
-
-def _within(ranges: Iterable[Range], begin: int, end: int) -> Iterator[Range]:
-    for range_begin, range_end in ranges:
-        if range_begin < end and range_end > begin:
-            yield max(range_begin, begin), min(range_end, end)
+def _side_by_side(different: Int64s) -> Int64s:
+    """The ranges, with adjacent ones joined: a split may end anywhere."""
+    goes_on = different[:-1, _FIRST] + different[:-1, _COUNT] == different[1:, _FIRST]
+    goes_on &= different[:-1, _END] <= different[1:, _OFFSET]
+    starts = np.flatnonzero(np.append(True, ~goes_on))
+    joined = different[starts]
+    joined[:, _COUNT] = np.add.reduceat(different[:, _COUNT], starts)
+    joined[:, _END] = different[np.append(starts[1:], len(different)) - 1, _END]
+    return joined
 
 
 def merge_keys(
@@ -167,7 +144,7 @@ def merge_keys(
     log_files: Sequence[LogFile],
     *,
     may_wait: bool,
-) -> tuple[list[Finding], list[IndexRest]]:
+) -> tuple[Findings, list[IndexRest]]:
     """Merge the entries and keys of all tasks: findings, and the files with what is still to be compared.
 
     Args:
@@ -175,44 +152,58 @@ def merge_keys(
         results: of all tasks, in log order.
         may_wait: whether keys after the last record that has an entry need no entry yet.
     """
-    findings: list[Finding] = []
+    findings = Findings()
     wrong_begins = set()
     for number, position, expected in (wrong for result in results for wrong in result.wrong_times):
         header, name = files[number].header, "ENDTIMESTAMP" if position else "BEGINTIMESTAMP"
         found = header.end_timestamp if position else header.begin_timestamp
         wrong_begins |= set() if position else {number}
         text = f"{name} is {found}, the record was stored at {expected}"
-        findings.append(Finding("index-header-wrong", files[number].path, text, position))
+        findings.add([Finding("index-header-wrong", files[number].path, text, position)])
     rests = []
     entries = np.concatenate([np.empty((0, 4), np.int64), *(np.stack(result.entries, axis=1) for result in results)])
+    entries = entries[np.lexsort((entries[:, 1], entries[:, 0]))]
+    borders = np.searchsorted(entries[:, 0], np.arange(len(files) + 1))
     for number, file in enumerate(files):
-        of_file = entries[entries[:, 0] == number]
-        of_file = of_file[np.argsort(of_file[:, 1], kind="stable")]
-        for first, count, state in _adjacent(of_file[of_file[:, 3] != 0, 1:]):
-            position = entry_position(slots, first)
-            if state == REPEATED:
-                text = f"entry {first}: its record has another entry for the key"
-                findings.append(Finding("index-entry-repeated", file.path, text, position, count=count))
-            elif state == WRONG_TIME and number not in wrong_begins:
-                text = f"entry {first}: TIMEDIFF is not its record's"
-                findings.append(Finding("index-entry-wrong", file.path, text, position, count=count))
-        known = _joined(of_file[:, 1:3])
-        rests.append(IndexRest(file.path, slots, file.header.begin_timestamp, file.header.index_count, known))
+        of_file = entries[borders[number] : borders[number + 1]]
+        odd = of_file[of_file[:, 3] != 0]
+        if number in wrong_begins:
+            odd = odd[odd[:, 3] != WRONG_TIME]
+        starts, firsts, counts = adjacent(odd[:, 1], odd[:, 2], odd[:, 3])
+        _add_entries(findings, file.path, slots, np.stack([firsts, counts, odd[starts, 3]], axis=1))
+        known = union(np.stack([of_file[:, 1], of_file[:, 1] + of_file[:, 2]], axis=1))
+        rests.append(IndexRest(file.path, slots, file.header.begin_timestamp, file.header.index_count, Table(known)))
     last = max((result.last for result in results), default=-1)
-    findings += _missing_findings(folder, results, log_files, last if may_wait else None)
+    findings.add(_missing_findings(folder, results, log_files, last if may_wait else None))
     return findings, rests
+
+
+def _add_entries(findings: Findings, path: str, slots: int, ranges: Int64s) -> None:
+    """Add ranges of entries that have their record, and are not right: first entry, count, and state."""
+    for state, code, fault in (
+        (REPEATED, "index-entry-repeated", "its record has another entry for the key"),
+        (WRONG_TIME, "index-entry-wrong", "TIMEDIFF is not its record's"),
+    ):
+        some = ranges[ranges[:, 2] == state]
+
+        def finding(row: int, some: Int64s = some, code: str = code, fault: str = fault) -> Finding:
+            first, count, _ = some[row].tolist()
+            return Finding(code, path, f"entry {first}: {fault}", entry_position(slots, first), count=count)
+
+        findings.add_many(code, len(some), int(some[:, 1].sum()), finding)
 
 
 def _missing_findings(
     folder: str, results: Sequence[KeyAudit], log_files: Sequence[LogFile], last: int | None
 ) -> Iterator[Finding]:
     waiting = []
+    starts = [file.start_offset for file in log_files]
     for missing in _joined_missing(results):
         offset, to, count = missing.first, missing.last, missing.count
         if last is not None and offset >= last:
             waiting.append((offset, count))
             continue
-        file = next(file for file in log_files if file.start_offset <= offset < file.end_offset)
+        file = log_files[bisect_right(starts, offset) - 1]
         where = f"at commit log offset {offset}" if offset == to else f"from commit log offset {offset} to {to}"
         text = f"not in {folder}: {counted(count, 'key')} of {'the record' if offset == to else 'records'} {where}"
         yield Finding("index-entry-missing", file.path, text, offset - file.start_offset, offset, count=count)

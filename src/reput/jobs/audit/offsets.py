@@ -53,7 +53,7 @@ def lost_offset_findings(root: str, log_begin: int, queues: Sequence[QueueRest])
     for (topic, queue_id), offset in recorded_next_offsets(root, DISK, log_begin).items():
         queue = by_key.get((topic, queue_id))
         folder = os.path.join(root, CONSUME_QUEUE, topic, str(queue_id))
-        if queue is not None and (queue.known or queue.is_batch):
+        if queue is not None and (len(queue.known) or queue.is_batch):
             continue
         starts = [] if queue is None else list(queue.starts)
         paths = [os.path.join(folder, offset_to_file_name(start)) for start in starts]
@@ -69,7 +69,11 @@ def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueR
 
     Queues without records are left out, as their end is unknown, and batch queues, as they count otherwise.
     """
-    ends = {(queue.topic, queue.queue_id): queue.known[-1][1] for queue in queues if queue.known and not queue.is_batch}
+    ends = {
+        (queue.topic, queue.queue_id): int(queue.known.rows[-1, 1])
+        for queue in queues
+        if len(queue.known) and not queue.is_batch
+    }
     path = metadata_path(root, ConsumerOffsets)
     for key, of_group in offsets.offset_table.items():
         topic, group = split_topic_group(key)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,8 +23,9 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests
+from reput.jobs.audit.ranges import NO_RANGES, Table, free_blocks, is_inside
 from reput.jobs.audit.runs import Int64s
-from reput.jobs.findings import Finding
+from reput.jobs.findings import Finding, Findings
 from reput.kernels.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
 
 _BLOCK_BYTES = 1 << 20
@@ -39,7 +38,7 @@ class QueueRest:
 
     Attributes:
         starts: positions of the files' first bytes in the queue.
-        known: slots that belong to records.
+        known: begin and end of slots that belong to records, a `union`.
         verified: from the first to the last slot whose unit is right; empty where no unit is right.
         different: (first slot, count, commit log offset of the first record, end offset of the last record) of records
             whose unit is not right.
@@ -53,11 +52,11 @@ class QueueRest:
     is_batch: bool
     file_size: int
     starts: tuple[int, ...]
-    known: tuple[Range, ...]
-    verified: Range
-    different: tuple[tuple[int, int, int, int], ...]
-    ext_different: tuple[tuple[int, int], ...]
-    repeated: tuple[tuple[int, int, int], ...] = ()
+    known: Table = field(default_factory=lambda: Table(NO_RANGES))
+    verified: Range = (0, 0)
+    different: Table = field(default_factory=lambda: Table(np.empty((0, 4), np.int64)))
+    ext_different: Table = field(default_factory=lambda: Table(NO_RANGES))
+    repeated: Table = field(default_factory=lambda: Table(np.empty((0, 3), np.int64)))
 
     def path(self, slot: int) -> str:
         """Path of the file that holds a slot."""
@@ -84,88 +83,100 @@ class QueueRest:
 
 def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[QueueRest]) -> Rests:
     """Task: what is left of some queues."""
-    counts = np.zeros(len(log.lost), np.int64)
+    counts = np.zeros(len(log.told), np.int64)
     witnesses, expired = [NO_WITNESSES], [0]
-    findings: list[Finding] = []
+    findings = Findings()
     for queue in queues:
-        findings += _look_at_queue(log, extensions, queue, counts, witnesses, expired)
-    return Rests(tuple(findings), counts, witnesses=np.concatenate(witnesses), expired_messages=sum(expired))
+        _look_at_queue(log, extensions, queue, findings, counts, witnesses, expired)
+    return Rests(findings, counts, witnesses=np.concatenate(witnesses), expired_messages=sum(expired))
 
 
 def _look_at_queue(
-    log: LogBounds, extensions: ListedQueues, queue: QueueRest, counts: Int64s, witnesses: list[Int64s],
-    expired: list[int],
-) -> Iterator[Finding]:  # fmt: skip
-    for first, count in queue.ext_different:
-        yield _wrong_ext_unit(queue, extensions, first, count)
+    log: LogBounds, extensions: ListedQueues, queue: QueueRest, findings: Findings, counts: Int64s,
+    witnesses: list[Int64s], expired: list[int],
+) -> None:  # fmt: skip
+    wrong_ext = queue.ext_different.rows
+    findings.add_many(
+        "ext-unit-wrong", len(wrong_ext), int(wrong_ext[:, 1].sum()),
+        lambda row: _wrong_ext_unit(queue, extensions, *wrong_ext[row].tolist()),
+    )  # fmt: skip
     misnumbered = _Misnumbered(queue)
     units_of_a_file = queue.file_size // queue.unit_size
     totals: dict[str, tuple[int, int]] = {}
     for start in queue.starts:
         begin = start // queue.unit_size
         with DISK.open(queue.path(begin)) as file:
-            for first, end in _gaps(queue.known, begin, begin + units_of_a_file):
-                for slots, units in _used_units(queue, file, first, end):
-                    some = misnumbered.find(slots, units)
-                    slots, units = slots[~some], units[~some]
-                    counts += log.counts(units["commit_log_offset"].astype(np.int64))
-                    if not queue.topic.startswith(LMQ_PREFIX):  # light queues repeat messages
-                        witnessing, before = _witnesses(log, queue, slots, units)
-                        witnesses.append(witnessing)
-                        expired.append(before)
-                    for code, some in _judged(log, queue, slots, units):
-                        if code == "unit-wrong":
-                            yield from _wrong_units(queue, slots[some], units[some])
-                        else:
-                            slot, total = totals.get(code, (int(slots[some][0]), 0))
-                            totals[code] = slot, total + int(np.count_nonzero(some))
-    for code, (slot, total) in totals.items():
-        yield queue.finding(code, slot, total, counted(total, "unit"))
-    yield from misnumbered.findings
-    for first, count, offset, end in queue.different:
-        if offset not in misnumbered.proven:
-            yield from _different_units(queue, first, count, offset, end)
-    for slot, offset, _ in queue.repeated:
-        if offset not in misnumbered.proven:
-            yield repeated_offset(queue, slot, 1, offset)
+            for slots, units in _used_units(queue, file, begin, begin + units_of_a_file):
+                some = misnumbered.find(slots, units, findings)
+                slots, units = slots[~some], units[~some]
+                counts += log.counts(units["commit_log_offset"].astype(np.int64))
+                if not queue.topic.startswith(LMQ_PREFIX):  # light queues repeat messages
+                    witnessing, before = _witnesses(log, queue, slots, units)
+                    witnesses.append(witnessing)
+                    expired.append(before)
+                for code, some in _judged(log, queue, slots, units):
+                    if code == "unit-wrong":
+                        _add_wrong_units(queue, slots[some], units[some], findings)
+                    else:
+                        slot, total = totals.get(code, (int(slots[some][0]), 0))
+                        totals[code] = slot, total + int(np.count_nonzero(some))
+    findings.add(queue.finding(code, slot, total, counted(total, "unit")) for code, (slot, total) in totals.items())
+    different = queue.different.rows
+    different = different[~misnumbered.is_proven(different[:, 2])]
+    if queue.is_batch or not queue.file_size:
+        findings.add_many(
+            "unit-missing", len(different), int(different[:, 1].sum()),
+            lambda row: _missing_range(queue, *different[row].tolist()),
+        )  # fmt: skip
+    else:
+        _add_different_units(queue, different, findings)
+    repeated = queue.repeated.rows
+    repeated = repeated[~misnumbered.is_proven(repeated[:, 1])]
+    findings.add_many(
+        "queue-offset-repeated", len(repeated), len(repeated),
+        lambda row: repeated_offset(queue, int(repeated[row, 0]), 1, int(repeated[row, 1])),
+    )  # fmt: skip
 
 
 class _Misnumbered:
     """Records with a wrong queue offset: no record has the slot of a unit that leads to them, and its neighbours agree.
 
     The unit is then a witness, and right: no CRC covers the queue offset of a record.
-
-    Attributes:
-        proven: commit log offsets of such records.
-        findings: one for each.
     """
 
     def __init__(self, queue: QueueRest) -> None:
         self._queue = queue
-        self.proven: set[int] = set()
-        self.findings: list[Finding] = []
-        single = [(first, offset, end) for first, count, offset, end in queue.different if count == 1]
-        self._single = (
-            {} if queue.is_batch else {offset: (slot, end) for slot, offset, end in (*single, *queue.repeated)}
-        )
-        self._offsets = np.array(sorted(self._single), np.int64)
+        self._proven = [np.empty(0, np.int64)]
+        single = queue.different.rows[queue.different.rows[:, 1] == 1][:, [0, 2, 3]]
+        rows = np.concatenate([single, queue.repeated.rows])[: 0 if queue.is_batch else None]
+        rows = rows[np.argsort(rows[:, 1], kind="stable")]
+        self._slots, self._offsets, self._ends = rows[:, 0], rows[:, 1], rows[:, 2]
 
-    def find(self, slots: Int64s, units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """bool[n], whether a unit at a slot of no record leads to such a record."""
-        offsets = units["commit_log_offset"].astype(np.int64)
-        found = np.isin(offsets, self._offsets)
-        for row in np.flatnonzero(found).tolist():
-            slot, offset = int(slots[row]), int(offsets[row])
-            says, end = self._single[offset]
-            beside = any(begin <= one < stop for begin, stop in self._queue.known for one in (slot - 1, slot + 1))
-            found[row] = beside and offset + int(units["size"][row]) == end
-            if found[row]:
-                self.proven.add(offset)
-                text = (
-                    f"the record at commit log offset {offset} says queue offset {says}, the unit here and the records "
-                    f"around it {slot}"
-                )
-                self.findings.append(self._queue.finding("queue-offset-wrong", slot, 1, text, offset))
+    def is_proven(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
+        """bool[n], whether the record at a commit log offset is one of them."""
+        return np.isin(offsets, np.concatenate(self._proven))
+
+    def find(self, slots: Int64s, units: npt.NDArray[Any], findings: Findings) -> npt.NDArray[np.bool_]:
+        """bool[n], whether a unit at a slot of no record leads to such a record; each is a finding."""
+        offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
+        known = self._queue.known.rows
+        found = np.isin(offsets, self._offsets) & (is_inside(known, slots - 1) | is_inside(known, slots + 1))
+        if found.any():
+            at = np.searchsorted(self._offsets, offsets[found])
+            found[found] = offsets[found] + sizes[found] == self._ends[at]
+        rows = np.flatnonzero(found)
+
+        def finding(number: int) -> Finding:
+            slot, offset = int(slots[rows[number]]), int(offsets[rows[number]])
+            says = self._slots[np.searchsorted(self._offsets, offset)]
+            text = (
+                f"the record at commit log offset {offset} says queue offset {says}, the unit here and the records "
+                f"around it {slot}"
+            )
+            return self._queue.finding("queue-offset-wrong", slot, 1, text, offset)
+
+        findings.add_many("queue-offset-wrong", rows.size, rows.size, finding)
+        self._proven.append(offsets[rows])
         return found
 
 
@@ -188,76 +199,74 @@ def _wrong_ext_unit(queue: QueueRest, extensions: ListedQueues, slot: int, count
     return Finding("ext-unit-wrong", path, text, position, None, queue.topic, queue.queue_id, slot, count)
 
 
-def _different_units(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Iterator[Finding]:
-    """Findings of slots whose unit is missing, or is not their record's."""
+def _missing_range(queue: QueueRest, first: int, count: int, offset: int, end: int) -> Finding:
+    """Finding of messages without units, where the queue is a batch queue, or has no file."""
+    of = f"{counted(count, 'message')}{' of the queue' if queue.is_batch else ''}, commit log offsets {offset} to {end}"
     if queue.is_batch:
-        text = f"no units for {counted(count, 'message')} of the queue, commit log offsets {offset} to {end}"
-        yield Finding("unit-missing", queue.path(0), text, None, offset, queue.topic, queue.queue_id, first, count)
-        return
-    if not queue.file_size:
-        text = f"the queue has no file: no units for {counted(count, 'message')}, commit log offsets {offset} to {end}"
-        yield queue.finding("unit-missing", first, count, text, offset)
-        return
-    slot = first
-    while slot < first + count:
-        size = min(
-            first + count - slot,
-            _BLOCK_BYTES // UNIT_SIZE,
-            max(1, (queue.file_size - queue.position(slot)) // UNIT_SIZE),
-        )
-        path = queue.path(slot)
-        units = np.zeros(size, UNIT_TYPE)
-        if DISK.exists(path):
-            with DISK.open(path) as file:
-                file.read_into(queue.position(slot), units.view(np.uint8).data)
-        for is_there, group in groupby(enumerate(is_used(units).tolist()), itemgetter(1)):
-            some = [row for row, _ in group]
-            begin = slot + some[0]
-            record = offset if begin == first else None
-            where = f"the record at commit log offset {offset}" if begin == first else f"a record before {end}"
-            if is_there:
-                unit = units[some[0]]
-                text = (
-                    f"expected the unit of {where}, found commit log offset {unit['commit_log_offset']}, size "
-                    f"{unit['size']}, tags code {unit['tags_code']}"
+        path, text = queue.path(0), f"no units for {of}"
+        return Finding("unit-missing", path, text, None, offset, queue.topic, queue.queue_id, first, count)
+    return queue.finding("unit-missing", first, count, f"the queue has no file: no units for {of}", offset)
+
+
+def _add_different_units(queue: QueueRest, different: Int64s, findings: Findings) -> None:
+    """Add slots whose unit is missing, or is not their record's; a finding is of one file, and of one kind of slots."""
+    firsts, ends = different[:, 0], different[:, 0] + different[:, 1]
+    units_of_a_file = max(queue.file_size // UNIT_SIZE, 1)
+    spans = np.unique(np.stack([firsts, ends - 1], axis=1) // units_of_a_file, axis=0)
+    files = np.unique(np.concatenate([firsts[:0], *(np.arange(low, high + 1) for low, high in spans.tolist())]))
+    reached = np.maximum.accumulate(ends)
+    for begin in (files * units_of_a_file).tolist():
+        end = begin + units_of_a_file
+        low, high = np.searchsorted(reached, begin, "right"), np.searchsorted(firsts, end)
+        some = different[low:high]
+        _add_of_file(queue, some[some[:, 0] + some[:, 1] > begin], begin, end, findings)
+
+
+def _add_of_file(queue: QueueRest, different: Int64s, begin: int, end: int, findings: Findings) -> None:
+    """`_add_different_units` for one file, whose slots are [begin, end)."""
+    firsts, stops = np.maximum(different[:, 0], begin), np.minimum(different[:, 0] + different[:, 1], end)
+    base = int(firsts[0])
+    units = np.zeros(int(stops.max()) - base, UNIT_TYPE)
+    if DISK.exists(queue.path(base)):
+        with DISK.open(queue.path(base)) as file:
+            file.read_into(queue.position(base), units.view(np.uint8).data)
+    numbers = np.repeat(np.arange(len(firsts)), stops - firsts)
+    slots = np.arange(numbers.size) + np.repeat(firsts - np.append(0, np.cumsum(stops - firsts)[:-1]), stops - firsts)
+    is_there = is_used(units)[slots - base]
+    at = np.flatnonzero(np.append(True, (np.diff(numbers) != 0) | (np.diff(is_there) != 0)))
+    counts = np.diff(np.append(at, slots.size))
+    for code, some in (("unit-wrong", is_there[at]), ("unit-missing", ~is_there[at])):
+        groups = np.flatnonzero(some)
+
+        def finding(number: int, code: str = code, groups: Int64s = groups) -> Finding:
+            row = at[groups[number]]
+            slot, (first, _, offset, until) = int(slots[row]), different[numbers[row]].tolist()
+            where = f"the record at commit log offset {offset}" if slot == first else f"a record before {until}"
+            found = "none"
+            if code == "unit-wrong":
+                unit = units[slot - base]
+                found = (
+                    f"commit log offset {unit['commit_log_offset']}, size {unit['size']}, tags code {unit['tags_code']}"
                 )
-                yield queue.finding("unit-wrong", begin, len(some), text, record)
-            else:
-                yield queue.finding(
-                    "unit-missing", begin, len(some), f"expected the unit of {where}, found none", record
-                )
-        slot += size
+            text = f"expected the unit of {where}, found {found}"
+            return queue.finding(code, slot, int(counts[groups[number]]), text, offset if slot == first else None)
+
+        findings.add_many(code, groups.size, int(counts[groups].sum()), finding)
 
 
-def _gaps(known: Sequence[Range], begin: int, end: int) -> Iterator[Range]:
-    """Ranges of [begin, end) between the ascending ranges `known`."""
-    for known_begin, known_end in known:
-        if known_end <= begin:
-            continue
-        if known_begin >= end:
-            break
-        if known_begin > begin:
-            yield begin, known_begin
-        begin = known_end
-    if begin < end:
-        yield begin, end
-
-
-def _used_units(queue: QueueRest, file: File, first: int, end: int) -> Iterator[tuple[Int64s, npt.NDArray[Any]]]:
-    """Slots and units in use of a range of one file, block by block. A tail without any data is not read."""
+def _used_units(queue: QueueRest, file: File, begin: int, end: int) -> Iterator[tuple[Int64s, npt.NDArray[Any]]]:
+    """Slots and units in use of one file that belong to no record, block by block. A tail without data is not read."""
     kind = BATCH_UNIT_TYPE if queue.is_batch else UNIT_TYPE
-    begin, size = first, _FIRST_BYTES
-    while begin < end:
-        position = queue.position(begin)
-        if begin > first and not file.has_data_from(position):
+    first_size, size = max(_FIRST_BYTES // kind.itemsize, 1), _BLOCK_BYTES // kind.itemsize
+    for number, block in enumerate(free_blocks(queue.known.rows, begin, end, first_size, size)):
+        position = queue.position(block.begin)
+        if number and not file.has_data_from(position):
             return
-        wanted = min(end - begin, max(size // kind.itemsize, 1))
-        data = file.read(position, wanted * kind.itemsize)
+        data = file.read(position, (block.end - block.begin) * kind.itemsize)
         units = np.frombuffer(data, kind, len(data) // kind.itemsize)
-        used = np.flatnonzero(is_used(units))
+        used = np.flatnonzero(is_used(units) & block.is_free[: units.size])
         if used.size:
-            yield begin + used, units[used]
-        begin, size = begin + wanted, _BLOCK_BYTES
+            yield block.begin + used, units[used]
 
 
 def is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -303,13 +312,17 @@ def _witnesses(log: LogBounds, queue: QueueRest, slots: Int64s, units: npt.NDArr
     return np.stack([offsets, offsets + sizes, messages], axis=1)[some], int(messages[before].sum())
 
 
-def _wrong_units(queue: QueueRest, slots: Int64s, units: npt.NDArray[Any]) -> Iterator[Finding]:
+def _add_wrong_units(queue: QueueRest, slots: Int64s, units: npt.NDArray[Any], findings: Findings) -> None:
     starts = np.flatnonzero(np.append(True, np.diff(slots) != 1))
     counts = np.diff(np.append(starts, slots.size))
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+
+    def finding(number: int) -> Finding:
+        start = starts[number]
         offset = int(units["commit_log_offset"][start])
         text = f"leads to commit log offset {offset}, where no record of this queue offset is"
-        yield queue.finding("unit-wrong", int(slots[start]), count, text, offset)
+        return queue.finding("unit-wrong", int(slots[start]), int(counts[number]), text, offset)
+
+    findings.add_many("unit-wrong", starts.size, slots.size, finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,55 +333,60 @@ class IndexRest:
         slots: count of hash slots.
         begin_ms: store time of the first entry.
         end: number after the last entry.
-        known: entries that belong to keys.
+        known: begin and end of entries that belong to keys, a `union`.
     """
 
     path: str
     slots: int
     begin_ms: int
     end: int
-    known: tuple[Range, ...]
+    known: Table
 
 
 def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:
     """Task: what is left of one index file."""
-    findings: list[Finding] = []
-    counts = np.zeros(len(log.lost), np.int64)
+    findings = Findings()
+    counts = np.zeros(len(log.told), np.int64)
     expired_ms, now_ms = 0, time.time() * 1000
     totals: dict[str, tuple[int, int]] = {}
+    size = _BLOCK_BYTES // ENTRY_SIZE
     with DISK.open(rest.path) as file:
-        for begin, end in _gaps(rest.known, 1, rest.end):
-            for first in range(begin, end, _BLOCK_BYTES // ENTRY_SIZE):
-                size = min(end - first, _BLOCK_BYTES // ENTRY_SIZE) * ENTRY_SIZE
-                data = file.read(entry_position(rest.slots, first), size)
-                entries = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)
-                offsets = entries["phy_offset"].astype(np.int64)
-                expired, after_end = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
-                excused = log.is_lost(offsets)
-                counts += log.counts(offsets)
-                seconds = entries["time_diff"].astype(np.int64)
-                seconds[: int(first == 1)] = 0  # that of the first entry counts from the file before
-                times = rest.begin_ms + seconds * 1000
-                times = times[expired & (times <= now_ms)]  # a wrong one must not hide the others
-                expired_ms = max(expired_ms, int(times.max(initial=0)))
-                wrong = np.flatnonzero(~(expired | after_end | excused))
-                findings += _wrong_entries(rest, first + wrong, offsets[wrong])
-                for code, some in (("expired", expired), ("behind-end", after_end & ~excused)):
-                    if some.any():
-                        number, total = totals.get(code, (first + int(some.argmax()), 0))
-                        totals[code] = number, total + int(np.count_nonzero(some))
+        for block in free_blocks(rest.known.rows, 1, rest.end, size, size):
+            data = file.read(entry_position(rest.slots, block.begin), (block.end - block.begin) * ENTRY_SIZE)
+            entries = np.frombuffer(data, INDEX_ENTRY_TYPE, len(data) // ENTRY_SIZE)
+            if not entries.size:
+                break
+            free = np.flatnonzero(block.is_free[: entries.size])
+            entries, numbers = entries[free], block.begin + free
+            offsets = entries["phy_offset"].astype(np.int64)
+            expired, after_end = (offsets < log.begin) & (offsets >= 0), offsets >= log.end
+            excused = log.is_lost(offsets)
+            counts += log.counts(offsets)
+            seconds = entries["time_diff"].astype(np.int64)
+            seconds[numbers == 1] = 0  # that of the first entry counts from the file before
+            times = rest.begin_ms + seconds * 1000
+            times = times[expired & (times <= now_ms)]  # a wrong one must not hide the others
+            expired_ms = max(expired_ms, int(times.max(initial=0)))
+            wrong = ~(expired | after_end | excused)
+            _add_wrong_entries(rest, numbers[wrong], offsets[wrong], findings)
+            for code, some in (("expired", expired), ("behind-end", after_end & ~excused)):
+                if some.any():
+                    number, total = totals.get(code, (int(numbers[some][0]), 0))
+                    totals[code] = number, total + int(np.count_nonzero(some))
     for code, (number, total) in totals.items():
         position = entry_position(rest.slots, number)
-        findings.append(Finding(f"index-entry-{code}", rest.path, counted(total, "entry"), position, count=total))
-    return Rests(tuple(findings), counts, expired_ms)
+        findings.add([Finding(f"index-entry-{code}", rest.path, counted(total, "entry"), position, count=total)])
+    return Rests(findings, counts, expired_ms)
 
 
-def _wrong_entries(rest: IndexRest, numbers: Int64s, offsets: Int64s) -> Iterator[Finding]:
+def _add_wrong_entries(rest: IndexRest, numbers: Int64s, offsets: Int64s, findings: Findings) -> None:
     starts = np.flatnonzero(np.append(True, np.diff(numbers) != 1)[: numbers.size])
     counts = np.diff(np.append(starts, numbers.size))
-    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
-        number, offset = int(numbers[start]), int(offsets[start])
+
+    def finding(at: int) -> Finding:
+        number, offset = int(numbers[starts[at]]), int(offsets[starts[at]])
         text = f"entry {number} leads to commit log offset {offset}, where no record has its key"
-        yield Finding(
-            "index-entry-wrong", rest.path, text, entry_position(rest.slots, number), offset, count=int(count)
-        )
+        position = entry_position(rest.slots, number)
+        return Finding("index-entry-wrong", rest.path, text, position, offset, count=int(counts[at]))
+
+    findings.add_many("index-entry-wrong", starts.size, numbers.size, finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -12,14 +13,17 @@ from reput.jobs.audit.batches import BatchCheck, BatchQueueRuns
 from reput.jobs.audit.compression import wrong_compressions
 from reput.jobs.audit.crcs import PropertyCrcs, find_property_crcs, joined
 from reput.jobs.audit.keys import KeyAudit, KeyCheck, KeyTarget
+from reput.jobs.audit.ranges import NO_RANGES
+from reput.jobs.audit.runs import Int64s
 from reput.jobs.audit.times import StoreTimes
 from reput.jobs.audit.units import VERIFIED, SlotRanges, UnitCheck, UnitTarget
 from reput.jobs.record_faults import faulty_records, has_units, record_damage
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.stand_ins import message_count
+from reput.log.damages import NO_DAMAGES, Damage, Damages
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
 
 
@@ -42,6 +46,7 @@ class SplitAudit:
     Attributes:
         newest_ms: the greatest store timestamp.
         damages: damage and faulty records. Damage is passed over, so there is no `fault`.
+        lost: int64[n, 2], begin and end of all of these.
         misnumbered: inner batches with two different queue offsets.
         found_units: whether there is a unit at the slot of any record, right or wrong.
         times: store times, with those that contradict their neighbours'.
@@ -53,9 +58,10 @@ class SplitAudit:
     messages: int
     log_bytes: int
     newest_ms: int
-    damages: tuple[Damage, ...]
-    misnumbered: tuple[Damage, ...]
-    compressions: tuple[Damage, ...]
+    damages: Damages
+    lost: Int64s
+    misnumbered: Damages
+    compressions: Damages
     crcs: PropertyCrcs
     found_units: bool
     undeclared: frozenset[str]
@@ -73,9 +79,8 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     keys = None if target.keys is None else KeyCheck(target.keys)
     types = QueueTypes(set(target.batch_topics), target.simple_topics)
     undeclared: set[str] = set()
-    damages: list[Damage] = []
-    misnumbered: list[Damage] = []
-    compressions: list[Damage] = []
+    damages = misnumbered = compressions = NO_DAMAGES
+    lost = [NO_RANGES]
     crcs: list[PropertyCrcs] = []
     times = StoreTimes()
     messages = log_bytes = newest_ms = 0
@@ -83,25 +88,35 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     scan = scan_split(split, level=level, delays_ms=target.delays_ms, on_damage=OnDamage.SKIP)
     for columns in scan:
         messages += message_count(columns)
-        log_bytes += columns.consumed
+        log_bytes += columns.record_bytes
         times = times.followed_by(columns)
         newest_ms = max(newest_ms, int(columns["store_timestamp"].max()))
         undeclared |= types.undeclared(columns)
-        damages += [*faulty_records(split.file.path, columns), *_misplaced(split.file.path, columns)]
-        compressions += wrong_compressions(split.file.path, columns)
+        faulty = [*faulty_records(split.file.path, columns), *_misplaced(split.file.path, columns)]
+        found = sorted([*scan.passed, *faulty], key=attrgetter("begin"))
+        damages = damages.followed_by(found)
+        lost.append(_ranges(found))
+        compressions = compressions.followed_by(wrong_compressions(split.file.path, columns))
         crcs.append(find_property_crcs(columns))
         if units is not None:
             units.put(columns)
-            misnumbered += [_misnumbered(split.file.path, columns, row) for row in batches.put(columns)]
+            rows = batches.put(columns)
+            misnumbered = misnumbered.followed_by([_misnumbered(split.file.path, columns, row) for row in rows])
         if keys is not None:
             keys.put(columns)
     ranges = None if units is None else units.close()
     found_units = units is not None and units.found_any
     return SplitAudit(
-        scan.result, messages, log_bytes, newest_ms, (*scan.damages, *damages), tuple(misnumbered),
-        tuple(compressions), joined(crcs), found_units, frozenset(undeclared), ranges, batches.close(),
-        None if keys is None else keys.close(), times,
+        scan.result, messages, log_bytes, newest_ms, damages.followed_by(scan.passed),
+        np.concatenate([*lost, _ranges(scan.passed)]), misnumbered, compressions, joined(crcs), found_units,
+        frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
+        times,
     )  # fmt: skip
+
+
+def _ranges(damages: Sequence[Damage]) -> Int64s:
+    """int64[n, 2], begin and end of each damage."""
+    return np.array([(damage.begin, damage.end) for damage in damages], np.int64).reshape(-1, 2)
 
 
 def _misplaced(path: str, columns: RecordColumns) -> list[Damage]:

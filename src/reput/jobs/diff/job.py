@@ -37,8 +37,8 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.content_hash import IGNORABLE, ignored_mask
+from reput.log.damages import Damages, joined
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory
-from reput.log.scan import Damage
 from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
@@ -74,8 +74,8 @@ class DiffResult:
     missing: int
     extra: int
     different: int
-    left_damages: tuple[Damage, ...]
-    right_damages: tuple[Damage, ...]
+    left_damages: Damages
+    right_damages: Damages
     seconds: float
 
     @property
@@ -201,8 +201,7 @@ class _Diff:
                 tables.append(fields.table(match.first(left)) if not self._of_queues else match.first(left).table())
                 left -= len(tables[-1])
         damages = [
-            tuple(damage for outcome in of_side if isinstance(outcome, RowOutcome) for damage in outcome.damages)
-            for of_side in outcomes
+            joined(outcome.damages for outcome in of_side if isinstance(outcome, RowOutcome)) for of_side in outcomes
         ]
         return DiffResult(
             table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),

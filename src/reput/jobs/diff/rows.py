@@ -24,8 +24,9 @@ from reput.kernels.content_hash import hash_contents
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.stand_ins import without_stand_ins
 from reput.kernels.unit_types import UNIT_TYPE
+from reput.log.damages import Damages
 from reput.log.directory import QueueFiles
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitResult
 
 Int64s = npt.NDArray[np.int64]
@@ -105,7 +106,7 @@ class RowOutcome:
     read: SplitResult
     blocks: Blocks | None
     rows: tuple[Rows, ...]
-    damages: tuple[Damage, ...]
+    damages: Damages
     fault: CorruptRecordError | None = None
 
 
@@ -123,7 +124,7 @@ def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
     blocks, rows = _collect(
         target, (_record_rows(target, messages) for columns in scan if (messages := without_stand_ins(columns)).rows)
     )
-    return RowOutcome(scan.result, blocks, rows, tuple(scan.damages))
+    return RowOutcome(scan.result, blocks, rows, scan.damages)
 
 
 def read_queue_rows(target: RowTarget, queue: QueueFiles) -> QueueOutcome:

@@ -20,8 +20,8 @@ from reput.formats.own_json import decode_json
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.last_commits import LastCommits
+from reput.log.damages import NO_DAMAGES, Damage, Damages
 from reput.log.positions import LastRecord, LogPosition
-from reput.log.scan import Damage
 
 _NUMBER_DIGITS = 20
 _STAGING = "staging-"
@@ -47,7 +47,7 @@ class LakeCommit:
     begin: int
     end: LogPosition
     lake_files: tuple[LakeFile, ...]
-    damages: tuple[Damage, ...] = ()
+    damages: Damages = NO_DAMAGES
 
     @property
     def newest_ms(self) -> int | None:
@@ -56,7 +56,10 @@ class LakeCommit:
 
     def encode(self) -> bytes:
         """Bytes of the commit's file: JSON with a line for each file."""
-        head = json.dumps(asdict(replace(self, lake_files=())), ensure_ascii=False)
+        damages = {
+            "damages": self.damages.told, "damage_count": self.damages.count, "damaged_bytes": self.damages.size
+        }  # fmt: skip
+        head = json.dumps(asdict(replace(self, lake_files=())) | damages, ensure_ascii=False)
         names = [field.name for field in fields(LakeFile)]
         rows = ({name: getattr(one, name) for name in names} for one in self.lake_files)
         lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
@@ -74,7 +77,9 @@ def decode_commit(data: bytes, path: str) -> LakeCommit:
         last = content["end"]["last"]
         end = LogPosition(content["end"]["offset"], None if last is None else LastRecord(**last))
         lake_files = tuple(LakeFile(**one) for one in content["lake_files"])
-        damages = tuple(Damage(*one) for one in content.get("damages", ()))
+        damages = NO_DAMAGES.followed_by([Damage(*one) for one in content.get("damages", ())])
+        if "damage_count" in content:
+            damages = replace(damages, count=content["damage_count"], size=content["damaged_bytes"])
         return LakeCommit(content["number"], content["begin"], end, lake_files, damages)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptMetadataError(
@@ -142,9 +147,7 @@ class LakeCommits:
         self._files.make_directories(folder)
         return folder
 
-    def commit(
-        self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile], damages: Sequence[Damage]
-    ) -> LakeCommit:
+    def commit(self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile], damages: Damages) -> LakeCommit:
         """Commit the staged files: when this returns, they are in the lake, durably.
 
         Raises StoreError, and commits nothing, where a name that a file would get is another file's.
@@ -158,7 +161,7 @@ class LakeCommits:
                     "than the files, as one that was put back from a copy; put the newer one back, or export to "
                     "another folder. Nothing of this batch is exported"
                 )
-        commit = LakeCommit(number, begin, end, named, tuple(damages))
+        commit = LakeCommit(number, begin, end, named, damages)
         self._files.sync_directory(self._staging(number))
         self._files.write_atomically(self._path(number), commit.encode())
         self.last = commit

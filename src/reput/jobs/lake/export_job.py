@@ -40,9 +40,9 @@ from reput.jobs.lake.topic_schemas import (
 from reput.jobs.runner import Runner
 from reput.jobs.sampled_fields import no_schema
 from reput.jobs.split_tasks import run_over_splits
+from reput.log.damages import NO_DAMAGES, joined
 from reput.log.directory import StoreDirectory
 from reput.log.positions import LogPosition
-from reput.log.scan import Damage
 from reput.log.splits import SplitStop
 from reput.progress import Progress
 
@@ -166,12 +166,12 @@ class _ExportJob:
         first, lost = self._log.begin(last, fail_on_data_loss=self._options.fail_on_data_loss)
         begin, end = first, self._log.end(first)
         log_end = end
-        sums, rejects, damages = RunSums(), dict[str, Reject](), list[Damage]()
+        sums, rejects, damages = RunSums(), dict[str, Reject](), NO_DAMAGES
         while begin.offset < end.offset:
             stop = self._log.commit_end(begin, end, self._options.commit_bytes)
             commit = self._commit(begin.offset, stop, rejects, progress)
             sums.add(commit.lake_files)  # and not the commit: a run may have a million files
-            damages += commit.damages
+            damages = joined([damages, commit.damages])
             begin = stop
             if begin.offset == end.offset:  # damage looks like the end of the log until a read begins at it
                 log_end = self._log.end(begin)
@@ -196,7 +196,7 @@ class _ExportJob:
             first_rejects=tuple(rejects[topic] for topic in sorted(rejects)),
             body_schemas={topic: text for topic, text in schemas.items() if text is not None},
             lost=lost,
-            damages=(*damages, *lost_end),
+            damages=damages.followed_by(lost_end),
             newest_ms=newest,
             age_seconds=age_seconds,
             lag_bytes=log_end.offset - begin.offset,
@@ -216,7 +216,7 @@ class _ExportJob:
             rows = replace(rows, selection=replace(rows.selection, columns=SAMPLE_COLUMNS))
             description = "look at bodies"
         outcomes = self._stage(rows, staging, begin, end, description, progress)
-        damages = [one for outcome in outcomes for one in outcome.damages]
+        damages = joined(outcome.damages for outcome in outcomes)
         staged = [one for outcome in outcomes for one in outcome.lake_files]
         samples = TopicSamples()
         for outcome in outcomes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reput.counts import counted
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.rejects import Reject
-from reput.log.scan import Damage
+from reput.log.damages import Damages
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Export:
     first_rejects: tuple[Reject, ...]
     body_schemas: dict[str, str]
     lost: tuple[tuple[int, int], ...]
-    damages: tuple[Damage, ...]
+    damages: Damages
     newest_ms: int | None
     age_seconds: float | None
     lag_bytes: int
@@ -61,7 +61,7 @@ class Export:
     def findings(self) -> list[str]:
         """Texts of lost ranges, of damage that was passed over, and of rejected bodies."""
         findings = [f"offsets {begin} to {end} were lost before they were exported" for begin, end in self.lost]
-        findings += [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
+        findings += self.damages.texts()
         rejected = {one.topic: one.rejected for one in self.topics}
         findings += [
             f"topic {first.topic}: {counted(rejected[first.topic], 'body')} could not be decoded; rejects/ has each "

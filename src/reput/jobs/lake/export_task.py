@@ -16,8 +16,9 @@ from reput.jobs.lake.rows import LakeRows
 from reput.jobs.lake.staging import StagedFileWriter, StagedTextWriter, Staging
 from reput.jobs.lake.topic_schemas import TopicSamples
 from reput.jobs.text_rows import TextKind
+from reput.log.damages import Damages
 from reput.log.reader import record_batches
-from reput.log.scan import Damage, scan_split
+from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
 
 #: Bytes of rows that a task holds before it writes them: this bounds a file, and a worker's memory.
@@ -38,7 +39,7 @@ class StagedSplit:
     read: SplitResult
     fault: CorruptRecordError | None
     lake_files: tuple[LakeFile, ...]
-    damages: tuple[Damage, ...]
+    damages: Damages
     samples: TopicSamples
 
 
@@ -56,7 +57,7 @@ def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
         staged += chunk.write()
     except CorruptRecordError as error:
         fault = error
-    return StagedSplit(scan.result, fault, tuple(staged), tuple(scan.damages), chunk.samples)
+    return StagedSplit(scan.result, fault, tuple(staged), scan.damages, chunk.samples)
 
 
 def finish_files(rows: LakeRows, staging: Staging, text: TextKind | None, group: Sequence[LakeFile]) -> LakeFile:

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from reput.errors import DataLossError
+from reput.log.damages import Damage
 from reput.log.directory import StoreDirectory
 from reput.log.lost_end import lost_end
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.reader import read_split
-from reput.log.scan import Damage, OnDamage
+from reput.log.scan import OnDamage
 from reput.log.selection import Selection
 from reput.log.splits import Split, plan_splits
 from reput.log.tail import LogTail

@@ -79,8 +79,7 @@ class Source:
         """Texts of the damage that readers pass over: messages may be missing there. Reads the whole log again."""
         if self.damaged == "refuse":
             return []
-        damages = find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path)
-        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in damages]
+        return find_damages(self.path, runner=LocalRunner(), commit_log_path=self.commit_log_path).texts()
 
     def topics_of_store(self) -> set[str]:
         """All topics of the store that have a queue."""

@@ -33,8 +33,8 @@ from reput.jobs.rebuild.scan_task import (
 from reput.jobs.rebuild.unit_writer import QueueFinish, QueueRange
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
+from reput.log.damages import Damages, joined
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import Damage
 from reput.progress import Progress
 
 _QUEUES_OF_A_FINISH = 64
@@ -72,7 +72,7 @@ class RebuildResult:
     index_files: int
     written_bytes: int
     in_order: bool
-    damages: tuple[Damage, ...]
+    damages: Damages
     findings: tuple[str, ...]
     seconds: float
     phase_seconds: dict[str, float]
@@ -118,7 +118,7 @@ class Build:
         batch_chunks = merge_chunks(outcome.batch_chunks for outcome in outcomes)
         batch_units = sum(chunk.size for chunks in batch_chunks.values() for chunk in chunks) // BATCH_UNIT_SIZE
         index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
-        damages = tuple(damage for outcome in outcomes for damage in outcome.damages)
+        damages = joined(outcome.damages for outcome in outcomes)
         ext_chunks = merge_chunks(outcome.ext_chunks for outcome in outcomes)
         written = self._finish(index_plans, queues, ext_chunks, batch_chunks)
         finished = time.perf_counter()
@@ -132,7 +132,7 @@ class Build:
             written_bytes=written,
             in_order=in_order,
             damages=damages,
-            findings=(*map(_finding, damages), *self._plan.geometry.findings),
+            findings=(*damages.texts(), *self._plan.geometry.findings),
             seconds=finished - started,
             phase_seconds={"scan": scanned - started, "build and sync": finished - scanned},
             last_timestamp=next((outcome.last_timestamp for outcome in reversed(outcomes) if outcome.messages), 0),
@@ -234,12 +234,6 @@ def _end_of_last_full(plans: Sequence[IndexFilePlan]) -> int:
         return 0
     with DISK.open(full[-1]) as file:
         return decode_header(file.read(0, HEADER_SIZE)).end_timestamp
-
-
-def _finding(damage: Damage) -> str:
-    return (
-        f"{damage.path}: passed over {damage.end - damage.begin} bytes from offset {damage.begin} on: {damage.reason}"
-    )
 
 
 def _finish(step: IndexFilePlan | QueueFinish | BatchQueueFinish) -> int:

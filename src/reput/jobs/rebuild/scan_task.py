@@ -20,8 +20,9 @@ from reput.jobs.rebuild.index_builder import KeyChunk, KeySpill
 from reput.jobs.rebuild.unit_writer import FurtherUnits, QueueRange, UnitWriter
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.stand_ins import message_count
+from reput.log.damages import NO_DAMAGES, Damages
 from reput.log.queue_types import QueueTypes
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitResult, SplitStop
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class ScanOutcome:
     undeclared: frozenset[str]
     chunks: tuple[KeyChunk, ...]
     ext_chunks: dict[tuple[str, int], list[ExtChunk]]
-    damages: tuple[Damage, ...]
+    damages: Damages
     misnumbered: frozenset[int]
     fault: CorruptRecordError | None
 
@@ -90,7 +91,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
     messages = log_bytes = last_timestamp = 0
-    damages: list[Damage] = []
+    damages = NO_DAMAGES
     fault: CorruptRecordError | None = None
     try:
         for split in splits:
@@ -100,13 +101,13 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
             )  # fmt: skip
             for columns in scan:
                 messages += message_count(columns)
-                log_bytes += columns.consumed
+                log_bytes += columns.record_bytes
                 last_timestamp = int(columns["store_timestamp"][-1])
                 batch_units.put(columns)
                 units.put(columns, split.file.path)
                 if target.index:
                     spill.put(columns)
-            damages += scan.damages
+            damages = damages.merged_with(scan.damages)
             if scan.stop is SplitStop.LOG_END:
                 break
     except CorruptRecordError as error:
@@ -119,7 +120,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     return ScanOutcome(
         scan.result, messages, log_bytes, last_timestamp, ranges, batch_units.chunks,
         frozenset(batch_units.undeclared), chunks, units.ext.chunks,
-        tuple(sorted([*damages, *units.damages], key=lambda damage: damage.begin)),
+        damages.merged_with(units.damages),
         frozenset(units.misnumbered), fault,
     )  # fmt: skip
 

@@ -24,8 +24,9 @@ from reput.kernels.columns import RecordColumns
 from reput.kernels.consume_queue import UnitRuns, group_units
 from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
 from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.log.damages import NO_DAMAGES
 from reput.log.queue_jumps import Jump, has_room, judge_jump, next_queue_offsets
-from reput.log.scan import Damage, OnDamage
+from reput.log.scan import OnDamage
 
 if TYPE_CHECKING:
     from reput.kernels.consume_queue_ext import BitMaps
@@ -107,7 +108,7 @@ class UnitWriter:
         on_damage: OnDamage = OnDamage.RAISE,
         misnumbered: Set[int] = frozenset(),
     ) -> None:
-        self.damages: list[Damage] = []
+        self.damages = NO_DAMAGES
         self.misnumbered: set[int] = set()
         self._known_misnumbered = np.array(sorted(misnumbered), np.int64)
         self._jumps: dict[tuple[str, int], _Jump] = {}
@@ -192,7 +193,7 @@ class UnitWriter:
             damage = record_damage(log_path, columns, row, fault)
             if self._on_damage is not OnDamage.SKIP and not is_known:
                 raise damage.error()
-            self.damages.append(damage)
+            self.damages = self.damages.followed_by([damage])
         columns["queue_offset"][wrong] = -1  # a repeat at any next offset
         return ~wrong if has_unit is None else has_unit & ~wrong
 
@@ -268,7 +269,8 @@ class UnitWriter:
         return True
 
     def _leave_out(self, columns: RecordColumns, row: int, log_path: str) -> None:
-        self.damages.append(record_damage(log_path, columns, row, misnumbered_fault(columns, row)))
+        damage = record_damage(log_path, columns, row, misnumbered_fault(columns, row))
+        self.damages = self.damages.followed_by([damage])
         columns["queue_offset"][row] = -1  # a repeat at any next offset
 
     def _queues_of(

@@ -36,11 +36,12 @@ def known_messages(
 
     Args:
         log_end: commit log offset after the last whole record.
-        losses: ranges of commit log offsets before it.
+        losses: ranges of commit log offsets before it, in order.
 
     Returns:
         The commit log offset up to which queues know messages; the messages behind the log's end; those of each loss.
     """
+    ranges = np.array(losses, np.int64).reshape(-1, 2)
     counts = np.zeros(len(losses), np.int64)
     ends = np.zeros(len(losses), np.int64)
     reached, behind = 0, [np.zeros((0, 3), np.int64)]
@@ -49,10 +50,10 @@ def known_messages(
         behind.append(units[is_behind & (units[:, 1] <= nexts)])
         units = units[~is_behind]
         reached = max(reached, int(units[:, 1].max(initial=0)))
-        for number, (begin, end) in enumerate(losses):
-            inside = units[(units[:, 0] >= begin) & (units[:, 0] < end)]
-            counts[number] += inside[:, 2].sum()
-            ends[number] = inside[:, 1].max(initial=ends[number])
+        at = np.searchsorted(ranges[:, 0], units[:, 0], "right") - 1
+        inside = (at >= 0) & (units[:, 0] < ranges[at, 1]) if len(ranges) else np.zeros(len(units), np.bool_)
+        np.add.at(counts, at[inside], units[inside, 2])
+        np.maximum.at(ends, at[inside], units[inside, 1])
     tail = np.concatenate(behind)
     tail = tail[np.argsort(tail[:, 0], kind="stable")]
     tail = tail[follow(log_end, tail[:, 0], tail[:, 1], listing.log_files[0].size)]

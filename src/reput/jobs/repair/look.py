@@ -32,7 +32,8 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
     foreign: list[str] = []
     broken: list[Finding] = []
     begins: list[int] = []
-    for finding in audited.findings:
+    reached = -1  # a whole record lies from there on, and so from any offset before it
+    for finding in sorted(audited.findings, key=lambda one: one.commit_log_offset or 0, reverse=True):
         file, begin = files.get(finding.path), finding.commit_log_offset
         if not is_of_log(finding, folders):
             continue
@@ -40,9 +41,10 @@ def look_at_log(directory: StoreDirectory, listing: StoreListing, audited: Audit
             foreign.append(finding.path)
         elif finding.code == "file-size" and file is not None and _is_short_end(listing, file):
             short.append((file.path, file.size))
-        elif file is not None and begin is not None and not has_records_from(listing, begin):
+        elif file is not None and begin is not None and begin > reached and not has_records_from(listing, begin):
             begins.append(begin)
         else:
+            reached = max(reached, -1 if file is None or begin is None else begin)
             broken.append(finding)
     end = min(begins, default=audited.log_end)
     tails = tuple(tail for file in listing.log_files if (tail := tail_of(file, end)) is not None) if begins else ()

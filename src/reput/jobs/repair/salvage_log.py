@@ -11,6 +11,9 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
+
+import numpy as np
 
 from reput.errors import StoreFormatError
 from reput.files import DISK
@@ -27,8 +30,9 @@ from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.known_messages import Known, known_messages
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.stand_ins import STAND_IN_HOST, STAND_IN_TOPIC, message_count
+from reput.log.damages import Damage
 from reput.log.directory import LogFile
-from reput.log.scan import Damage, OnDamage, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
 _HOST = encode_host(STAND_IN_HOST)
@@ -99,7 +103,7 @@ class FileScan:
 def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
     """Task: scan one file for its records that begin before the log's end. It does not depend on other files."""
     losses: list[Loss] = []
-    records = messages = log_bytes = timestamp = seen = 0
+    records = messages = log_bytes = timestamp = 0
     has_crc = False
     scan = scan_split(
         Split(LogFile(file.path, file.start_offset, file.size), file.start_offset, min(file.end_offset, log_end), True),
@@ -111,12 +115,13 @@ def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
         if not timestamp:
             timestamp, has_crc = int(stamps[0]), bool(carries[0])
         faulty = faulty_records(file.path, columns)
-        for damage in (*scan.damages[seen:], *faulty):
-            _add(losses, damage, timestamp, has_crc, int(columns["store_size"][0]))
-        seen = len(scan.damages)
+        for damage in sorted([*scan.passed, *faulty], key=attrgetter("begin")):
+            row = int(np.searchsorted(columns["commit_log_offset"], damage.begin))
+            before = (int(stamps[row - 1]), bool(carries[row - 1])) if row else (timestamp, has_crc)
+            _add(losses, damage, *before, int(columns["store_size"][row]))
         records += columns.rows - len(faulty)
         messages += message_count(columns) - len(faulty)
-        log_bytes += columns.consumed - sum(damage.end - damage.begin for damage in faulty)
+        log_bytes += columns.record_bytes - sum(damage.end - damage.begin for damage in faulty)
         timestamp, has_crc = int(stamps[-1]), bool(carries[-1])
     end = file.start_offset if scan.end_offset is None else scan.end_offset
     is_ended = scan.stop is SplitStop.BLANK

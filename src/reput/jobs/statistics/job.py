@@ -33,8 +33,9 @@ from reput.jobs.statistics.latency import quantiles
 from reput.kernels.columns import RecordColumns
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.stand_ins import without_stand_ins
+from reput.log.damages import Damages, joined
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import Damage, OnDamage, scan_split, with_rows
+from reput.log.scan import OnDamage, scan_split, with_rows
 from reput.log.splits import Split, SplitResult
 from reput.progress import Progress
 
@@ -72,15 +73,15 @@ class Statistics:
     table: pa.Table
     largest: pa.Table
     disk: DiskUse
-    damages: tuple[Damage, ...]
+    damages: Damages
     messages: int
     log_bytes: int
     seconds: float
 
     @property
     def findings(self) -> list[str]:
-        """A sentence for each damage."""
-        return [f"{damage.error()}; passed over {damage.end - damage.begin} bytes" for damage in self.damages]
+        """Sentences about the damage."""
+        return self.damages.texts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class _Outcome:
     table: pa.Table
     by_topic: pa.Table
     largest: pa.Table
-    damages: tuple[Damage, ...]
+    damages: Damages
     fault: CorruptRecordError | None = None
 
 
@@ -185,9 +186,8 @@ def _count(
         table=_table([outcome.table for outcome in outcomes], grouping),
         largest=_largest([outcome.largest for outcome in outcomes], largest),
         disk=disk,
-        damages=(
-            *(damage for outcome in outcomes for damage in outcome.damages),
-            *lost_ends(directory, [outcome.read for outcome in outcomes]),
+        damages=joined(outcome.damages for outcome in outcomes).followed_by(
+            lost_ends(directory, [outcome.read for outcome in outcomes])
         ),
         messages=messages,
         log_bytes=log_bytes,
@@ -228,7 +228,7 @@ def _reduce(grouping: Grouping, largest: int, check_crc: bool, split: Split) -> 
     topics = add_up(
         [_BY_TOPIC.schema.empty_table(), *([table.select(["topic", *SUMS])] if derived else by_topic)], ["topic"]
     )
-    return _Outcome(scan.result, table, topics, bodies, tuple(scan.damages))
+    return _Outcome(scan.result, table, topics, bodies, scan.damages)
 
 
 def _large(columns: RecordColumns, count: int, floor: int) -> pa.Table:

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.files import Mapping
 from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, find_record
+from reput.kernels.record_scan import RecordScanner
+from reput.kernels.record_search import find_record
 from reput.progress import Progress
 from reput.store.dispatch.redispatch import ScannedBatch, dispatch_scanner, max_rows, walk
 from reput.store.index.index_service import IndexService

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reput.counts import counted
 from reput.errors import CorruptRecordError
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
@@ -73,7 +74,8 @@ def test_all_that_is_whole_is_built_and_each_range_is_told_whatever_the_splits(
         assert damage.path == paths[number]
         assert not any(damage.begin <= record.offset < damage.end for record in kept)
     for damage, finding in zip(result.damages, result.findings, strict=True):
-        assert finding.startswith(f"{damage.path}: passed over {damage.end - damage.begin} bytes from offset ")
+        assert finding.startswith(f"{damage.path}: damaged at offset {damage.begin}: ")
+        assert finding.endswith(f"; passed over {counted(damage.end - damage.begin, 'byte')}")
 
 
 @pytest.mark.parametrize("split_bytes", [300, 1 << 20])
@@ -126,5 +128,6 @@ def test_the_command_tells_what_it_passed_over_and_ends_with_1(tmp_path: Path) -
     text = run_reput(*call, "--output", tmp_path / "3", *sizes, "--damaged", "skip", "--report", page)
     assert text.status == 1
     for shown in (text.out, page.read_text()):
-        assert f"passed over {stored[2].size} bytes from offset {stored[2].offset} on" in shown
+        assert f"damaged at offset {stored[2].offset}: " in shown
+        assert f"; passed over {stored[2].size} bytes" in shown
         assert "build and sync" in shown
