@@ -34,7 +34,7 @@ from reput.kernels.record_batch import record_batch
 from reput.kernels.unit_types import UNIT_TYPE
 from reput.log.directory import LogFile, QueueFiles
 from reput.log.points import Points, read_records
-from reput.log.scan import is_blank
+from reput.log.window import is_blank
 
 Int64s = npt.NDArray[np.int64]
 

@@ -16,9 +16,10 @@ from reput.kernels.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, is_gone
 from reput.log.positions import LogPosition, TailLimit
-from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, scan_split
+from reput.log.scan import MAX_ROWS, OnDamage, scan_split
 from reput.log.splits import Split
 from reput.log.tail import LogTail
+from reput.log.window import WINDOW_BYTES
 from reput.progress import silent
 from reput.store.get import GetMessage
 from reput.store.parts import Parts

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from reput.formats.record_layout import SysFlag
 from reput.jobs.record_faults import record_damage
 from reput.kernels.columns import RecordColumns
-from reput.log.scan import Damage
+from reput.log.damages import Damage
 
 _FLAGS = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK
 #: First bytes of a frame. Those of zlib are checked by their sum (RFC 1950).

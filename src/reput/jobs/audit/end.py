@@ -20,8 +20,9 @@ from reput.jobs.audit.scan import SplitAudit
 from reput.jobs.findings import Finding
 from reput.kernels.record_scan import ScanLevel, read_records_at
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import OnDamage, is_blank, scan_split
+from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
+from reput.log.window import is_blank
 
 _HEAD_BYTES = 4 << 20
 _HOUR_MS = 3_600_000

@@ -32,10 +32,11 @@ from reput.log.failed_sync import watched
 from reput.log.metadata import metadata_path
 from reput.log.positions import LogPosition
 from reput.log.queue_types import find_queue_types
-from reput.log.scan import MAX_ROWS, WINDOW_BYTES, OnDamage, first_rows, scan_split
+from reput.log.scan import MAX_ROWS, OnDamage, first_rows, scan_split
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
+from reput.log.window import WINDOW_BYTES
 from reput.store.dispatch.locks import batch_lock, check_external_dispatch
 from reput.store.dispatch.prefetch import prefetched
 from reput.store.index.index_service import IndexService

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Self
+from typing import Any
 
 from reput.files import FileLayer, Mapping
 from reput.formats.paths import offset_to_file_name
@@ -71,7 +71,7 @@ class QueueFolder(ABC):
         queue_id: int,
         file_size: int,
         counts: TopicCounts,
-        on_dirty: Callable[[Self], None],
+        on_dirty: Callable[[Any], None],
     ) -> None:
         self._files = files
         self._starts: list[int] = []

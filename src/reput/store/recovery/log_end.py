@@ -8,7 +8,7 @@ Dispatch drops what is there already, so the start after a killed start goes on 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
@@ -95,7 +95,10 @@ def find_log_end(
             dispatch would refuse it when the directory has changed already.
     """
     header_scanner = RecordScanner(_MAX_ROWS, level=ScanLevel.HEADER)
-    checks = {"check_crc": config.check_crc_on_recover, "require_property_crc": config.force_verify_prop_crc}
+    checks: dict[str, Any] = {
+        "check_crc": config.check_crc_on_recover,
+        "require_property_crc": config.force_verify_prop_crc,
+    }
     faults = RecordStatus.BAD_BODY_CRC
     if config.enabled_append_prop_crc or config.force_verify_prop_crc:
         faults |= RecordStatus.BAD_PROPERTY_CRC
