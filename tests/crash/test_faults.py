@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
 import reput
 from reput.errors import CorruptRecordError, StoreError, StoreFullError, StorePoisonedError
+from reput.kernels.columns import RecordColumns
+from reput.kernels.record_scan import RecordScanner
 from reput.store.log.flush import LogSync
 from tests.support.asking import until
 from tests.support.faulty_files import (
@@ -341,17 +341,17 @@ def test_a_message_that_arrives_between_the_last_look_and_the_stop_is_dispatched
     store = reput.MessageStore.open(tmp_path / "store", files=files, **options)
     log, service = store._log, store._writer.reput
     assert service is not None
-    look, stopped = log.window, threading.Event()
+    look, stopped = log.scan, threading.Event()
 
-    def window_then_put_and_stop(offset: int, max_size: int) -> npt.NDArray[np.uint8]:
-        seen = look(offset, max_size)
-        if not seen.size and not stopped.is_set():
+    def scan_then_put_and_stop(scanner: RecordScanner, offset: int, max_size: int) -> RecordColumns | None:
+        seen = look(scanner, offset, max_size)
+        if seen is None and not stopped.is_set():
             stopped.set()
             store.put_message(reput.Message("orders", b"last", keys=["last"]))
             service._stopping.set()
         return seen
 
-    log.window = window_then_put_and_stop  # type: ignore[method-assign]
+    log.scan = scan_then_put_and_stop  # type: ignore[method-assign]
     assert stopped.wait(60)
     store.close()
     with reput.MessageStore.open(tmp_path / "store", files=FaultyFiles(), **options) as store:
