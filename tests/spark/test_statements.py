@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,6 +19,7 @@ from reput.errors import ConfigError
 from reput.formats.message import Message
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.spark.sql import arrow_rows, query_sql_on_spark
+from tests.support.commands import run_reput
 from tests.support.statements import ANSWERED, MY_ORDERS, ORDERS, RAW, REFUSED
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def answers(spark: SparkSession, store: Path, sql: str) -> list[list[str] | None
     found: list[list[str] | None] = []
     for ask in (
         lambda: query_sql(source, sql).reader,
-        lambda: arrow_rows(query_sql_on_spark(spark, source, sql.replace('"', "`"))),
+        lambda: arrow_rows(query_sql_on_spark(spark, source, sql.replace('"', "`")), mkdtemp(dir=store.parent)),
     ):
         try:
             found.append(rows_of(ask(), in_order=in_order))
@@ -82,9 +84,22 @@ def test_both_engines_refuse(spark: SparkSession, store: Path) -> None:
     assert [sql for sql in REFUSED if answers(spark, store, sql) != [None, None]] == []
 
 
-def test_rows_that_spark_gives_for_a_file_come_in_order_and_piece_by_piece(spark: SparkSession, store: Path) -> None:
+def test_rows_for_a_file_come_in_order_and_piece_by_piece(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     frame = query_sql_on_spark(spark, Source(path=store), "select id, id, who from orders order by id")
-    reader = arrow_rows(frame.repartitionByRange(5, frame[2]).sortWithinPartitions("who"))
+    ranges = frame.repartitionByRange(5, frame[2]).sortWithinPartitions("who")
+    assert len(list(arrow_rows(ranges, mkdtemp(dir=tmp_path)))) > 1
+    reader = arrow_rows(frame, mkdtemp(dir=tmp_path))
     assert reader.schema.names == ["id", "id_1", "who"]
-    assert len(list(reader)) > 1
-    assert [row["id_1"] for row in arrow_rows(frame).read_all().to_pylist()] == list(range(len(ORDERS)))
+    assert [row["id_1"] for row in reader.read_all().to_pylist()] == list(range(len(ORDERS)))
+
+
+def test_the_command_writes_a_file_and_leaves_nothing_beside_it(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    sql = "select id, who.city from orders where id > 50 order by id"
+    for name, statement, status in (("a.jsonl", sql, 0), ("b.jsonl", "select cast('x' as int) from orders", 2)):
+        answer = run_reput("query", store, "--sql", statement, "--runner", "spark", "--output", tmp_path / name)
+        assert (answer.status == 0) == (status == 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    expected = query_sql(Source(path=store), sql).reader.read_all().to_pylist()
+    assert [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()] == expected

@@ -99,9 +99,10 @@ def answer(asked: Question) -> int:
             commit_log_path=asked.commit_log_path, topics=asked.topics, shows_progress=not lines_hide_bar,
         ) as progress,
         _kept(asked, progress) as kept,
+        _spark_folder(asked) as folder,
         _no_warnings(),
     ):  # fmt: skip
-        reader, findings_of = _rows(asked, progress, kept)
+        reader, findings_of = _rows(asked, progress, kept, folder)
         reader = reader if asked.max_num is None else first_rows(reader, asked.max_num)
         rows = SeenRows(reader, max(most, 0 if asked.report is None else _REPORTED_ROWS), stored)
         if asked.output is not None:
@@ -148,8 +149,24 @@ def _kept(asked: Question, progress: Progress) -> Iterator[KeptReads | None]:
         yield kept
 
 
+@contextmanager
+def _spark_folder(asked: Question) -> Iterator[str | None]:
+    """Folder beside the output for the rows of Spark's tasks, which is removed at the end; None without an output."""
+    from reput.files import DISK
+
+    if asked.output is None or asked.runner != "spark" or asked.sql is None:
+        yield None
+        return
+    folder = f"{os.path.abspath(asked.output)}.rows-{os.getpid()}"
+    DISK.make_directories(folder)
+    try:
+        yield folder
+    finally:
+        DISK.remove_tree(folder)
+
+
 def _rows(
-    asked: Question, progress: Progress, kept: KeptReads | None
+    asked: Question, progress: Progress, kept: KeptReads | None, folder: str | None
 ) -> tuple[pa.RecordBatchReader, Callable[[], list[str]]]:
     """Reader of the rows, and a function that returns the findings after all rows were read."""
     bounds: dict[str, Any] = {
@@ -172,7 +189,7 @@ def _rows(
         source = job.Source(path=asked.store, schemas=asked.schemas, damaged=asked.damaged, **bounds)
         undecoded: dict[str, Accumulator[int]] = {}
         frame = query_sql_on_spark(session(asked.master or "local[*]"), source, asked.sql, undecoded)
-        reader = arrow_rows(frame if asked.max_num is None else frame.limit(asked.max_num))
+        reader = arrow_rows(frame if asked.max_num is None else frame.limit(asked.max_num), folder)
 
         def findings() -> list[str]:
             texts = [job.undecoded_finding(topic) for topic, bodies in undecoded.items() if bodies.value]

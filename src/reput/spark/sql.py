@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import TaskContext
 
 from reput.errors import ConfigError
+from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.query.sql_job import MESSAGES, Source, distinct_names
 from reput.jobs.query.topic_table import BODY_ERROR
 from reput.log.open_batches import batch_reader
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 
 
 _TIME_ZONE = "spark.sql.session.timeZone"
+#: What a task tells that has written a partition.
+_WRITTEN = "partition int, path string"
 
 
 def query_sql_on_spark(
@@ -52,7 +59,7 @@ def query_sql_on_spark(
         spark.sql(f"select * from (\n{statement}\n)")  # others than queries run at once, and are none in brackets
         return spark.sql(statement)
     except AnalysisException as error:
-        reason = str(error).strip().partition("\n")[0]
+        reason = _first_line(error)
         expected = (
             "expected one statement that reads, select ... from topic: " if isinstance(error, ParseException) else ""
         )
@@ -61,37 +68,62 @@ def query_sql_on_spark(
         spark.conf.set(_TIME_ZONE, zone or "UTC")
 
 
-def arrow_rows(frame: DataFrame) -> pa.RecordBatchReader:
+def arrow_rows(frame: DataFrame, folder: str | None = None) -> pa.RecordBatchReader:
     """Rows of a DataFrame, in its order, as `toArrow` gives them, with the names of `distinct_names`.
 
-    They come on demand: the driver holds those of two partitions, not all. A failed task is a PySparkException then.
+    Args:
+        folder: empty; tasks write the rows there, and the driver reads them batch by batch: all machines must see it.
+            None: the driver holds all rows.
+
+    Raises ConfigError for a statement that cannot be computed, as a text is no number.
     """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors.exceptions.captured import convert_exception
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.errors import PySparkException, PythonException
 
     names = distinct_names(frame.columns)
-    frame = frame.toDF(*map(str, range(len(names))))  # tasks take no column whose name has a dot, as `total * 1.5`
-    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
-    named = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
-
-    def encoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            stream = pa.BufferOutputStream()
-            with pa.ipc.new_stream(stream, batch.schema) as writer:
-                writer.write_batch(batch)
-            yield pa.record_batch({"rows": pa.array([stream.getvalue().to_pybytes()], pa.binary())})
-        freeze_worker()
+    try:
+        if folder is None:
+            return frame.toArrow().rename_columns(names).to_reader()
+        schema, paths = _written(frame, folder)
+    except PythonException:  # of a task of ours, as for damage
+        raise
+    except PySparkException as error:
+        raise ConfigError(f"sql: {_first_line(error)}") from None
 
     def batches() -> Iterator[pa.RecordBatch]:
-        try:
-            for row in frame.mapInArrow(encoded, "rows binary").toLocalIterator(prefetchPartitions=True):
-                table = pa.ipc.open_stream(row.rows).read_all().cast(schema)
+        for path in paths:
+            for batch in read_rows(path):
+                table = pa.Table.from_batches([batch]).cast(schema)  # the time zone of its times may be another one's
                 yield from table.rename_columns(names).to_batches()
-        except Py4JJavaError as error:  # which pyspark makes its own, but for those of this iterator
-            raise convert_exception(error.java_exception) from None
 
+    named = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
     return batch_reader(named, batches())
+
+
+def _written(frame: DataFrame, folder: str) -> tuple[pa.Schema, list[str]]:
+    """Let tasks write the rows to files; returns their schema with numbers for names, and the paths in order."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    frame = frame.toDF(*map(str, range(len(frame.columns))))  # tasks take no column with a dot, as `total * 1.5`
+    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    written = frame.mapInArrow(partial(_write_partition, folder), _WRITTEN).collect()
+    return schema, [row.path for row in sorted(written, key=lambda row: row.partition)]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _write_partition(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Task: write the rows of a partition to a file, and tell its path."""
+    context = TaskContext.get()
+    assert context is not None, "Spark writes in tasks only"
+    partition, first = context.partitionId(), next(batches, None)
+    if first is not None:
+        path = os.path.join(folder, f"{partition}-{context.taskAttemptId()}.arrow")
+        write_rows(batch_reader(first.schema, chain([first], batches)), path)
+        del first  # what lives when a worker is frozen is never freed
+        yield pa.record_batch({"partition": pa.array([partition], pa.int32()), "path": [path]})
+    freeze_worker()
 
 
 def topic_frame(
