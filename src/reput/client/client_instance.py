@@ -52,6 +52,8 @@ class ClientInstance:
         client_id: "host@process#number".
         is_open: Between `start` and `close`.
         versions: The version of each broker that a heartbeat reached, by its address (`MQVersion`).
+        on_route_change: Called after routes have changed.
+        on_reconnect: Called when a broker is reached again, which may have been started again meanwhile.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class ClientInstance:
         self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
+        self.on_reconnect: Callable[[], None] = lambda: None
         self._ids = UniqueIds(_RANDOM.randbytes(8))
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
@@ -156,6 +159,7 @@ class ClientInstance:
         """A broker that was started again, or has lost a connection, does not know who is here."""
         self.versions.pop(address, None)
         self._wake.set()
+        self.on_reconnect()
 
     async def _keep_fresh(self) -> None:
         """Send heartbeats to new brokers and over new connections at once, and to all each 30 s, after their routes.

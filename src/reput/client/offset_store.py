@@ -44,6 +44,7 @@ class RemoteBrokerOffsetStore:
         self._offsets: dict[QueueKey, int] = {}
         self._persisted: dict[QueueKey, int] = {}
         self._turn = asyncio.Lock()
+        group.client.on_reconnect = self._persisted.clear  # a broker that was killed has forgotten the last seconds
 
     def update(self, queue: QueueKey, offset: int) -> None:
         """All messages before an offset are handled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
@@ -35,9 +35,10 @@ class Tail:
         self._poll = poll
         self._commit_but = commit
         self._timeout = timeout
+        self._now = asyncio.get_running_loop().time
         self._held = list(held)
         self._given = 0
-        self._commit_at = time.monotonic() + _COMMIT_S
+        self._commit_at = self._now() + _COMMIT_S
 
     def __aiter__(self) -> Self:
         return self
@@ -52,11 +53,11 @@ class Tail:
     @property
     def must_wait(self) -> bool:
         """Whether `advance` is to be called before `give`."""
-        return self._given == len(self._held) or time.monotonic() >= self._commit_at
+        return self._given == len(self._held) or self._now() >= self._commit_at
 
     async def advance(self) -> bool:
         """Commit what is handled, and wait for messages if none is held; False where none comes in time."""
-        if time.monotonic() >= self._commit_at:
+        if self._now() >= self._commit_at:
             await self.commit_handled(self._given)
         if self._given < len(self._held):
             return True
@@ -83,7 +84,7 @@ class Tail:
 
     async def commit_handled(self, handled: int) -> None:
         """Commit all but the messages that are held after so many of them."""
-        self._commit_at = time.monotonic() + _COMMIT_S
+        self._commit_at = self._now() + _COMMIT_S
         rest = self._held[handled:]
         try:
             await self._commit_but({message.queue: message.queue_offset for message in reversed(rest)})

@@ -394,3 +394,18 @@ async def test_a_start_that_has_failed_may_be_done_again(tmp_path: Path) -> None
         proxy._server = await asyncio.start_server(proxy._accept, host, int(port))
         async with push, pull:
             assert await polled(pull, 1) == [0]
+
+
+async def test_an_offset_that_a_killed_broker_has_forgotten_is_committed_again(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
+        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+            await polled(consumer, 5)
+            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
+            await consumer.commit()
+            brokers["broker-a"].controller.state.offsets.commit_offset("p", "orders", 0, 1, 0)  # as its file has it
+            for connection in consumer._open_group().client.remoting._connections.values():
+                connection.abort()
+            assert await consumer.committed(queue) == 1  # over another connection
+            await consumer.commit()
+            assert await consumer.committed(queue) == 5
