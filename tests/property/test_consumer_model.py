@@ -7,11 +7,11 @@ import pytest
 from tests.support.patience import impatient
 from tests.support.virtual.histories import KINDS, run
 
-#: Histories of each kind; `make campaign` has thousands.
-_SEEDS = 6
+#: Histories of each kind, the last ones with faults that were found; `make campaign` has thousands.
+_SEEDS = (0, 1, 2, 7, 71, 174)
 
 
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_queue_has_one_member_and_what_is_committed_is_what_was_handled(
     monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
