@@ -120,3 +120,30 @@ def test_a_handler_that_cannot_be_called_any_more_leaves_its_messages_to_the_gro
         with PullConsumer(broker.namesrv, group="g", topics={"orders": "*"}, consume_from="first") as consumer:
             (message,) = consumer.poll(timeout=30)
     assert (message.body, message.reconsume_times) == (b"x", 0)
+
+
+def test_a_forked_process_ends_and_leaves_the_broker_to_its_parent(tmp_path: Path) -> None:
+    program = f"""
+import multiprocessing
+import reput
+from reput.client import Message
+from reput.client.sync import Producer
+
+def send():
+    with Producer(served.namesrv, group="child") as producer:
+        producer.send(Message("orders", b"child"))
+    served.close()
+
+served = {_OPEN["broker"]}
+child = multiprocessing.get_context("fork").Process(target=send)
+child.start()
+child.join()
+with Producer(served.namesrv, group="parent") as producer:
+    producer.send(Message("orders", b"parent"))
+served.close()
+print(child.exitcode)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr

@@ -41,6 +41,7 @@ class Broker:
         self._started: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._thread = Thread(target=self._run, name="reput-broker", daemon=True)
+        self._process = os.getpid()
         self.address = ""
         self.namesrv = ""
 
@@ -101,7 +102,7 @@ class Broker:
     def in_loop(self, function: Callable[[BrokerState], _T]) -> _T:
         """The result of a function of the broker's state, called in the broker's loop."""
         loop = self._loop
-        if loop is None or self._ended.done() or sys.is_finalizing():
+        if loop is None or self._ended.done() or sys.is_finalizing() or self._process != os.getpid():
             raise StoreStateError("this broker is stopped")
 
         async def called() -> _T:
@@ -112,12 +113,13 @@ class Broker:
     def close(self) -> None:
         """Answer what was accepted, and close the store clean. Closing again does nothing.
 
-        One that nobody has closed is closed when the program's main thread ends. A close after that does nothing.
+        One that nobody has closed is closed when the program's main thread ends. A close after that does nothing, nor
+        does one in a process that was forked from the broker's own.
 
         Raises:
             ReputError: Something could not be made durable; the next start recovers.
         """
-        if sys.is_finalizing():
+        if sys.is_finalizing() or self._process != os.getpid():
             return
         if self._loop is not None and self._stopped is not None and not self._ended.done():
             self._loop.call_soon_threadsafe(self._stopped.set)

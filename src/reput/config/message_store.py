@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import split_folders
@@ -52,6 +53,9 @@ class MessageStoreConfig(RocketmqConfig):
 
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
+
+    #: Keys of a `reput broker` that RocketMQ does not have.
+    OTHER_KEYS: ClassVar[tuple[str, ...]] = ("haSlaveAddresses",)
 
     # where
     store_path_root_dir: str = config_key(

@@ -60,6 +60,8 @@ def json_object(text: bytes | str, where: str) -> dict[str, Any]:
     """The object that a text of JSON is; raises ConfigError, with where it is, for anything else."""
     try:
         value = json.loads(text)
+        if (rb"\ud" if isinstance(text, bytes) else r"\ud") in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
     except ValueError as error:
         raise ConfigError(f"{where}: expected a JSON object: {error}") from None
     if not isinstance(value, dict):

@@ -30,6 +30,13 @@ def test_the_key_that_begins_like_a_wrong_one_is_meant_else_the_most_similar_one
         broker_configs({given: "1"})
 
 
+@pytest.mark.parametrize("name", sorted({*keys_of(BrokerConfig), *keys_of(MessageStoreConfig)}))
+def test_a_broker_conf_may_have_every_key_of_broker_and_store(name: str) -> None:
+    for kind in (BrokerConfig, MessageStoreConfig):
+        known = {**keys_of(BrokerConfig), **keys_of(MessageStoreConfig)}[name]
+        kind.from_mapping({camel_case(name): known.default})
+
+
 def test_nothing_is_meant_by_a_name_that_is_like_none() -> None:
     assert nearest_key("qqqq", ["brokerIP1"]) is None
     assert nearest_key("", ["brokerIP1"]) is None

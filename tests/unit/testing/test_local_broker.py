@@ -99,6 +99,22 @@ def test_a_clock_that_is_put_forward_asks_for_the_ends_of_transactions() -> None
         assert bodies_of(rocketmq, 1) == [b"paid"]
 
 
+def test_a_transaction_is_asked_for_behind_others_that_have_just_ended() -> None:
+    def end(message: Message) -> LocalTransactionState:
+        return {b"paid": LocalTransactionState.COMMIT_MESSAGE, b"not": LocalTransactionState.ROLLBACK_MESSAGE}.get(
+            message.body, LocalTransactionState.UNKNOW
+        )
+
+    def check(_: MessageClientExt) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    with broker() as rocketmq, Producer(rocketmq.namesrv, group="payers", check_transaction=check) as producer:
+        for body in (b"paid", b"not", b"asked"):
+            producer.send_in_transaction(Message("orders", body), end)
+        rocketmq.advance(7)
+        assert bodies_of(rocketmq, 2) == [b"paid", b"asked"]
+
+
 def test_brokers_of_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
     with broker(str(tmp_path)) as one, broker(maxMessageSize=100) as other:
         send_orders(one, b"one")

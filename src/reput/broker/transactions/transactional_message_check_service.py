@@ -140,8 +140,9 @@ class _Round:
             return True
         if self._half not in self._halves:
             return await self._read_halves()
-        if self._is_ending(self._half):  # its op message comes
-            return False
+        if self._is_ending(self._half):  # its op message comes, and is not needed by a round that begins behind it
+            self._half += 1
+            return True
         half = self._halves[self._half]
         message = MessageExtBrokerInner.of_record(half.raw)
         verdict = judge(

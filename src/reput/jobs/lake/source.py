@@ -206,7 +206,7 @@ def _text_source(
     digest = hashlib.blake2b(f"text {BATCH_BYTES} {columns} {topic}".encode(), digest_size=16)
     for file in files:
         digest.update(f"\n{os.path.relpath(file.part.path, root)} {file.digest}".encode("utf-8", "surrogatepass"))
-    fields = {field.name: field for part in parts for field in part.schema}
+    fields = {field.name: field for file in files for field in file.part.schema}  # also of those without a row
     return LakeSource(root, digest.hexdigest(), pa.schema(list(fields.values())), _batches_of(parts))
 
 

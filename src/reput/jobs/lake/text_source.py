@@ -11,6 +11,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from reput.errors import ConfigError, StoreFormatError
+from reput.formats.java import INT32_MAX
 from reput.formats.properties import split_keys
 from reput.jobs.text_rows import TextKind
 from reput.jobs.text_values import BASE64, body_of, json_object
@@ -98,6 +100,8 @@ def read_text_file(
         ConfigError: a missing column, no topic, or a line or row that is no message, with its number.
     """
     there = _columns(path, kind)
+    if kind == "csv":
+        _check_quotes(path)
     for name in columns or ():
         if name not in there and not (name == "topic" and folder_topic is not None):
             raise ConfigError(f"columns: {path} has no column {name!r}; it has {', '.join(there)}")
@@ -171,6 +175,22 @@ def _header(path: str) -> list[str]:
     if any(map(_has_surrogates, names)):
         raise StoreFormatError(f"{path}: no CSV of messages: names of columns: not UTF-8: {names}")
     return names
+
+
+def _check_quotes(path: str) -> None:
+    """Refuse a quote that is not closed, or that its value goes on behind: Arrow takes other rows for a part of it."""
+    with _content(path) as content:
+        if not any(b'"' in block for block in iter(partial(content.read, _BLOCK_BYTES), b"")):
+            return
+    csv.field_size_limit(max(csv.field_size_limit(), INT32_MAX))  # bodies are longer than 128 KiB
+    line = 1
+    with io.TextIOWrapper(io.BufferedReader(_content(path)), errors="surrogateescape", newline="") as text:
+        rows = csv.reader(text, strict=True)
+        try:
+            for _ in rows:
+                line = rows.line_num + 1
+        except csv.Error as error:
+            raise StoreFormatError(f"{path}: no CSV of messages: line {line}: a quote: {error}") from None
 
 
 def _has_surrogates(text: str) -> bool:

@@ -175,6 +175,10 @@ def test_text_of_others_needs_few_columns(name: str, text: str, tmp_path: Path) 
         ),
         ("a.csv", b"topic,bo\xffdy\nt,a", StoreFormatError, "names of columns: not UTF-8"),
         ("a.csv", "", MessageIllegalError, "a.csv: the table has no column 'topic'"),
+        ("a.csv", 'topic,body\na,"x\ny"\na,"x\na,y\nb,1\n', StoreFormatError, "line 4: a quote: unexpected end"),
+        ("a.csv", 'topic,body\na,"x\na,y"z\nb,1\n', StoreFormatError, "line 2: a quote: "),
+        ("a.jsonl", '{"topic": "a", "body": "\\uD800"}', ConfigError, "a.jsonl, line 1: expected a JSON object: .*surrog"),
+        ("a.jsonl", '{"topic": "\\udcff", "body": "a"}', ConfigError, "a.jsonl, line 1: expected a JSON object: .*surrog"),
         ("a.csv", "topic,topic,body\nt,t,a", ConfigError, "a column twice"),
         ("a.csv", "body\na", ConfigError, "say to which the messages go"),
         ("a.csv", "topic,tags\nt,a", MessageIllegalError, "no column 'body'"),
@@ -201,6 +205,14 @@ def test_text_that_is_no_messages_is_refused_and_nothing_is_stored(
     with pytest.raises(error, match=reason):
         import_(tmp_path / name, tmp_path / "store")
     assert not (tmp_path / "store/commitlog").exists() or rows_of(tmp_path / "store") == []
+
+
+def test_names_of_columns_without_a_row_are_no_messages(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("topic,body\n")
+    (tmp_path / "b.csv").write_text('topic,body\na,5" pipe\na,"say ""hi"""\n')
+    assert import_(tmp_path / "a.csv", tmp_path / "store").messages == 0
+    import_(tmp_path / "b.csv", tmp_path / "store")
+    assert [row["body"] for row in rows_of(tmp_path / "store")] == [b'5" pipe', b'say "hi"']
 
 
 def test_a_folder_has_files_of_one_kind_and_they_may_not_change(tmp_path: Path) -> None:
