@@ -198,3 +198,17 @@ def _proves_itself(data: bytes, base_offset: int, start: int, records: int) -> b
             return position > start and is_end
         position += row["store_size"]
     return True
+
+
+def find_proven(data: bytes, base_offset: int, position: int, file_begin: int, not_before: int) -> int:
+    """The first position from `position` on where a record proves itself with its body CRC, one by one; or -1."""
+    for start in range(position, len(data)):
+        row = read_record(data, start, base_offset + start)
+        if isinstance(row, int) or row["store_timestamp"] < not_before:
+            continue
+        if row["body"] or base_offset + start == file_begin:
+            if not row["body"] or zlib.crc32(row["body"]) & 0x7FFFFFFF == row["body_crc"]:
+                return start
+        elif _proves_itself(data, base_offset, start, 3):
+            return start
+    return -1

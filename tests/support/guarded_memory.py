@@ -57,7 +57,7 @@ from reput.kernels.property_slices import find_property_slices
 from reput.kernels.record_batch import SCHEMA, record_batch
 from reput.kernels.record_encode import PLAN, encode, measure
 from reput.kernels.record_scan import RecordScanner, ScanLevel, read_records_at
-from reput.kernels.record_search import find_record
+from reput.kernels.record_search import GapFinder, find_proven, find_record, unknown_times
 from reput.kernels.send_block import B_ANSWERS, B_ANSWERS_END, B_SCRATCH, SCRATCH_SIZE
 from reput.kernels.send_frames import SendFrames
 from reput.kernels.small_pass import SmallPass
@@ -200,6 +200,7 @@ def record_lengths(record: Record) -> Iterator[bytes]:
 def scan_logs() -> int:
     """All scan levels, resynchronisation, reads at positions, and everything built on their columns."""
     scanners = [RecordScanner(8, level=level) for level in ScanLevel]
+    finder = GapFinder()
     small, known = SmallPass(20 * 100, index_tags=True), set[tuple[bytes, int]]()
     count = 0
     for content in hostile_logs():
@@ -216,6 +217,11 @@ def scan_logs() -> int:
             group_units(columns, np.zeros(columns.queue_rows.size, np.int64))
             group_batch_units(columns, np.full(columns.queue_rows.size, -2, np.int64))
             find_record(data, _BASE, _RANDOM.randrange(len(content) + 1))
+            find_proven(data, _BASE, _RANDOM.randrange(len(content) + 1), left=data.size, file_begin=_BASE)
+            finder.find(
+                data, _BASE, left=data.size + count % 2 * 100, file_begin=_BASE, is_failed=count % 3 == 0,
+                times=unknown_times(is_file_begin=count % 2 == 0), check_crc=count % 5 != 0,
+            )  # fmt: skip
             positions = np.array([_RANDOM.randrange(-5, len(content) + 9) for _ in range(4)], np.int64)
             for offsets in (positions + _BASE, np.full(4, -1, np.int64)):
                 for i in range(4):

@@ -418,7 +418,9 @@ def test_of_files_behind_the_last_unit_the_last_one_goes_first(tmp_path: Path) -
         if operation.kind == "unlink" and len(list(tmp_path.iterdir())) == 2:
             raise Crash
 
-    queue = BatchConsumeQueue(FaultyFiles(die_at_the_second), str(tmp_path), "t", 0, BATCH_UNIT_SIZE, TopicCounts())
+    queue = BatchConsumeQueue(
+        FaultyFiles(die_at_the_second), str(tmp_path), "t", 0, BATCH_UNIT_SIZE, TopicCounts(), [].append
+    )
     queue.load([int(name) for name in names], end_offset=0)
     with pytest.raises(Crash):
         queue.cut()

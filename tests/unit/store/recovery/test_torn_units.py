@@ -53,6 +53,6 @@ def test_a_torn_unit_of_a_batch_queue_does_not_count(tmp_path: Path, synced: int
         for n in range(BATCH_UNITS)
     ]
     (tmp_path / f"{0:020d}").write_bytes(torn(b"".join(units), BATCH_UNIT_SIZE, synced, TORN_BATCH_UNIT))
-    queue = BatchConsumeQueue(DISK, str(tmp_path), "t", 0, BATCH_UNITS * BATCH_UNIT_SIZE, TopicCounts())
+    queue = BatchConsumeQueue(DISK, str(tmp_path), "t", 0, BATCH_UNITS * BATCH_UNIT_SIZE, TopicCounts(), [].append)
     queue.load([0], RECORD * synced)
     assert (queue.end_position, queue.max_offset) == (synced * BATCH_UNIT_SIZE, 2 * synced)
