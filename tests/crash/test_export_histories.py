@@ -97,7 +97,7 @@ class History:
 @settings(max_examples=examples(20))
 @given(steps=st.lists(STEPS, max_size=9))
 @example(steps=[("export", 0), ("other log", 3), ("export", 0), ("other log", 2)])
-@example(steps=[("export", 0), ("copy", 0), ("put", 2), ("export", 0), ("put back", 0)])
+@example(steps=[("export", 0), ("copy", 0), *[("put", 2), ("export", 0)] * 2, ("put back", 0)])
 @example(steps=[("export", 0), ("killed", 40), ("copy", 0), ("other log", 3), ("killed", 60), ("put back", 0)])
 def test_the_rows_of_the_table_are_those_of_the_logs(
     tmp_path_factory: pytest.TempPathFactory, form: str, steps: list[tuple[str, int]]

@@ -97,7 +97,7 @@ class DeltaTables:
         table.cleanup_metadata()
 
     def _publish(self, deltalake: Any, path: str, lacks: Callable[[int], list[LakeCommit]]) -> None:
-        table = deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+        table = self._find(deltalake, path)
         done = None if table is None else table.transaction_version(APP_ID)
         for commit in lacks(-1 if done is None else done):
             try:
@@ -118,9 +118,18 @@ class DeltaTables:
                     "and the next export tries again"
                 ) from error
             self._sync(path)
+            table = None
+
+    def _find(self, deltalake: Any, path: str) -> Any:
+        return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
 
     def _ready(self, deltalake: Any, path: str, one: LakeFile, table: Any) -> Any:
-        """A table with all columns of its files; it is made if it is missing."""
+        """A table with all columns of its files; it is made if it is missing.
+
+        Args:
+            table: as it was just loaded; None: to be loaded.
+        """
+        table = table or self._find(deltalake, path)
         schema = table_schema(self._schema(one.kind, one.topic))
         if table is not None:
             if not field_paths(schema) <= field_paths(pa.schema(table.schema())):
