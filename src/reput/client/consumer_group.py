@@ -242,15 +242,20 @@ class ConsumerGroup:
         """The wanted messages of what a pull of a queue brought."""
         return decode_messages(body, queue, self.subscription(queue.topic), self.namespace)
 
-    async def begin_offset(self, queue: QueueKey) -> int:
+    async def begin_offset(self, queue: QueueKey, told: Callable[[QueueKey, int], None] = lambda *_: None) -> int:
         """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`.
+
+        `told` is called with an offset that the broker has.
 
         The group of tools commits nothing, and a broker answers 0 for a group that is new.
         """
         if self.name == TOOLS_GROUP:
             return await self.first_offset(queue)
         offset = await self.api.committed(self.serving(queue), self.name, queue)
-        return await self.first_offset(queue) if offset is None else offset
+        if offset is None:
+            return await self.first_offset(queue)
+        told(queue, offset)
+        return offset
 
     async def first_offset(self, queue: QueueKey) -> int:
         """Where a group without an offset begins in a queue."""

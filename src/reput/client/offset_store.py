@@ -55,6 +55,10 @@ class RemoteBrokerOffsetStore:
         self._offsets[queue] = offset
         self._persisted.pop(queue, None)
 
+    def told(self, queue: QueueKey, offset: int) -> None:
+        """Its broker has an offset: it is not committed again, as another member may be farther by then."""
+        self._persisted[queue] = offset
+
     def read(self, queue: QueueKey) -> int | None:
         """The offset that was updated last; None for none."""
         return self._offsets.get(queue)
@@ -66,7 +70,7 @@ class RemoteBrokerOffsetStore:
 
     async def begin(self, queue: QueueKey) -> int:
         """Where the group is in a queue."""
-        return await self._group.begin_offset(queue)
+        return await self._group.begin_offset(queue, self.told)
 
     async def persist(self) -> None:
         """Commit what has changed; who else commits is waited for: all is kept when this returns."""

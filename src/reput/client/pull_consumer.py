@@ -203,7 +203,9 @@ class PullConsumer:
             self._offsets.remove(queue)
         for queue in sorted(queues - self._queues.keys()):
             assert self._group is not None
-            self._queues[queue] = PulledQueue(self._group, queue, self._arrived.set, self._offsets.move)
+            self._queues[queue] = PulledQueue(
+                self._group, queue, self._arrived.set, self._offsets.move, self._offsets.told
+            )
 
     def _pulled(self, queue: QueueKey) -> PulledQueue:
         check_queue(queue)

@@ -33,6 +33,7 @@ class PulledQueue:
         queue: The queue.
         arrived: Called when there is something to take.
         moved: Called with the offset to go on at, where the broker says that it is another one.
+        told: Called with the offset that the broker has, where the group has one.
 
     Attributes:
         position: Offset of the next message to take; None before the group's offset is known.
@@ -47,6 +48,7 @@ class PulledQueue:
         queue: QueueKey,
         arrived: Callable[[], None],
         moved: Callable[[QueueKey, int], None],
+        told: Callable[[QueueKey, int], None],
     ) -> None:
         self.queue = queue
         self.position: int | None = None
@@ -57,6 +59,7 @@ class PulledQueue:
         self._group = group
         self._arrived = arrived
         self._moved = moved
+        self._told = told
         self._begin: int | None = None  # what was taken since then is between it and the position
         self._pulled: deque[PullResult] = deque()
         self._messages: deque[MessageClientExt] = deque()
@@ -98,7 +101,7 @@ class PulledQueue:
         while True:
             try:
                 if offset is None:
-                    offset = await self._group.begin_offset(self.queue)
+                    offset = await self._group.begin_offset(self.queue, self._told)
                 if self.position is None:
                     self.position = self._begin = offset
                 await self._wanted.wait()
