@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -25,6 +26,8 @@ def bytes_fields(name: str, value: bytes) -> dict[str, str]:
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+#: How JSON may write half of a pair of surrogates, which is no text.
+_SURROGATE = re.compile(r"\\u[dD]")
 _MILLISECOND = timedelta(milliseconds=1)
 _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -60,7 +63,7 @@ def json_object(text: bytes | str, where: str) -> dict[str, Any]:
     """The object that a text of JSON is; raises ConfigError, with where it is, for anything else."""
     try:
         value = json.loads(text)
-        if (rb"\ud" if isinstance(text, bytes) else r"\ud") in text.lower():
+        if _SURROGATE.search(text if isinstance(text, str) else text.decode("latin-1")):
             json.dumps(value, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
     except ValueError as error:
         raise ConfigError(f"{where}: expected a JSON object: {error}") from None

@@ -127,7 +127,7 @@ def _odd_of(given: Mapping[str, Any]) -> Iterator[str]:
 def _account(given: dict[str, Any]) -> Account:
     access_key, secret_key = str(given.get("accessKey") or ""), str(given.get("secretKey") or "")
     if len(access_key) <= _LEAST_TEXT or len(secret_key) <= _LEAST_TEXT:
-        raise ValueError(f"account {access_key!r}: accessKey and secretKey must have more than {_LEAST_TEXT} characters")
+        raise ValueError(f"account {access_key!r}: both its keys must have more than {_LEAST_TEXT} characters")
     perms = {}
     for key, prefix in (("topicPerms", ""), ("groupPerms", RETRY_TOPIC_PREFIX)):
         for text in given.get(key) or ():
