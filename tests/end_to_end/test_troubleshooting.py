@@ -22,6 +22,8 @@ OTHERS = {
     "requires a different Python": "pip's",
     "No module named 'fcntl'": "Python's",
     "Cannot allocate memory": "Linux's",
+    "cannot schedule new futures after interpreter shutdown": "Python's",
+    "can't register atexit after shutdown": "Python's",
 }
 #: Stands for a value in a text of the sources.
 VALUE = "\0"

@@ -113,13 +113,15 @@ class Disk(FaultyFiles):
         if (self._store / "commitlog").is_dir():
             shutil.copytree(self._store / "commitlog", self._left / "commitlog")
 
-    def cut_power(self, path: Path, target: Path, chance: random.Random | None = None) -> None:
+    def cut_power(
+        self, path: Path, target: Path, chance: random.Random | None = None, written: dict[int, Path] | None = None
+    ) -> None:
         """Leave of the log only what was synced.
 
         A torn record that nobody was answered for counts as whole where it shows no CRC, and is refused where it must
         have one (forceVerifyPropCRC).
         """
-        super().cut_power(path, target, None if path.name == "commitlog" else chance)
+        super().cut_power(path, target, None if path.name == "commitlog" else chance, written)
 
     def bytes_are_durable(self, file: File) -> None:
         with self._ending:

@@ -27,8 +27,10 @@ from tests.support.faulty_files import FaultyFiles, Operation
 class _Disk(FaultyFiles):
     """See above."""
 
-    def cut_power(self, path: Path, target: Path, chance: random.Random | None = None) -> None:
-        super().cut_power(path, target, None if path.name == "commitlog" else chance)
+    def cut_power(
+        self, path: Path, target: Path, chance: random.Random | None = None, written: dict[int, Path] | None = None
+    ) -> None:
+        super().cut_power(path, target, None if path.name == "commitlog" else chance, written)
 
 
 class _PowerCut:

@@ -43,7 +43,7 @@ async def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> Non
         handled.append(message.queue_offset)
         await may_end.wait()
 
-    offsets, handler = LocalFileOffsetStore(group, "none"), MessageHandler(handle, 1)
+    offsets, handler = LocalFileOffsetStore(group, "none"), MessageHandler(handle, 1, lambda: None)
     consume = ConsumeOrderly(group, offsets, handler, 1, None)
     consumed = ConsumedQueue(
         group, QUEUE, offsets, consume.begin, PullLimits(), consume.take, lambda *_: None, handler.statistics

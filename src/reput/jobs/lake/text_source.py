@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
+from pyarrow.fs import LocalFileSystem
 
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.java import INT32_MAX
@@ -146,13 +147,13 @@ def _columns(path: str, kind: TextKind) -> list[str]:
     return list(dict.fromkeys("body" if name == _BODY else name for name in names))
 
 
-def _content(path: str) -> pa.OSFile:
+def _content(path: str) -> pa.NativeFile:
     """A file of Arrow's own: its threads read ahead.
 
     One that gave bytes of Python's back when the interpreter ends would be ended by it in the middle of C++, and the
     program with it.
     """
-    return pa.OSFile(path)
+    return LocalFileSystem().open_input_file(path)
 
 
 def _batches(path: str, kind: TextKind, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -197,7 +198,7 @@ def _has_surrogates(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _csv_reader(path: str, content: pa.OSFile, convert: arrow_csv.ConvertOptions) -> Any:
+def _csv_reader(path: str, content: pa.NativeFile, convert: arrow_csv.ConvertOptions) -> Any:
     # a row may be larger than a block of Arrow's own size
     read = arrow_csv.ReadOptions(use_threads=False, block_size=min(content.size() + 1, _BLOCK_BYTES))
     parse = arrow_csv.ParseOptions(newlines_in_values=True)
@@ -207,7 +208,7 @@ def _csv_reader(path: str, content: pa.OSFile, convert: arrow_csv.ConvertOptions
         raise _no_csv(path, error) from error
 
 
-def _of_csv(path: str, content: pa.OSFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _of_csv(path: str, content: pa.NativeFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     wanted = [name for name in _header(path) if ("body" if name == _BODY else name) in columns]
     types = {name: kind for name, kind in _TYPES.items() if not (pa.types.is_nested(kind) or pa.types.is_binary(kind))}
     convert = arrow_csv.ConvertOptions(
@@ -297,7 +298,7 @@ def _properties(texts: pa.Array, path: str, first_row: int) -> pa.Array:
 # -- JSON lines
 
 
-def _of_json(path: str, content: pa.OSFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _of_json(path: str, content: pa.NativeFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Blank lines are none; fields that are no column of a message are left out."""
     lines = enumerate(io.BufferedReader(content), start=1)
     numbered = ((number, json_object(line, f"{path}, line {number}")) for number, line in lines if line.strip())
