@@ -67,3 +67,13 @@ def test_samples_are_a_second_apart_and_no_more_than_ten_minutes_old(clock):
         stats.sample()
     assert len(stats._samples) == 601
     assert stats.per_second()[600].put_messages == 2
+
+
+def test_samples_of_many_topics_take_a_small_part_of_the_time(clock, monkeypatch):
+    stats = StoreStatsService({})
+    used = iter(range(1000))
+    monkeypatch.setattr(statistics.time, "thread_time", lambda: next(used) / 64)  # 16 ms each
+    for _ in range(40):
+        clock[0] += 1
+        stats.sample()
+    assert len(stats._samples) == 1 + 10
