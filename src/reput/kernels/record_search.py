@@ -43,6 +43,7 @@ _END, _STOP_BLANK, _BAD_MAGIC = int(ScanStop.END_OF_BUFFER), int(ScanStop.BLANK)
 _V2 = int(MagicCode.MESSAGE_V2)
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
 _FIRST_MAGIC_BYTE = np.uint8(0xDA)
+_OWN_OFFSET_END = PHYSICAL_OFFSET + 8
 _RESYNC_RECORDS = 3
 #: Result of `find_record` where a page of a map cannot be read.
 UNREADABLE = -2
@@ -67,6 +68,8 @@ def _are_records(  # type: ignore[no-untyped-def]
     while i < records:
         stop = _read(base, p, limit, file_end, base_offset, wide, narrow)
         if stop == _END and 0 < limit < end:
+            if limit - p >= _OWN_OFFSET_END and load_i64(p + PHYSICAL_OFFSET) != base_offset + (p - base):
+                return False  # a forged size asks for no pages
             limit = asked_until(limit, end, page_size)
             continue
         if stop != READ:
@@ -144,9 +147,9 @@ def _find_proven(  # type: ignore[no-untyped-def]
 @njit
 def _contradicts_itself(p, end, offset):  # type: ignore[no-untyped-def]
     """Whether the part before `end` of a record that goes on after it shows that it is none."""
-    size = np.int64(load_i32(p))
     if end - p < BODY_LENGTH + 4 + 2 * HOST_GROWTH:
         return False
+    size = np.int64(load_i32(p))
     sys_flag = load_i32(p + SYS_FLAG)
     growth = (HOST_GROWTH if sys_flag & _BORN_V6 else 0) + (HOST_GROWTH if sys_flag & _STORE_V6 else 0)
     body_size = np.int64(load_i32(p + BODY_LENGTH + growth))
