@@ -125,6 +125,21 @@ def test_what_is_salvaged_is_without_the_batch_of_a_killed_sink_and_the_sink_wri
     assert keys_in(log_records(new))[1:] == whole + keys_of((1,))
 
 
+def test_a_damaged_record_right_before_the_batch_of_a_killed_sink_is_a_loss_of_its_own(tmp_path: Path) -> None:
+    damaged, new = tmp_path / "damaged", tmp_path / "new"
+    killed_in_the_middle(damaged)
+    begin, records = SinkWatch(DISK, str(damaged)).begin_offset, log_records(damaged)
+    last_begin = max(record.offset for record in records if record.offset < begin)
+    file = max(path for path in (damaged / "commitlog").iterdir() if int(path.name) <= last_begin)
+    flip(file, last_begin - int(file.name) + 4)  # its magic code
+    result = salvage(damaged, new, apply=True, runner=LocalRunner(1))
+    lost, batch = result.losses
+    assert (lost.begin, lost.end, lost.messages, "killed" in lost.reason) == (last_begin, begin, 1, False)
+    assert (batch.begin, "killed" in batch.reason, result.lost_messages) == (begin, True, 1)
+    assert result.is_fine
+    assert [record.offset for record in log_records(new)] == [one.offset for one in records if one.offset < last_begin]
+
+
 def planned_keys(path: Path, topics: tuple[str, ...] | None, **options: Any) -> list[str]:
     """The first keys of the messages that a planned read gives."""
     selection = make_selection(columns=["keys"], topics=topics, store="")

@@ -124,6 +124,8 @@ def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
         log_bytes += columns.record_bytes - sum(damage.end - damage.begin for damage in faulty)
         timestamp, has_crc = int(stamps[-1]), bool(carries[-1])
     end = file.start_offset if scan.end_offset is None else scan.end_offset
+    if scan.passed:  # no record of the new log follows it
+        end = scan.passed[0].begin
     is_ended = scan.stop is SplitStop.BLANK
     data_end = end if is_ended else _data_end(file, end)
     return FileScan(file, records, messages, log_bytes, end, is_ended, timestamp, data_end, tuple(losses))
@@ -228,15 +230,16 @@ def counted_losses(
 
 def _tail_losses(scans: Sequence[FileScan], begin: int, known: Known, log_end: int) -> Iterator[Loss]:
     """Losses after the log's last whole record: what queues know of, and data that comes later."""
-    reason = "no record proves itself from here on"
-    if begin >= log_end:
-        reason = "a batch that was not committed when its sink was killed: the sink writes it again"
-    data_end = max(scan.data_end for scan in scans)
-    known_end = max(known.end, begin)
+    unproven = "no record proves itself from here on"
+    uncommitted = "a batch that was not committed when its sink was killed: the sink writes it again"
+    known_end, data_end = max(known.end, begin), max(scan.data_end for scan in scans)
     if known_end > begin:
+        reason = uncommitted if begin >= log_end else unproven
         yield Loss(_path_at(scans, begin), begin, known_end, reason, StandIn.ZEROS, messages=known.messages)
-    if data_end > known_end:
-        yield Loss(_path_at(scans, known_end), known_end, data_end, reason, StandIn.ZEROS)
+    batch_begin = min(max(log_end, known_end), data_end)
+    for low, high, reason in ((known_end, batch_begin, unproven), (batch_begin, data_end, uncommitted)):
+        if high > low:
+            yield Loss(_path_at(scans, low), low, high, reason, StandIn.ZEROS)
 
 
 def _path_at(scans: Sequence[FileScan], offset: int) -> str:
