@@ -272,10 +272,13 @@ class LogTail:
         return begin if last is None else LogPosition(end_offset, self._read(last))
 
     def is_written(self, offset: int) -> bool:
-        """Whether any of the 8 bytes at an offset is not zero: a record begins there, whole or not."""
+        """Whether any of the 8 bytes at an offset is not zero: a record begins there, whole or not.
+
+        Also where the log begins later now: retention deletes a file only after the next one was begun.
+        """
         file = self._file_of(offset)
         if file is None:
-            return False
+            return bool(self._files) and offset < self._files[0].start_offset
         with open_listed(self.directory.files, file.path) as opened:
             return any(opened.read(offset - file.start_offset, BLANK_SIZE))
 

@@ -118,6 +118,7 @@ class OtherStore:
         self._awaited: dict[int, int] = {}
         self._pause_s = _LOOK_S
         self._use(reader.parts)
+        #: Whether there are records that no look has taken over.
         self._is_behind = reader.parts.queues.max_physical_offset < reader.parts.log.max_offset
 
     def _use(self, parts: Parts) -> None:
@@ -145,15 +146,17 @@ class OtherStore:
 
     def _has_grown(self) -> bool:
         """Whether records follow, or records are there whose units may come."""
-        if self._opened is None and self._is_behind:
-            return True
-        return bool(self._awaited) or self._log.is_written(self.parts.log.max_offset)
+        return self._is_behind or bool(self._awaited) or self._log.is_written(self.parts.log.max_offset)
 
     def _look(self) -> bool:
         """Take over what follows; False where nothing of the topic came. Where nothing came, the next look is later."""
         self._pause_s = min(2 * self._pause_s, _MOST_PAUSE_S)
-        if self._opened is None:
-            return self._open()
+        must_open, self._is_behind = self._opened is None or self._is_behind, True  # a look that fails took over a part
+        has_come = self._open() if must_open else self._follow_or_open()
+        self._is_behind = False
+        return has_come
+
+    def _follow_or_open(self) -> bool:
         try:
             return self._follow()
         except CorruptRecordError:

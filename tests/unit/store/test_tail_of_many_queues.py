@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reput import Message, MessageStore
+from reput.errors import StoreError
 from reput.files import File, FileLayer
 from reput.store.tail_source import OtherStore
 
@@ -114,3 +115,62 @@ def test_records_without_units_are_awaited(tmp_path: Path, monkeypatch: pytest.M
             assert source._look()
             assert [message.body for message in tail.poll(timeout=0)] == [b"2"]
             assert not source._has_grown()
+
+
+@pytest.mark.parametrize("has_followed", [False, True])
+def test_a_tail_goes_on_where_retention_deleted_the_file_in_which_it_waited(tmp_path: Path, has_followed: bool) -> None:
+    with MessageStore.open(tmp_path, mapped_file_size_commit_log=4096) as store:
+        put(store, "t", b"first")
+        with MessageStore.open(tmp_path, read_only=True) as reader:
+            tail = reader.tail("t", consume_from="last")
+            if has_followed:
+                put(store, "t", b"second")
+                assert len(tail.poll(timeout=5)) == 1
+            for number in range(100):
+                put(store, "t", b"%d" % number)
+            deleted = min(path for path in (tmp_path / "commitlog").iterdir())
+            deleted.unlink()
+            messages = tail.poll(timeout=5)
+            while more := tail.poll(timeout=0):
+                messages += more
+    assert messages[0].commit_log_offset >= 4096
+    assert messages[-1].body == b"99"
+
+
+class FailsOnce(FileLayer):
+    """The real disk, one of whose opens fails, once it is said which one."""
+
+    fails_at = 0
+
+    def open(self, path: str, **options: Any) -> File:  # type: ignore[override]
+        self.fails_at -= 1
+        if self.fails_at == 0:
+            raise StoreError(f"{path}: the disk fails")
+        return super().open(path, **options)
+
+
+@pytest.mark.parametrize("has_followed", [False, True])
+def test_a_look_that_failed_is_made_up_for(tmp_path: Path, has_followed: bool) -> None:
+    files, failed = FailsOnce(), True
+    with MessageStore.open(tmp_path) as store:
+        put(store, "t", b"first")
+        number = 0
+        while failed:
+            number += 1
+            with MessageStore.open(tmp_path, read_only=True, files=files) as reader:
+                tail = reader.tail("t", consume_from="last")
+                source = tail._source
+                assert isinstance(source, OtherStore)
+                if has_followed:
+                    put(store, "t", b"followed")
+                    assert source._look()
+                    assert len(tail.poll(timeout=0)) == 1
+                put(store, "t", b"%d" % number)
+                files.fails_at, failed = number, False
+                try:
+                    source._look()
+                except StoreError:
+                    failed = True
+                files.fails_at = 0
+                assert [message.body for message in tail.poll(timeout=5)] == [b"%d" % number]
+    assert number > 3
