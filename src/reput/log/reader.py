@@ -179,7 +179,7 @@ def _read_scan(
     try:
         for columns in scan:
             if watch is not None and watch.committed(columns.next_offset) != columns.next_offset:
-                return scan.passed[0].begin if scan.passed else columns.base_offset
+                return min([columns.base_offset, *(damage.begin for damage in scan.passed[:1])])
             passed = [_within(damage, scan.split) for damage in scan.passed]
             lines.tell(passed)
             flushed = columns.rows

@@ -14,14 +14,17 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreFormatError
+from reput.files import DISK
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.message import Message
 from reput.formats.properties import tags_code
 from reput.kernels.record_batch import SCHEMA
 from reput.log import StoreDirectory
-from reput.log.reader import read_split
+from reput.log.reader import _read_scan, read_split
+from reput.log.scan import scan_split
 from reput.log.selection import make_selection
-from reput.log.splits import plan_splits
+from reput.log.sink_commits import SinkWatch
+from reput.log.splits import Split, plan_splits
 from tests.support.damage import flip, overwrite
 from tests.support.fixtures import LogWriter
 from tests.support.shares import sampled
@@ -254,6 +257,25 @@ def test_damage_comes_after_the_rows_before_it(store: Path, write_log: LogWriter
         assert reader.read_next_batch().num_rows == 7
         with pytest.raises(CorruptRecordError, match=rf"{path}: damaged at offset {offsets[7]}: magic code"):
             reader.read_next_batch()
+
+
+def test_a_read_that_meets_a_new_batch_goes_on_before_the_rows_it_has_not_given(
+    store: Path, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets = write_log(MESSAGES[:9], 8192)
+    path = store / "commitlog" / f"{0:020d}"
+    for damaged in (0, 4):
+        flip(path, offsets[damaged] + 4)
+    selection = make_selection(columns=["commit_log_offset"], store="store", mode="DROPMALFORMED")
+    split = Split(StoreDirectory(store).log_files()[0], 0, 8192, is_record_start=True)
+    scan = scan_split(split, level=selection.level, on_damage=selection.on_damage, max_rows=2)
+    watch = SinkWatch(DISK, str(store))
+    monkeypatch.setattr(watch, "committed", lambda end: min(end, offsets[3]))
+    rest = _read_scan(scan, selection, None, watch)
+    assert next(rest)["commit_log_offset"].to_pylist() == offsets[1:3]
+    with pytest.raises(StopIteration) as ended:
+        next(rest)
+    assert ended.value.value == offsets[3]
 
 
 def test_a_wrong_argument_is_told_at_the_call(store: Path, write_log: LogWriter) -> None:
