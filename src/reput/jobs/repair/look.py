@@ -14,11 +14,9 @@ from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.job import AuditResult
 from reput.jobs.findings import Finding, is_of_log
 from reput.jobs.repair.plan import LogState, Tail
-from reput.kernels.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.metadata import read_shutdown
-from reput.log.scan import OnDamage, scan_split
-from reput.log.splits import Split
+from reput.log.window import WINDOW_BYTES, Window
 
 _END_OF_LOG = INT64_MAX
 _BLOCK_BYTES = 1 << 20
@@ -119,8 +117,9 @@ def _is_short_end(listing: StoreListing, file: LogFile) -> bool:
 
 
 def _has_records(path: str, start: int, begin: int, end: int) -> bool:
-    split = Split(LogFile(path, start, end - start), begin, end, is_record_start=False)
-    return any(columns.rows for columns in scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.SKIP))
+    with DISK.open(path) as file:
+        window = Window(file, LogFile(path, start, end - start), WINDOW_BYTES)
+        return window.find_proven(begin) is not None  # as the scan of an audit, so that both see the same records
 
 
 def tail_of(file: LogFile, end: int) -> Tail | None:

@@ -269,6 +269,20 @@ def test_a_log_with_whole_records_behind_damage_is_left_alone_and_the_rest_is_me
         }
 
 
+@pytest.mark.parametrize("damaged", [(-3, -1), (-5, -3, -1), (-3, -2)])
+def test_a_whole_record_among_damaged_ones_at_the_logs_end_is_not_cut_off(
+    damaged: tuple[int, ...], store: Path
+) -> None:
+    rows = reput.read_log(store, ["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist()
+    for number in damaged:
+        file = max(path for path in (store / "commitlog").iterdir() if int(path.name) <= rows[number])
+        overwrite(file, rows[number] - int(file.name) + 4, bytes(4))  # its magic code
+    before = contents(store / "commitlog")
+    result = fix(store)
+    assert (result.needs_salvage, actions(result)) == (True, ())
+    assert contents(store / "commitlog") == before
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, partial(os.symlink, "/proc/self/mem")])
 @pytest.mark.parametrize(
     ("folder", "action"), [("commitlog", "move-away"), ("consumequeue/orders/1", "rebuild"), ("index", "rebuild")]
