@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
+from threading import Thread
 from typing import Protocol
 
 from reput.client.consumer_group import ConsumerGroup
@@ -77,6 +80,15 @@ class RemoteBrokerOffsetStore:
         async with self._turn:
             await self._persist()
 
+    async def commit(self, offsets: Mapping[QueueKey, int]) -> None:
+        """Commit offsets, whoever has their queues; errors as of `persist`, which commits its own again after that."""
+        async with self._turn:
+            try:
+                await self._group.commit(offsets)
+            finally:
+                for queue in offsets:
+                    self._persisted.pop(queue, None)
+
     async def _persist(self) -> None:
         changed = {queue: one for queue, one in self._offsets.items() if self._persisted.get(queue) != one}
         if not changed:
@@ -143,10 +155,25 @@ class LocalFileOffsetStore:
                 return
             self._is_changed = False
             try:
-                await asyncio.to_thread(_write, self._path, encode_queue_tables({_MEMBER: self._offsets}))
+                await _write_in_thread(self._path, encode_queue_tables({_MEMBER: self._offsets}))
             except BaseException:
                 self._is_changed = True
                 raise
+
+
+async def _write_in_thread(path: str, data: bytes) -> None:
+    """Write in a thread of its own: Python ends its pools with the main thread, also where other threads go on."""
+    written: Future[None] = Future()
+    written.set_running_or_notify_cancel()  # who waits may be cancelled, and the thread goes on
+
+    def write() -> None:
+        try:
+            written.set_result(_write(path, data))
+        except BaseException as error:
+            written.set_exception(error)
+
+    Thread(target=write, name="reput-offsets").start()
+    await asyncio.wrap_future(written)
 
 
 def _read(path: str) -> bytes | None:

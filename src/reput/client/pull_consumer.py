@@ -284,13 +284,7 @@ class PullConsumer:
             await self._commit_positions({})
             return
         given = {self._namespace.wrap_queue(queue): offset for queue, offset in offsets.items()}
-        for queue, offset in given.items():
-            self._offsets.move(queue, offset)
-        try:
-            await self._offsets.persist()
-        finally:
-            for queue in given.keys() - self._queues.keys():
-                self._offsets.remove(queue)
+        await self._offsets.commit(given)
 
     async def _commit_positions(self, not_handled: Mapping[QueueKey, int]) -> None:
         """Commit what was polled, but for the messages of some queues from these offsets on."""

@@ -409,3 +409,13 @@ async def test_an_offset_that_a_killed_broker_has_forgotten_is_committed_again(t
             assert await consumer.committed(queue) == 1  # over another connection
             await consumer.commit()
             assert await consumer.committed(queue) == 5
+
+
+async def test_of_two_commits_at_once_each_tells_that_the_broker_did_not_take_it(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await filled(brokers["broker-a"], namesrv.address, 1, queues=1)
+        async with PullConsumer(namesrv.address, group="unknown") as consumer:
+            (queue,) = await consumer.queues("orders")
+            both = [consumer.commit({queue: offset}) for offset in (5, 7)]
+            errors = await asyncio.gather(*both, return_exceptions=True)
+            assert [type(error) for error in errors] == [MQClientError, MQClientError]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -661,6 +662,24 @@ async def test_offsets_that_a_disk_did_not_take_are_written_again(
             await send_to_queue(namesrv.address, b"2")
             await again.wait(1)
         assert again.bodies == [b"2"]
+
+
+async def test_offsets_are_written_when_python_has_ended_its_thread_pools(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        path = tmp_path / "offsets.json"
+        seen = Seen()
+        running = consumer(namesrv.address, seen, broadcasting=True, offsets_path=str(path))
+        await running.start()
+        await send_to_queue(namesrv.address, b"1")
+        await seen.wait(1)
+        while running._offsets.read(MessageQueue("orders", "broker-a", 0)) != 1:
+            await asyncio.sleep(0.01)
+        with ThreadPoolExecutor() as ended:
+            asyncio.get_running_loop().set_default_executor(ended)
+        await running.close()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())
+        assert path.exists()
 
 
 def full_disk(path: str, data: bytes) -> None:
