@@ -62,8 +62,10 @@ def json_text(value: Any) -> str:
 def json_object(text: bytes | str, where: str) -> dict[str, Any]:
     """The object that a text of JSON is; raises ConfigError, with where it is, for anything else."""
     try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8-sig")  # `json` takes half of a pair, too
         value = json.loads(text)
-        if _SURROGATE.search(text if isinstance(text, str) else text.decode("latin-1")):
+        if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
     except ValueError as error:
         raise ConfigError(f"{where}: expected a JSON object: {error}") from None

@@ -73,15 +73,17 @@ def compact(
     if not groups:
         return
     lineage = {name: value for name, value in table.properties.items() if name.startswith("reput.")}
-    paths = [_compacted_path(group, int(lineage.get("reput.commit", "0"))) for group in groups]
-    commit = listed.begin(folder, map(location, paths))
-    made = [_merge(group, schema, staging, path) for group, path in zip(groups, paths, strict=True)]
+    by_path: dict[str, Sequence[DataFile]] = {}
+    for group in groups:  # of two groups of several logs with the same offsets, one waits for another commit
+        by_path.setdefault(_compacted_path(group, int(lineage.get("reput.commit", "0"))), group)
+    commit = listed.begin(folder, map(location, by_path))
+    made = [_merge(group, schema, staging, path) for path, group in by_path.items()]
     try:
         with (
             table.transaction() as change,
             change.update_snapshot(snapshot_properties=lineage).overwrite(commit) as overwrite,
         ):
-            for group, path, (rows, size) in zip(groups, paths, made, strict=True):
+            for (path, group), (rows, size) in zip(by_path.items(), made, strict=True):
                 for one in group:
                     overwrite.delete_data_file(one)
                 overwrite.append_data_file(data_file(table.schema(), path, group[0].partition, rows, size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,17 @@ def test_small_files_of_several_schemas_become_one(form: str, tmp_path: Path) ->
         assert ids(output, form) == list(range(number + 1))
     assert counts == [1, 2, 1, 2]
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
+
+
+def test_files_of_several_logs_that_begin_at_one_offset_keep_their_rows(tmp_path: Path) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    more: dict[str, Any] = {"fail_on_data_loss": False, "target_file_bytes": 10_000, "format": "iceberg"}
+    for number in range(4):
+        put_topics(store, {"%RETRY%g": [b'{"id": %d}' % number]})
+        run(store, output, decode="json", compact=4, **more)
+        shutil.rmtree(store)
+    assert sorted(ids(output, "iceberg")) == [0, 1, 2, 3]
+    assert len(files_of(output, "iceberg")) == 3
 
 
 @sampled(2)

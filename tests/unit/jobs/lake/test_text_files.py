@@ -179,6 +179,8 @@ def test_text_of_others_needs_few_columns(name: str, text: str, tmp_path: Path) 
         ("a.csv", 'topic,body\na,"x\na,y"z\nb,1\n', StoreFormatError, "line 2: a quote: "),
         ("a.jsonl", '{"topic": "a", "body": "\\uD800"}', ConfigError, "line 1: expected a JSON object: .*surrog"),
         ("a.jsonl", '{"topic": "\\udcff", "body": "a"}', ConfigError, "line 1: expected a JSON object: .*surrog"),
+        ("a.jsonl", b'{"topic": "t", "body": "\xed\xa0\x80"}', ConfigError, "line 1: expected a JSON object: .*utf-8"),
+        ("a.jsonl", b'{"topic": "t", "body": "\xed\xb2\x80"}', ConfigError, "line 1: expected a JSON object: .*utf-8"),
         ("a.csv", "topic,topic,body\nt,t,a", ConfigError, "a column twice"),
         ("a.csv", "body\na", ConfigError, "say to which the messages go"),
         ("a.csv", "topic,tags\nt,a", MessageIllegalError, "no column 'body'"),
