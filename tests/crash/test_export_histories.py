@@ -143,6 +143,18 @@ def test_a_table_that_lacks_commits_which_are_not_kept_is_refused(
 
 
 @TABLES
+def test_a_table_that_lacks_the_last_commit_whose_files_are_gone_is_refused(history: History) -> None:
+    history.copy(0)
+    history.put(2)
+    history.export()
+    history.put_back(0)
+    for path in history.output.rglob("*-000003.parquet"):
+        path.unlink()
+    with pytest.raises(StoreError, match=r"lacks commits of the export after 2, up to 3, .* not kept any more"):
+        history.export()
+
+
+@TABLES
 def test_a_state_folder_that_is_older_than_the_table_is_refused(history: History) -> None:
     shutil.copytree(history.output / "_reput", history.copied)
     for _ in range(2):

@@ -218,7 +218,11 @@ class LakeCommits:
                 )
             if number == commit.number:
                 return []
-            return [*self._missed(table, number, commit.number), replace(commit, lake_files=tuple(by_table[table]))]
+            last = replace(commit, lake_files=tuple(by_table[table]))
+            missed = list(self._missed(table, number, commit.number))
+            if again:  # its files had names; perhaps they have gone with the table
+                self._check_kept(table, number, commit.number, self._gone(last))
+            return [*missed, last]
 
         self._publish_files(sorted(by_table), lacks)
         self._last_commits.add(commit.number, commit.lake_files)
@@ -234,17 +238,24 @@ class LakeCommits:
         for missed in range(number + 1, last + 1):
             if self._files.exists(gone := self._path(missed)):
                 commit = self._read(missed)
-                own = tuple(one for one in commit.lake_files if one.table == table)
-                paths = (os.path.join(self._output, one.path) for one in own)
-                gone = next((path for path in paths if not self._files.exists(path)), "")
-            if gone:
-                raise StoreError(
-                    f"{os.path.join(self._output, table)}: the table lacks commits of the export after {number}, up to "
-                    f"{last}, and {gone} is not kept any more: the table was made anew, or its catalog was put back "
-                    "from a copy; put the newer one back, or export to another folder"
-                )
-            if own:
-                yield replace(commit, lake_files=own)
+                own = replace(commit, lake_files=tuple(one for one in commit.lake_files if one.table == table))
+                gone = self._gone(own)
+            self._check_kept(table, number, last, gone)
+            if own.lake_files:
+                yield own
+
+    def _gone(self, commit: LakeCommit) -> str:
+        """The first file of a commit that is not there; empty for none."""
+        paths = (os.path.join(self._output, one.path) for one in commit.lake_files)
+        return next((path for path in paths if not self._files.exists(path)), "")
+
+    def _check_kept(self, table: str, number: int, last: int, gone: str) -> None:
+        if gone:
+            raise StoreError(
+                f"{os.path.join(self._output, table)}: the table lacks commits of the export after {number}, up to "
+                f"{last}, and {gone} is not kept any more: the table was made anew, or its catalog was put back "
+                "from a copy; put the newer one back, or export to another folder"
+            )
 
     def _prune(self) -> None:
         """Remove the oldest commits; those that are kept are few."""
