@@ -83,6 +83,7 @@ class ClientInstance:
         self._process = os.getpid()
         self.is_open = False
         self._wake = asyncio.Event()
+        self._beating: set[str] = set()  # brokers that are asked to take a heartbeat
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -158,7 +159,8 @@ class ClientInstance:
     def _reconnected(self, address: str) -> None:
         """A broker that was started again, or has lost a connection, does not know who is here."""
         self.versions.pop(address, None)
-        self._wake.set()
+        if address not in self._beating:  # or one that ends each connection would be asked without a pause
+            self._wake.set()
         self.on_reconnect()
 
     async def _keep_fresh(self) -> None:
@@ -202,12 +204,15 @@ class ClientInstance:
         return [error for error in answers if isinstance(error, AccessDeniedError)]
 
     async def _heartbeat_to(self, address: str, body: bytes) -> RemotingError | None:
+        self._beating.add(address)
         try:
             self.versions[address] = await self.api.heartbeat(address, body)
         except RemotingError as error:
             self.versions.pop(address, None)
             peers.failed("a broker takes no heartbeat", error, address=address)
             return error
+        finally:
+            self._beating.discard(address)
         return None
 
     async def version(self, address: str) -> int:

@@ -168,9 +168,11 @@ async def _write_in_thread(path: str, data: bytes) -> None:
 
     def write() -> None:
         try:
-            written.set_result(_write(path, data))
+            _write(path, data)
         except BaseException as error:
             written.set_exception(error)
+        else:
+            written.set_result(None)
 
     Thread(target=write, name="reput-offsets").start()
     await asyncio.wrap_future(written)

@@ -27,6 +27,7 @@ from reput.client.consumer_api import ConsumerAPI
 from reput.client.queue_locks import QueueLocks
 from reput.errors import ConfigError, StoreFullError
 from reput.remoting.codes import RequestCode
+from reput.transport.connection import Connection
 from tests.support.broker import Served, with_topic
 from tests.support.clients import cluster, stored
 from tests.support.proxy import proxy_to
@@ -662,6 +663,32 @@ async def test_offsets_that_a_disk_did_not_take_are_written_again(
             await send_to_queue(namesrv.address, b"2")
             await again.wait(1)
         assert again.bodies == [b"2"]
+
+
+async def test_a_broker_that_ends_each_connection_is_asked_a_second_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        asked = 0
+
+        async with consumer(namesrv.address, Seen()) as running:
+            assert running._group is not None
+            client = running._group.client
+            connect = client.remoting._connect
+
+            async def ended(address: str) -> Connection:
+                nonlocal asked
+                asked += 1
+                connection = await connect(address)
+                connection.abort()
+                return connection
+
+            monkeypatch.setattr(client.remoting, "_connect", ended)
+            for connection in client.remoting._connections.values():
+                connection.abort()
+            await asyncio.sleep(2)
+        assert asked < 20
 
 
 async def test_offsets_are_written_when_python_has_ended_its_thread_pools(tmp_path: Path) -> None:
