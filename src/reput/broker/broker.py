@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 
 from reput.broker.access.access import Access
@@ -199,26 +199,25 @@ class BrokerController:
         return RemotingClient(tls=ClientTls.of(self._config), own_servers=own)
 
     async def stop(self) -> None:
-        """Answer what was accepted, unregister, persist, and close the store clean.
+        """Answer what was accepted, unregister, persist, and close the store clean; each is done, whatever fails.
 
         Raises:
             ReputError: Something could not be made durable; the next start recovers.
         """
         state, services = self._state, self._services
-        await state.registration.stop()
-        await services.answer_all()
-        await services.stop()
-        await self._close_ports()
-        await state.room.drain()
-        await state.writes.run(self._close_ha)
-        await state.dispatch.stop()  # the close of the store dispatches the rest
-        try:
-            await services.persist()
-        finally:
-            for work in (state.reads, state.log_work, state.tables):
-                await state.writes.run(work.stop)
-            await state.writes.run(state.store.close)
-            state.writes.stop()
+        async with AsyncExitStack() as steps:  # from the last one to the first
+            steps.callback(state.writes.stop)
+            steps.push_async_callback(state.writes.run, state.store.close)
+            for work in (state.tables, state.log_work, state.reads):
+                steps.push_async_callback(state.writes.run, work.stop)
+            steps.push_async_callback(services.persist)
+            steps.push_async_callback(state.dispatch.stop)  # the close of the store dispatches the rest
+            steps.push_async_callback(state.writes.run, self._close_ha)
+            steps.push_async_callback(state.room.drain)
+            steps.push_async_callback(self._close_ports)
+            steps.push_async_callback(services.stop)
+            steps.push_async_callback(services.answer_all)
+            steps.push_async_callback(state.registration.stop)
 
     def _close_ha(self) -> None:
         if self._ha is not None:

@@ -67,13 +67,13 @@ class LoopDispatch:
         self.turns = 0
 
     async def stop(self) -> None:
-        """Dispatch nothing more; the pass that is under way ends first."""
-        while self._beside is not None:
-            await self._beside
+        """Dispatch nothing more; the pass that is under way ends first. What it raises the store's close tells."""
         self._is_stopped = True
         if self._next is not None:
             self._next.cancel()
             self._next = None
+        if self._beside is not None:
+            await asyncio.gather(self._beside, return_exceptions=True)
 
     def soon(self) -> None:
         """Dispatch when the loop is idle, if somebody waits for messages; else 5 ms later, many at once."""
@@ -143,6 +143,8 @@ class LoopDispatch:
         if arrivals is not None:
             for listener in self.listeners:
                 listener.messages_arrived(arrivals)
+        if self._is_stopped:
+            return
         if self._writer.dispatch_failure is not None:
             self._next = self._loop.call_later(_RETRY_S, self._pass)
         elif self._store.dispatch_behind_bytes and arrivals is not None:

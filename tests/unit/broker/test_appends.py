@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
 
+from reput import MessageStore
 from reput.broker.inner_message import MessageExtBrokerInner
-from reput.errors import MessageIllegalError, ReputError, StoreError, StoreFullError, StorePoisonedError
+from reput.errors import (
+    MessageIllegalError,
+    ReputError,
+    StoreError,
+    StoreFullError,
+    StorePoisonedError,
+    WouldWaitError,
+)
 from reput.formats.hosts import encode_host
 from reput.remoting.command import RemotingCommand
 from reput.store.put_rows import PutRow, PutRowResult
@@ -86,6 +95,39 @@ async def test_a_sync_that_fails_is_an_error(tmp_path: Path) -> None:
         await controller._state.appends.put(_message(b"own"))
     with pytest.raises(StoreError):
         await controller.stop()
+
+
+async def test_a_broker_whose_last_dispatch_fails_closes_its_store_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = controller_of(tmp_path / "store", **SYNCED)
+    await controller.start()
+    state = controller._state
+    await state.appends.put(_message(b"before"))
+    begun, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def dispatch(most_bytes: int) -> None:
+        if threading.current_thread() is threading.main_thread():
+            raise WouldWaitError("a file is to be made")
+        loop.call_soon_threadsafe(begun.set)
+        assert goes_on.wait(60)
+        raise StoreError("the disk is gone")
+
+    monkeypatch.setattr(state.dispatch._writer, "dispatch", dispatch)
+    await state.appends.put(_message(b"own"))
+    await begun.wait()
+    stop = state.dispatch.stop
+
+    async def stopped() -> None:
+        loop.call_soon(goes_on.set)  # once it waits
+        await stop()
+
+    monkeypatch.setattr(state.dispatch, "stop", stopped)
+    await controller.stop()
+    with MessageStore.open(tmp_path / "store", **SYNCED) as store:
+        assert not store.recovery.was_killed
+        assert [message.body for message in store.get_message("orders", 0, 0).messages()] == [b"before", b"own"]
 
 
 async def test_rows_of_a_request_are_put_and_answered_at_once_where_nothing_is_waited_for(tmp_path: Path) -> None:
