@@ -10,7 +10,7 @@ from reput.remoting.codes import RequestCode as Code
 from reput.remoting.command import MAX_FRAME_SIZE
 
 #: Bytes of a body that is parsed in the loop at the most, but for what operators send.
-LARGE_BODY = 8 << 10
+LARGE_BODY = 6 << 10
 _MOST = 32 << 10
 _MOST_OF = {
     # Messages, which are not parsed: the store knows how large they may be.

@@ -24,6 +24,7 @@ def test_a_first_command_compiles_only_what_it_calls_and_says_so_in_one_line(tmp
         check=True,
     )
     assert kernels_in(tmp_path / "cache") == [
+        "mapped_pages.first_unreadable",
         "record_scan._scan_headers",
         "runs.are_in_memory",
         "runs.read_runs",
