@@ -9,6 +9,8 @@ from reput.remoting.command import FRAME_HEAD, frame_size
 _FIRST_SIZE = 64 << 10
 #: So much room is there for a read at least, while a large frame comes in.
 _LEAST_ROOM = 16 << 10
+#: A read brings so much at the most: pages that nobody has used yet take the loop longer than the bytes in them.
+_MOST_ROOM = 1 << 20
 
 
 class FrameBuffer:
@@ -41,7 +43,7 @@ class FrameBuffer:
         """Memory for the next read; `received` says how much of it was used."""
         if len(self._data) - self._end < _LEAST_ROOM:
             self._move()
-        return memoryview(self._data)[self._end :]
+        return memoryview(self._data)[self._end : self._end + _MOST_ROOM]
 
     def received(self, size: int) -> None:
         """Note that a read has put so many bytes into `room()`."""
@@ -97,6 +99,8 @@ class FrameBuffer:
 
     def _move(self) -> None:
         """Put what waits into memory of the size for it."""
-        waiting = self._data[self._begin : self._end]
-        self._data = waiting + bytearray(max(_FIRST_SIZE, len(waiting)))
-        self._begin, self._end = 0, len(waiting)
+        size = len(self)
+        data = bytearray(size + max(_FIRST_SIZE, size))  # zeros take no memory before they are written over
+        memoryview(data)[:size] = memoryview(self._data)[self._begin : self._end]
+        self._data = data
+        self._begin, self._end = 0, size

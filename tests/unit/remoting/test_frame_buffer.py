@@ -61,6 +61,20 @@ def test_memory_grows_with_what_came_and_goes_with_the_frame() -> None:
     assert buffer.capacity == first
 
 
+def test_a_read_brings_a_bounded_part_of_a_large_frame() -> None:
+    """One turn of the loop writes to so many new pages, and no more."""
+    buffer, came = FrameBuffer(), 0
+    large = frame_of(b'{"code":10}', bytes(8 << 20))
+    while came < len(large):
+        room = buffer.room()
+        assert 0 < len(room) <= 1 << 20
+        size = min(len(room), len(large) - came)
+        room[:size] = large[came : came + size]
+        buffer.received(size)
+        came += size
+    assert [bytes(frame) for frame in buffer.frames()] == [large]
+
+
 def test_memory_goes_though_the_stream_never_pauses_between_two_frames() -> None:
     buffer = FrameBuffer()
     first = buffer.capacity
