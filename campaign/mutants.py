@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from campaign.pages import markdown_table, source_commit, write_between_marks
-from campaign.sampled_mutants.trial import run_tests
 
 ROOT = Path(__file__).parents[1]
 _DOCS = ROOT / "docs" / "design"
@@ -35,6 +35,8 @@ _BROKER_TESTS = [
     f"tests/unit/{layer}" for layer in ("broker", "service", "transport", "remoting", "namesrv", "store/dispatch")
 ]
 _MOST_TEST_SECONDS = 1200
+#: What pytest ends with where it chose none of the tests.
+_NO_TEST_CHOSEN = 5
 #: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
 _CACHE_FOLDER = "from reput.kernels._cache import cache_folder; print(cache_folder())"
 
@@ -69,6 +71,13 @@ class Hunt(NamedTuple):
         if self.part is None:
             return "NOT FOUND"
         return f"{self.part}: {self.text}" if self.seed is None else f"{self.part} seed {self.seed}: {self.text}"
+
+
+class _Failed(NamedTuple):
+    """The first test that failed, and what it said; an empty test: none did."""
+
+    test: str
+    text: str = ""
 
 
 def read_mutants() -> list[Mutant]:
@@ -149,7 +158,7 @@ def _hunt(mutant: Mutant, seed: int) -> Hunt:
             os.chmod(folder, 0o755)  # some tests read as another user
             environment["COLUMNS"] = "300"  # so that pytest's line of a failed test has what it said
             for tests in filter(None, (_mirrors(paths), _BROKER_TESTS)):
-                failed = run_tests(tests, environment, _MOST_TEST_SECONDS)
+                failed = _run_tests(tests, environment, _MOST_TEST_SECONDS)
                 if failed.test:
                     text = _short(f"{failed.test.rpartition('/')[2]}: {failed.text}", folder)
                     return Hunt(mutant.title, time.perf_counter() - started, "tests", text=text)
@@ -170,6 +179,36 @@ def _hunt(mutant: Mutant, seed: int) -> Hunt:
                     text = _short(failure["text"], folder)
                     return Hunt(mutant.title, seconds, failure["part"], failure["seed"], text)
         return Hunt(mutant.title, seconds)
+
+
+def _run_tests(tests: list[str], environment: dict[str, str], most_seconds: float) -> _Failed:
+    """Run tests up to the first one that fails; where the process dies or takes too long, the one that it was in."""
+    command = [sys.executable, "-m", "pytest", "-v", "-x", "--tb=line", "-p", "no:cacheprovider"]
+    command += ["-m", "not java and not browser", *tests]
+    running = subprocess.Popen(
+        command, cwd=ROOT, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        printed, _ = running.communicate(timeout=most_seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        printed, _ = running.communicate()
+        return _Failed(_last_test(printed, tests), f"takes more than {most_seconds:.0f} s")
+    if running.returncode in (0, _NO_TEST_CHOSEN):
+        return _Failed("")
+    for line in printed.splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind in ("FAILED", "ERROR") and rest:
+            test, _, text = rest.partition(" - ")
+            return _Failed(test, text)
+    return _Failed(_last_test(printed, tests), f"the process ends with {running.returncode}")
+
+
+def _last_test(printed: str, tests: list[str]) -> str:
+    """The test that a process was in when it ended, as `pytest -v` names it."""
+    named = [line.split(" ")[0] for line in printed.splitlines() if line.startswith("tests/")]
+    return named[-1] if named else tests[0]
 
 
 def _mirrors(paths: set[Path]) -> list[str]:
