@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.client.consume_statistics import ConsumeStatistics
 from reput.client.message_client_ext import MessageClientExt
+from reput.client.program_errors import call_in_thread, goes_on
 from reput.client.trace_data import ConsumeReturnType
 from reput.errors import MQClientError
 from reput.events import Event
@@ -73,7 +74,7 @@ class MessageHandler:
         self.statistics.handled(message.queue.topic, time.monotonic() - begun, is_done=is_done)
         return is_done
 
-    async def returned(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
+    async def returned(self, message: MessageClientExt) -> tuple[ConsumeReturnType, BaseException | None]:
         """How the handler has ended with a message, and its error."""
         before = None if self.traces is None else self.traces.consuming(message)
         found = ConsumeReturnType.EXCEPTION  # where it is cancelled
@@ -84,26 +85,31 @@ class MessageHandler:
                 self.traces.consumed(before, found)
         return found, error
 
-    async def _call(self, message: MessageClientExt) -> tuple[ConsumeReturnType, Exception | None]:
+    async def _call(self, message: MessageClientExt) -> tuple[ConsumeReturnType, BaseException | None]:
         running = None if self._threads is None else self._submit(self._threads, message)
         try:
             result = self._on_message(message) if running is None else await asyncio.wrap_future(running)
             if inspect.isawaitable(result):
                 result = await result
-        except (Exception, asyncio.CancelledError) as error:
-            task = asyncio.current_task()
+        except BaseException as error:
+            if goes_on(error):
+                raise
             if isinstance(error, asyncio.CancelledError):
-                if task is not None and task.cancelling():  # the consumer is closed
-                    raise
                 error = MQClientError("the handler waited for something that was cancelled")
             fields = {"topic": message.topic, "id": message.message_id, "reconsume_times": message.reconsume_times}
             logger.warning(Event("a handler failed with a message", **fields), exc_info=error)
             return ConsumeReturnType.EXCEPTION, error
         return (_FAILED if result is _RECONSUME_LATER else _SUCCESS), None
 
+    def _in_thread(self, message: MessageClientExt) -> Any:
+        try:
+            return call_in_thread(self._on_message, message)
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise MQClientError(f"the handler raised {error!r}, which ends no program in a thread") from error
+
     def _submit(self, threads: ThreadPoolExecutor, message: MessageClientExt) -> Future[Any]:
         try:
-            return threads.submit(self._on_message, message)
+            return threads.submit(self._in_thread, message)
         except RuntimeError as error:  # Python ends its pools with the main thread, also where other threads go on
             if not self._has_ended:
                 self._has_ended = True

@@ -25,6 +25,7 @@ import reput.client.pull_consumer as _pull_consumer
 import reput.client.push_consumer as _push_consumer
 from reput.client.message_client_ext import MessageClientExt
 from reput.client.options import ProducerOptions, PullConsumerOptions, PushConsumerOptions
+from reput.client.program_errors import call_in_thread
 from reput.client.send_result import SendResult
 from reput.errors import MQClientError
 from reput.formats.message import Message
@@ -48,7 +49,7 @@ def _in_thread(function: Callable[[_M], _T | Awaitable[_T]]) -> Callable[[_M], C
     """A program's function, called in a thread: in the loop it would hold up this client, which it may wait for."""
 
     async def called(message: _M) -> _T:
-        found = await asyncio.to_thread(function, message)
+        found = await asyncio.to_thread(call_in_thread, function, message)
         return await found if inspect.isawaitable(found) else found
 
     return called

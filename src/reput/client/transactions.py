@@ -13,6 +13,7 @@ from reput.client.client_instance import ClientInstance
 from reput.client.message_client_ext import MessageClientExt, decode_messages
 from reput.client.namespaces import Namespace
 from reput.client.peer_log import peers
+from reput.client.program_errors import goes_on
 from reput.client.send_result import SendResult, SendStatus
 from reput.errors import ReputError
 from reput.events import Event
@@ -130,7 +131,9 @@ class Transactions:
         (message,) = messages
         try:
             state = await state_of(self._check, message)
-        except Exception as error:
+        except BaseException as error:
+            if goes_on(error):
+                raise
             logger.error(Event("a check of a transaction failed", id=message.message_id), exc_info=error)
             state = LocalTransactionState.UNKNOW
         ended = EndTransactionRequestHeader(

@@ -184,6 +184,53 @@ def test_a_check_of_a_transaction_may_use_its_producer() -> None:
         assert [message.body for message in one.messages("audit")] == [b"half"]
 
 
+@pytest.mark.parametrize("is_coroutine", [False, True])
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), BaseException("x")])
+def test_whatever_a_handler_raises_its_message_comes_again_and_the_consumer_goes_on(
+    tmp_path: Path, error: BaseException, is_coroutine: bool
+) -> None:
+    handled = threading.Semaphore(0)
+    times: list[int] = []
+
+    def handle(message: MessageClientExt) -> None:
+        times.append(message.reconsume_times)
+        handled.release()
+        if len(times) == 1:
+            raise error
+
+    async def handle_in_loop(message: MessageClientExt) -> None:
+        handle(message)
+
+    with local_broker(str(tmp_path), message_delay_level=" ".join(["1s"] * 18)) as one:
+        with Producer(one.namesrv, group="g") as producer:
+            producer.send(Message("orders", b"x"))
+        with PushConsumer(
+            one.namesrv, group="c", topics={"orders": "*"}, consume_from="first", concurrency=1,
+            on_message=handle_in_loop if is_coroutine else handle,
+        ):  # fmt: skip
+            assert handled.acquire(timeout=30) and handled.acquire(timeout=30)
+    assert times == [0, 1]
+
+
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(3)])
+def test_a_transaction_whose_functions_raise_what_no_future_takes_ends(error: BaseException) -> None:
+    checked = threading.Semaphore(0)
+
+    def pay(_: Message) -> LocalTransactionState:
+        raise error
+
+    def check(_: MessageClientExt) -> LocalTransactionState:
+        checked.release()
+        raise error
+
+    with local_broker() as one, Producer(one.namesrv, group="g", check_transaction=check) as producer:
+        with pytest.raises((RuntimeError, SystemExit)):
+            producer.send_in_transaction(Message("orders", b"half"), pay)
+        one.advance(7)
+        assert checked.acquire(timeout=30)
+        assert producer.send(Message("orders", b"x")).queue_offset >= 0
+
+
 def test_a_coroutine_that_would_wait_for_its_own_loop_is_told(namesrv: str) -> None:
     with Producer(namesrv, group="g") as producer:
 
