@@ -208,7 +208,8 @@ def test_whatever_a_handler_raises_its_message_comes_again_and_the_consumer_goes
             one.namesrv, group="c", topics={"orders": "*"}, consume_from="first", concurrency=1,
             on_message=handle_in_loop if is_coroutine else handle,
         ):  # fmt: skip
-            assert handled.acquire(timeout=30) and handled.acquire(timeout=30)
+            assert handled.acquire(timeout=30)
+            assert handled.acquire(timeout=30)
     assert times == [0, 1]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import chain, count
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,10 @@ from reput.log.open_batches import batch_reader
 from reput.log.plan_parts import Part
 from reput.log.selection import make_selection
 from reput.progress import Progress
+
+if TYPE_CHECKING:
+    import duckdb
+    from duckdb.sqltypes import DuckDBPyType
 
 #: Table of all topics, also beside a topic that SQL would call so.
 MESSAGES = "messages"
@@ -306,13 +310,49 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     for name, table in tables.items():
         connection.register(name, table)
     try:
-        return SqlRows(connection.sql(sql).to_arrow_reader(_BATCH_ROWS), list(tables.values()), source)
+        answer = _with_types_of_files(connection.sql(sql))
+        return SqlRows(answer.to_arrow_reader(_BATCH_ROWS), list(tables.values()), source)
     except duckdb.Error as error:
         _raise_failure(tables.values())
         reasons = [table.columns.reason for table in tables.values()]
         hints = [f"; {table.topic}: {reason}" for table, reason in zip(tables.values(), reasons, strict=True) if reason]
         hint = source.quoting_hint(sql, '"', str(error))
         raise ConfigError(f"sql: {_on_one_line(_reason(str(error), source))}{hint}{''.join(hints)}") from None
+
+
+def _with_types_of_files(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """The answer with text in place of intervals, unions and BIGNUMs, which Parquet or CSV have no type for."""
+    types = list(map(_type_of_files, answer.types))
+    if not any(types):
+        return answer
+    columns = (
+        f"#{number}{f'::{kind}' if kind else ''} as {_quoted(name)}"
+        for number, (name, kind) in enumerate(zip(answer.columns, types, strict=True), 1)
+    )
+    return answer.project(", ".join(columns))
+
+
+def _type_of_files(kind: DuckDBPyType) -> str | None:
+    """Type, in DuckDB's words, that a value of one is written as; None for its own."""
+    if kind.id in ("interval", "union", "bignum"):
+        return "varchar"
+    if kind.id not in ("list", "array", "struct", "map"):
+        return None
+    parts: dict[str, Any] = dict(kind.children)
+    size = parts.pop("size", None) if kind.id == "array" else None
+    types = {name: _type_of_files(part) for name, part in parts.items()}
+    if not any(types.values()):
+        return None
+    names = {name: types[name] or str(part) for name, part in parts.items()}
+    if kind.id == "struct":
+        return f"struct({', '.join(f'{_quoted(name)} {text}' for name, text in names.items())})"
+    if kind.id == "map":
+        return f"map({', '.join(names.values())})"
+    return f"{names['child']}[{'' if size is None else size}]"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _on_one_line(text: str) -> str:

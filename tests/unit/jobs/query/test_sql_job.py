@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import weakref
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import reput
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.message import Message
+from reput.jobs.query.row_files import write_rows
 from reput.jobs.query.sql_job import Source, TopicTable, query_sql
 
 ORDERS = 300
@@ -64,6 +66,28 @@ def test_all_columns_come_with_a_star(store: Path) -> None:
     (read,) = reput.read_log(store, topics=["orders"], keys=["k3"]).read_all().to_pylist()
     assert {name: row[name] for name in read} == read
     assert set(row) - set(read) == {"id", "total", "body_Flag", "who", "body_body_flag", "body_error"}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "jsonl"])
+def test_intervals_and_other_types_that_files_lack_are_text(store: Path, tmp_path: Path, kind: str) -> None:
+    answer = """
+        select max(store_timestamp) - min(store_timestamp) + interval 90 minute as age, [interval 1 day] as days,
+            {'Of "x"': interval 1 month, 'n': 1} as one, map {'k': interval 2 day} as named,
+            array_value(interval 1 day, interval 2 day) as two, union_value(n := 7) as either, 12::bignum as big, 5 as age
+        from (select timestamp '2026-05-04' as store_timestamp)
+    """
+    file = tmp_path / f"answer.{kind}"
+    assert write_rows(query_sql(Source(path=os.fspath(store)), answer).reader, file) == 1
+    kinds = query_sql(Source(path=os.fspath(store)), answer).reader.schema
+    assert [str(kinds.field(name).type) for name in ("age", "either", "big", "age_1")] == [
+        "string", "string", "string", "int32",
+    ]  # fmt: skip
+    assert query_sql(Source(path=os.fspath(store)), answer).reader.read_all().to_pylist() == [
+        {
+            "age": "01:30:00", "days": ["1 day"], "one": {'Of "x"': "1 month", "n": 1}, "named": [("k", "2 days")],
+            "two": ["1 day", "2 days"], "either": "7", "big": "12", "age_1": 5,
+        }
+    ]  # fmt: skip
 
 
 def test_only_named_columns_and_topics_are_read(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
