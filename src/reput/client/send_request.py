@@ -69,7 +69,7 @@ class SendRequest(NamedTuple):
 
 
 def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[str, str] | None = None) -> SendRequest:
-    """The request for one message; a large body is compressed.
+    """The request for one message; a large body is compressed, if that makes it smaller.
 
     Args:
         message: Is not changed. Its own unique key and time of birth count, where it has them.
@@ -83,8 +83,10 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
     sent = _checked(message, unique_key, more)
     body, sys_flag = bytes(sent.body), sent.sys_flag
     if len(body) >= COMPRESS_FROM and not sys_flag & SysFlag.COMPRESSED:
-        body = zlib.compress(body, _COMPRESS_LEVEL)
-        sys_flag |= SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
+        compressed = zlib.compress(body, _COMPRESS_LEVEL)
+        if len(compressed) < len(body):  # else a body of the largest size would be too large
+            body = compressed
+            sys_flag |= SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
     properties = encode_properties_of(sent).decode()
     born = now_ms if sent.born_timestamp is None else sent.born_timestamp
     return SendRequest(sent.topic, (str(sent.unique_key),), sent.flag, sys_flag, born, body, properties)

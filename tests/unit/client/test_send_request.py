@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,12 @@ def test_a_large_body_is_compressed_and_says_so() -> None:
     assert zlib.decompress(request.body) == b"x" * 4096
     assert request.sys_flag == 0x301
     assert send_request(Message("t", b"x" * 4095), "ID", 0).sys_flag == 0
+
+
+def test_a_body_that_compression_makes_larger_is_sent_as_it_is() -> None:
+    body = random.Random(1).randbytes(MAX_MESSAGE_SIZE)
+    request = send_request(Message("t", body), "ID", 0)
+    assert (request.body, request.sys_flag) == (body, 0)
 
 
 @pytest.mark.parametrize(

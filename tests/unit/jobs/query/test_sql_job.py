@@ -73,7 +73,8 @@ def test_intervals_and_other_types_that_files_lack_are_text(store: Path, tmp_pat
     answer = """
         select max(store_timestamp) - min(store_timestamp) + interval 90 minute as age, [interval 1 day] as days,
             {'Of "x"': interval 1 month, 'n': 1} as one, map {'k': interval 2 day} as named,
-            array_value(interval 1 day, interval 2 day) as two, union_value(n := 7) as either, 12::bignum as big, 5 as age
+            array_value(interval 1 day, interval 2 day) as two, union_value(n := 7) as either, 12::bignum as big,
+            5 as age
         from (select timestamp '2026-05-04' as store_timestamp)
     """
     file = tmp_path / f"answer.{kind}"
