@@ -93,9 +93,11 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
 
 
 def check_one(message: object) -> None:
-    """Raises MessageIllegalError for several messages, where one is sent."""
+    """Raises MessageIllegalError for several messages, where one is sent, and for what is no message."""
     if isinstance(message, list | tuple):
         raise MessageIllegalError("this is a list of messages, and not one: send it with send_batch")
+    if not isinstance(message, Message):
+        refuse_wrong_types([message], 0)
 
 
 def check_several(messages: object) -> None:
@@ -104,6 +106,8 @@ def check_several(messages: object) -> None:
         raise MessageIllegalError("a batch is a list of messages, and this is one: send it with send")
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise MessageIllegalError(f"a batch is a list of messages, not {type(messages).__name__}")
+    if not all(isinstance(message, Message) for message in messages):
+        refuse_wrong_types(messages, 0)
 
 
 def half_request(message: Message, unique_key: str, now_ms: int, more: Mapping[str, str]) -> SendRequest:

@@ -92,12 +92,17 @@ def refuse_wrong_types(messages: object, queue_id: object) -> None:
         raise MessageIllegalError(f"expected a list of messages, not {type(messages).__name__}")
     for i, message in enumerate(messages):
         if not isinstance(message, Message):
-            raise MessageIllegalError(f"message {i} is no reput.Message, but {type(message).__name__}")
+            raise MessageIllegalError(f"message {i} is {_no_message(message)}")
         check_message(message, max_message_size=sys.maxsize)
     try:
         operator.index(queue_id)  # type: ignore[arg-type]
     except TypeError:
         raise MessageIllegalError(f"queue_id must be a whole number, not {type(queue_id).__name__}") from None
+
+
+def _no_message(value: object) -> str:
+    made = "; make one of its topic, body, tags, keys and properties" if hasattr(value, "queue_offset") else ""
+    return f"no reput.Message, but {type(value).__name__}{made}"
 
 
 def check_head(message: Message, *, max_message_size: int) -> None:
@@ -233,6 +238,8 @@ def _refuse_numbers(message: Message) -> NoReturn:
 
 def _refuse_properties(message: Message) -> NoReturn:
     """Raises MessageIllegalError for the first text of the message that its properties cannot represent."""
+    if not isinstance(message, Message):  # a stored one has nearly all of the fields
+        raise MessageIllegalError(f"this is {_no_message(message)}")
     if message.unique_key:
         check_property(UNIQ_KEY, message.unique_key)
     if message.tags:

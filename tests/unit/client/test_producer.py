@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reput.client import Message, MQBrokerError, MQClientError, Producer, SendStatus
+from reput.client import Message, MQBrokerError, MQClientError, Producer, PullConsumer, SendStatus
 from reput.client.mq_client_api import MQClientAPI
 from reput.client.send_request import queue_of_key
 from reput.errors import ConfigError, MessageIllegalError
@@ -92,6 +92,19 @@ async def test_a_batch_of_two_topics_is_refused_before_anything_is_sent(tmp_path
             with pytest.raises(MessageIllegalError, match=f"message 1: the property {name}: .* send this message with"):
                 await producer.send_batch([Message("orders", b"1"), timed])
         assert await stored(brokers["broker-a"], "orders") == []
+
+
+async def test_a_message_as_it_was_received_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, _), Producer(namesrv.address, group="g") as producer:
+        await producer.send(Message("orders", b"x"))
+        async with PullConsumer(namesrv.address, group="c", topics={"orders": "*"}, consume_from="first") as consumer:
+            (got,) = await consumer.poll(timeout=30)
+        told = "no reput.Message, but MessageClientExt; make one of its topic, body, tags, keys and properties"
+        for send in (producer.send, producer.send_oneway, producer.request):
+            with pytest.raises(MessageIllegalError, match=f"message 0 is {told}"):
+                await send(got)  # type: ignore[operator]
+        with pytest.raises(MessageIllegalError, match=f"message 1 is {told}"):
+            await producer.send_batch([Message("orders", b"y"), got])  # type: ignore[list-item]
 
 
 async def test_messages_with_one_sharding_key_are_in_one_queue_in_their_order(tmp_path: Path) -> None:

@@ -194,6 +194,16 @@ WRONG_TYPES = [
 
 
 @pytest.mark.parametrize("put", PUTS)
+def test_a_stored_message_is_refused_with_what_to_do(store: reput.MessageStore, put: str) -> None:
+    store.put_message(reput.Message("t", b"x"))
+    store.wait_dispatched()
+    (got,) = store.get_message("t", 0, 0).messages()
+    told = "no reput.Message, but PulledMessage; make one of its topic, body, tags, keys and properties"
+    with pytest.raises(reput.MessageIllegalError, match=told):
+        PUTS[put](store, got, 0)
+
+
+@pytest.mark.parametrize("put", PUTS)
 def test_what_has_the_wrong_type_is_named_and_nothing_is_written(store: reput.MessageStore, put: str) -> None:
     for message, queue_id, reason in WRONG_TYPES:
         if put == "put_batch" and isinstance(message, reput.Message) and message.sys_flag is None:
