@@ -36,6 +36,13 @@ _RANDOM = random.SystemRandom()
 _LEAVE_S = 3.0
 
 
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # a plain method, called in a thread
+        return None
+
+
 class ClientInstance:
     """One client of a cluster, known to brokers by its id. It belongs to one event loop, and to one process.
 
@@ -81,6 +88,7 @@ class ClientInstance:
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
         self._process = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.is_open = False
         self._wake = asyncio.Event()
         self._beating: set[str] = set()  # brokers that are asked to take a heartbeat
@@ -91,14 +99,20 @@ class ClientInstance:
         if self.is_open:
             raise MQClientError("this client is started already")
         self.is_open = True
+        self._loop = asyncio.get_running_loop()
         self.spawn(self._keep_fresh())
 
     def check_open(self) -> None:
-        """Raises MQClientError unless it is started, and is not closed, and this is the process that made it."""
+        """Raises MQClientError unless it is started, and is not closed, and process and event loop are its own."""
         if os.getpid() != self._process:
             raise MQClientError("this client was made before the process forked: make another one in this process")
         if not self.is_open:
             raise MQClientError("this client is not started, or closed: use it inside of `async with`")
+        if _running_loop() is not self._loop:  # connections that another loop begins would end with it
+            raise MQClientError(
+                "this client was started in another event loop: make one inside of each `asyncio.run`; those of "
+                "reput.client.sync may be used from any thread"
+            )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine in the background, until it ends or the client is closed."""
@@ -116,6 +130,7 @@ class ClientInstance:
         """End what runs in the background, leave each broker (`leave(address)`), and close the connections."""
         if not self.is_open:
             return
+        self.check_open()
         self.is_open = False
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,24 @@ async def test_a_message_as_it_was_received_is_refused_with_what_to_do(tmp_path:
                 await send(got)  # type: ignore[operator]
         with pytest.raises(MessageIllegalError, match=f"message 1 is {told}"):
             await producer.send_batch([Message("orders", b"y"), got])  # type: ignore[list-item]
+
+
+async def test_a_client_in_another_event_loop_says_so_and_goes_on_in_its_own(tmp_path: Path) -> None:
+    def elsewhere(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        with pytest.raises(MQClientError, match="was started in another event loop"):
+            asyncio.run(call())
+
+    async with cluster(tmp_path, "broker-a") as (namesrv, _):
+        consumer = PullConsumer(namesrv.address, group="c", topics={"orders": "*"}, consume_from="first")
+        async with Producer(namesrv.address, group="g", auto_batch=True) as producer, consumer:
+            await producer.send(Message("orders", b"x"))
+            for call in (
+                lambda: producer.send(Message("orders", b"y")), producer.close,
+                consumer.poll, consumer.commit, consumer.close,
+            ):  # fmt: skip
+                await asyncio.to_thread(elsewhere, call)
+            await producer.send(Message("orders", b"z"))
+            assert {message.body for message in await consumer.poll(timeout=30)} <= {b"x", b"z"}
 
 
 async def test_messages_with_one_sharding_key_are_in_one_queue_in_their_order(tmp_path: Path) -> None:
