@@ -34,6 +34,7 @@ from reput.config.arguments import check_seconds, check_text, refusal
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message
+from reput.formats.properties import check_text_of_property
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
 from reput.service.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC
@@ -59,6 +60,12 @@ if TYPE_CHECKING:
 INSTANCE_ID = "INSTANCE_ID"
 #: How long a send of traces may take.
 _TRACE_S = 5.0
+
+
+def _check_sharding_key(value: str) -> None:
+    """Raises ConfigError for what is no text, and MessageIllegalError for one that no message can keep."""
+    check_text("sharding_key", value)
+    check_text_of_property("sharding_key", value)
 
 
 class Producer:
@@ -225,7 +232,7 @@ class Producer:
         if queue is not None:
             check_queue(queue)
         if sharding_key is not None:
-            check_text("sharding_key", sharding_key)
+            _check_sharding_key(sharding_key)
         message = self._named(message)
         more = delay_properties(delay_ms, delay_level)
         if self._accumulator is not None and not more and self._accumulator.takes(message):
@@ -296,7 +303,7 @@ class Producer:
         """Send a message that no broker answers: it may be lost. Returns when it is on its way; errors as of `send`."""
         client = self._open_client()
         if sharding_key is not None:
-            check_text("sharding_key", sharding_key)
+            _check_sharding_key(sharding_key)
         message = self._named(message)
         more = {} if sharding_key is None else {SHARDING_KEY: sharding_key}
         request = send_request(message, client.unique_key(), client.now_ms(), more)

@@ -13,11 +13,15 @@ from reput.errors import ConfigError
 
 #: What people write between tags; RocketMQ takes `a,b` for one tag.
 _MEANT_TO_SEPARATE = frozenset(",;&|")
+#: Characters of an argument that an error shows.
+_MOST_SHOWN = 200
 
 
 def refusal(name: str, value: object, expected: str) -> ConfigError:
-    """The error of an argument that is none."""
-    return ConfigError(f"{name} {value!r}: expected {expected}")
+    """The error of an argument that is none; of a long one, as a message with its body, the begin is shown."""
+    shown = repr(value)
+    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
+    return ConfigError(f"{name} {shown}: expected {expected}")
 
 
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:

@@ -23,6 +23,7 @@ from reput.formats.properties import (
     UNIQ_KEY,
     WAIT,
     check_property,
+    check_text_of_property,
 )
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, Buffer
@@ -241,14 +242,14 @@ def _refuse_properties(message: Message) -> NoReturn:
     if not isinstance(message, Message):  # a stored one has nearly all of the fields
         raise MessageIllegalError(f"this is {_no_message(message)}")
     if message.unique_key:
-        check_property(UNIQ_KEY, message.unique_key)
+        check_text_of_property("unique_key", message.unique_key)
     if message.tags:
-        check_property(TAGS, message.tags)
+        check_text_of_property("tags", message.tags)
     keys = message.keys
     if isinstance(keys, str) or not isinstance(keys, Sequence):
         raise MessageIllegalError(f"keys must be a list of texts, not {type(keys).__name__}")
     for key in keys:
-        check_property(KEYS, key)
+        check_text_of_property("keys: a key", key)
         if " " in key:
             raise MessageIllegalError(f"key {key!r} holds a blank, which separates keys; pass the keys one by one")
     if message.properties is not None and not isinstance(message.properties, Mapping):

@@ -113,15 +113,20 @@ def property_values(texts: Iterable[bytes], name: str) -> list[str | None]:
 
 def check_property(name: object, value: object) -> None:
     """Raises MessageIllegalError unless both are texts that can be written and read back unchanged."""
-    for kind, text in (("name", name), ("value", value)):
-        if not isinstance(text, str):
-            raise MessageIllegalError(f"property {name!r}: the {kind} must be text, not {type(text).__name__}")
-        if not text:
-            raise MessageIllegalError(f"property {name!r}: the {kind} is empty; RocketMQ loses such a pair on reading")
-        if "\x01" in text or "\x02" in text:
-            raise MessageIllegalError(f"property {name!r}: the {kind} holds a separator (0x01 or 0x02): {text!r}")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise MessageIllegalError(f"property {name!r}: the {kind} holds a lone surrogate, which UTF-8 cannot store")
+    check_text_of_property(f"property {name!r}: the name", name)
+    check_text_of_property(f"property {name!r}: the value", value)
+
+
+def check_text_of_property(what: str, text: object) -> None:
+    """Raises MessageIllegalError, which begins with what it is, unless a property can keep the text as it is."""
+    if not isinstance(text, str):
+        raise MessageIllegalError(f"{what} must be text, not {type(text).__name__}")
+    if not text:
+        raise MessageIllegalError(f"{what} is empty; RocketMQ loses such a pair on reading")
+    if "\x01" in text or "\x02" in text:
+        raise MessageIllegalError(f"{what} holds a separator (0x01 or 0x02): {text!r}")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise MessageIllegalError(f"{what} holds a lone surrogate, which UTF-8 cannot store")
 
 
 def split_keys(text: str) -> tuple[str, ...]:

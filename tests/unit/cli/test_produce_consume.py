@@ -157,7 +157,7 @@ def test_a_group_goes_on_where_it_was(topic: str) -> None:
         ("json", "{}", 0, "`body` or `body_base64`"),
         ("json", '{"body_base64":"?"}', 0, "line 1: `body_base64`"),
         ("json", '{"body":"a","keys":1}', 0, "expected a list in `keys`"),
-        ("json", '{"body":"a","tags":1}', 0, "line 1: property 'TAGS'"),
+        ("json", '{"body":"a","tags":1}', 0, "line 1: tags must be text, not int"),
         ("csv", "tags\na", 0, "line 1: expected names of columns"),
         ("csv", "body,tags\na,b\nc", 1, "line 3: expected 2 columns, found 1"),
         ("csv", 'body\na\n"b', 1, "line 3: no CSV: unexpected end of data"),

@@ -309,3 +309,9 @@ async def test_what_is_no_list_of_messages_is_told(given: Any) -> None:
     async with Producer("127.0.0.1:1", group="g") as producer:
         with pytest.raises(MessageIllegalError, match="a batch is a list of messages"):
             await producer.send_batch(given)
+
+
+async def test_an_error_shows_the_begin_of_a_long_argument() -> None:
+    async with Producer("127.0.0.1:1", group="g") as producer:
+        with pytest.raises(ConfigError, match=r"^request 'x{199}\.\.\.: expected the message"):
+            await producer.reply("x" * 100_000, b"")  # type: ignore[arg-type]

@@ -126,6 +126,14 @@ async def test_a_client_in_another_event_loop_says_so_and_goes_on_in_its_own(tmp
             assert {message.body for message in await consumer.poll(timeout=30)} <= {b"x", b"z"}
 
 
+@pytest.mark.parametrize(("key", "reason"), [("", "is empty"), ("a\x01", "holds a separator")])
+async def test_a_sharding_key_that_no_message_can_keep_is_named(tmp_path: Path, key: str, reason: str) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, _), Producer(namesrv.address, group="g") as producer:
+        for send in (producer.send, producer.send_oneway):
+            with pytest.raises(MessageIllegalError, match=f"^sharding_key {reason}"):
+                await send(Message("orders", b"x"), sharding_key=key)  # type: ignore[operator]
+
+
 async def test_messages_with_one_sharding_key_are_in_one_queue_in_their_order(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, "broker-a") as (namesrv, brokers),

@@ -508,7 +508,7 @@ REFUSED = {
     "a delayed message": (lambda: [reput.Message("a", b"", properties={DELAY: "3"})], "message 0: it has a delay"),
     "a sys flag": (lambda: [reput.Message("a", b"", sys_flag=8)], "message 0: sys_flag 0x8"),
     "a retry topic": (lambda: [reput.Message("%RETRY%g", b"")], "a retry topic takes no batches"),
-    "a bad message": (lambda: [reput.Message("a", b"", tags="\x01")], "message 0: property 'TAGS'"),
+    "a bad message": (lambda: [reput.Message("a", b"", tags="\x01")], "message 0: tags holds"),
     "no batch body": (lambda: reput.MessageExtBatch("a", b"123"), "the body of 3 bytes is no batch"),
     "an empty body": (lambda: reput.MessageExtBatch("a", b""), "is no batch"),
     "a transaction": (lambda: batch(2, sys_flag=8), "cannot be of a transaction"),

@@ -282,7 +282,10 @@ def _columns(
             raise ConfigError(f"columns: {root} has no column {name!r}; it has {', '.join(there)}")
     wanted = [name for name in (columns or there) if topic is None or name != "topic"]
     if topic is None and "topic" not in wanted:
-        raise ConfigError(f"topic: {root} has no column topic, nor folders topic=...; say to which the messages go")
+        raise ConfigError(
+            f"topic: {root} has no column topic, nor folders topic=...; say to which the messages go"
+            f"; it has {', '.join(there)}"
+        )
     if "body" in wanted and pa.types.is_struct(dataset.schema.field("body").type):
         raise ConfigError(
             f"{root}: its bodies were decoded to fields, and their bytes cannot be made again; import an export that "

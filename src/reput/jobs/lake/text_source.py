@@ -122,7 +122,10 @@ def read_text_file(
         has_topics = has_topics or ("topic" in names and batch["topic"].null_count < batch.num_rows)
         rows += batch.num_rows
     if rows and not has_topics:
-        raise ConfigError(f"topic: {path} has no column topic, nor folders topic=...; say to which the messages go")
+        listed = f"; it has {', '.join(there)}" if kind == "csv" else ""  # lines of JSON may have any
+        raise ConfigError(
+            f"topic: {path} has no column topic, nor folders topic=...; say to which the messages go{listed}"
+        )
     with _content(path) as content:
         digest = hashlib.blake2b(digest_size=16)
         while block := content.read(_BLOCK_BYTES):
