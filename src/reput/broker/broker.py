@@ -12,7 +12,7 @@ from reput.broker.access.access import Access
 from reput.broker.message_filters import consumer_filters
 from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.services import BrokerServices
-from reput.broker.startup import keys_of_start, maps_filters
+from reput.broker.startup import check_ports, keys_of_start, maps_filters
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import create_first, own_topics, warn_of_unread_queues
 from reput.config.broker import BrokerConfig, MetricsExporterType
@@ -105,15 +105,21 @@ class BrokerController:
     # -- life
 
     async def start(self) -> None:
-        """Take the port, open the store, listen and register; clients can be served when this returns.
+        """`open` and `register`; clients can be served when this returns."""
+        await self.open()
+        await self.register()
+
+    async def open(self) -> None:
+        """Take the port, open the store and listen.
 
         Raises:
             RemotingError: A port is taken. Nothing was changed.
-            ConfigError: No broker starts with these keys (`keys_of_start`). Nothing was changed.
+            ConfigError: No broker starts with these keys (`keys_of_start`, `check_ports`). Nothing was changed.
             CorruptMetadataError: A file below `config` cannot be read. Nothing was changed.
             ReputError: The store cannot be opened; see `MessageStore.open`.
         """
         config, store_config = self._config, keys_of_start(self._config, self._store_config)
+        check_ports(config, store_config, None if config.name_servers else self._namesrv_port)
         topics = own_topics(config, store_config)
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         read_metadata(self._path, SubscriptionGroups, self._files)
@@ -181,9 +187,14 @@ class BrokerController:
         except BaseException:
             await self._close_ports()
             raise
-        await state.registration.register()
-        state.registration.start()
-        services.start()
+
+    async def register(self) -> None:
+        """Register, and begin all work by periods; it may be cancelled, as a name server may answer nothing."""
+        try:
+            await self._state.registration.register()
+        finally:
+            self._state.registration.start()
+            self._services.start()
 
     async def _listen_for_slaves(self) -> None:
         """Listen at the port two before the broker's own, too, where slaves of RocketMQ's always copy topics."""

@@ -28,6 +28,27 @@ def keys_of_start(config: BrokerConfig, store_config: MessageStoreConfig) -> Mes
     return store_config
 
 
+def check_ports(config: BrokerConfig, store_config: MessageStoreConfig, namesrv_port: int | None) -> None:
+    """Refuse one port for two purposes: Linux lets both be taken as long as nobody listens, so no later look finds it.
+
+    Args:
+        config, store_config: The broker's.
+        namesrv_port: Of its own name server; None for none.
+
+    Raises ConfigError with both names.
+    """
+    wanted = {"listenPort": store_config.listen_port, "haListenPort": config.ha_listen_port}
+    if namesrv_port is not None:
+        wanted["the name server's port"] = namesrv_port
+    if config.metrics_exporter_type is MetricsExporterType.PROM:
+        wanted["metricsPromExporterPort"] = config.metrics_prom_exporter_port
+    names: dict[int, str] = {}
+    for name, port in wanted.items():
+        other = names.setdefault(port, name)
+        if port and other != name:  # 0 takes a free one, or none
+            raise ConfigError(f"{other} and {name} are both {port}: each needs a port of its own")
+
+
 def maps_filters(config: BrokerConfig, store_config: MessageStoreConfig) -> bool:
     """Whether units of queues get a bit map of the filters that they pass."""
     return config.enable_calc_filter_bit_map and store_config.enable_consume_queue_ext

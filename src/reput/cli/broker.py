@@ -54,13 +54,14 @@ def broker(
 
     async def start() -> Serving:
         controller = BrokerController(store, chosen, chosen_store, config_path=config, **own_port)
-        await controller.start()
+        await controller.open()
         return Serving(
             {"broker": controller.address, "namesrv": controller.namesrv},
             controller.stop,
             {"flushDiskType": chosen_store.flush_disk_type}
             | _other_root(store, chosen_store.store_path_root_dir)
             | listens(chosen.bind_address, "brokerIP1=ADDRESS, where they find the broker"),
+            controller.register,
         )
 
     own_defaults = {} if config is None else chosen_store.own_defaults() | chosen.own_defaults()

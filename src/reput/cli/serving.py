@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,11 +27,13 @@ class Serving(NamedTuple):
         addresses: Where clients reach it, by name.
         stop: Stops it.
         facts: What the line `started` of its log says besides.
+        register: What is left to do before it is ready; a signal cancels it, as another server may answer nothing.
     """
 
     addresses: Mapping[str, str]
     stop: Callable[[], Awaitable[None]]
     facts: Mapping[str, str] = MappingProxyType({})
+    register: Callable[[], Coroutine[None, None, None]] | None = None
 
 
 def listens(address: str, advice: str) -> dict[str, str]:
@@ -72,11 +74,22 @@ async def _serve(start: Callable[[], Awaitable[Serving]], *, as_json: bool) -> N
         loop.add_signal_handler(number, ended.set)
     serving = await start()
     try:
-        write_ready(serving.addresses, as_json=as_json)
-        gc.freeze()  # a full collection would look at all that was imported, and stop the loop for 100 ms
-        logger.info(Event("started", version=__version__, **serving.addresses, **serving.facts))
-        await ended.wait()
+        if serving.register is None or await _is_done_before(serving.register(), ended):
+            write_ready(serving.addresses, as_json=as_json)
+            gc.freeze()  # a full collection would look at all that was imported, and stop the loop for 100 ms
+            logger.info(Event("started", version=__version__, **serving.addresses, **serving.facts))
+            await ended.wait()
         logger.info(Event("stopping"))
     finally:
         await serving.stop()
     logger.info(Event("stopped"))
+
+
+async def _is_done_before(work: Coroutine[None, None, None], ended: asyncio.Event) -> bool:
+    """Whether the work is done before the end; else it is cancelled."""
+    async with asyncio.TaskGroup() as group:
+        working, ending = group.create_task(work), group.create_task(ended.wait())
+        await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        ending.cancel()
+    return not working.cancelled()

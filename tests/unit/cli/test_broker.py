@@ -68,6 +68,40 @@ def test_the_ready_line_is_text_without_json(tmp_path: Path) -> None:
     assert [word.partition("=127.0.0.1:")[0] for word in words[1:]] == ["broker", "namesrv"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_broker_whose_name_server_answers_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = [tmp_path / "store", "--port", "0", "--namesrv", f"127.0.0.1:{silent.getsockname()[1]}", *LOCAL]
+        command = [sys.executable, "-m", "reput", "broker", *map(str, words)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            connection, _ = silent.accept()  # it registers
+            with connection:
+                connection.recv(1)
+                process.send_signal(number)
+                out, errors = process.communicate(timeout=15)  # a registration has 24 s
+    assert (process.returncode, out) == (0, ""), errors
+    assert "msg=stopped" in errors
+    assert not (tmp_path / "store" / "abort").exists()  # closed clean
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--port", 19123, "--namesrv-port", 19123), "listenPort and the name server's port are both 19123"),
+        (("--port", 19123, "--set", "haListenPort=19123"), "listenPort and haListenPort are both 19123"),
+        (
+            ("--namesrv-port", 19123, "--set", "metricsExporterType=PROM", "--set", "metricsPromExporterPort=19123"),
+            "the name server's port and metricsPromExporterPort are both 19123",
+        ),
+    ],
+)
+def test_one_port_for_two_purposes_is_refused(tmp_path: Path, words: tuple[object, ...], said: str) -> None:
+    refused = _start(tmp_path / "store", *words)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == f"reput: {said}: each needs a port of its own\n"
+    assert not (tmp_path / "store").exists()
+
+
 def test_what_happens_is_told_in_lines_with_fields(tmp_path: Path) -> None:
     with broker_process(tmp_path / "store") as (process, ready):
         assert _put(ready["broker"]) == 0
