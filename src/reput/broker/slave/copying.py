@@ -37,6 +37,7 @@ class Copying:
         self._clock = clock
         self._stop: _Stop | None = _Stop("it has just started", "", clock(), False)
         self._said: tuple[str, float] | None = None
+        self._end_offset = -1
 
     @property
     def copies_nothing(self) -> str | None:
@@ -46,9 +47,15 @@ class Copying:
             return None
         return f"copies nothing{stop.master and f' from {stop.master}'}: {stop.reason}"
 
-    def goes_on(self) -> None:
-        """The log of the master is copied, or is all there."""
-        if self._stop is None:
+    def goes_on(self, end_offset: int, *, is_all: bool) -> None:
+        """The master is followed. After a refusal that is no end of it: with a full disk its last bytes still compare.
+
+        Args:
+            end_offset: Where the slave's log ends; a new byte ends a refusal.
+            is_all: The master has no more, which ends it, too.
+        """
+        is_copied, self._end_offset = end_offset > self._end_offset, end_offset
+        if self._stop is None or (self._stop.is_refused and not is_copied and not is_all):
             return
         master, self._stop = self._stop.master, None
         if self._said is not None:

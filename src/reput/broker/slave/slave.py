@@ -132,7 +132,7 @@ class Slave:
 
         def on_state(progress: FollowState) -> None:
             if progress.failure is None:
-                copying.goes_on()
+                copying.goes_on(progress.end_offset, is_all=not progress.lag_bytes)
             else:
                 copying.stops(progress.failure, master.address)
             self._on_state(progress)
