@@ -80,10 +80,13 @@ class RebuildOptions:
         return {name: value for name in _CONFIG_KEYS if (value := getattr(self, name)) is not None}
 
     def of_job(self, directory: StoreDirectory) -> dict[str, Option]:
-        """The options that every start of one job must have, with the names of the store and its log folders."""
+        """The options that every start of one job must have, with the names of the store and its log folders.
+
+        Not `keep_old`: it counts when the folders are swapped, and a repair goes on with a rebuild that was interrupted.
+        """
         bit_maps = self.bit_maps
         name = None if bit_maps is None else str(getattr(bit_maps, "__qualname__", type(bit_maps).__qualname__))
         return self.config | {
             "store": directory.path, "commit_log_path": ",".join(directory.commit_log_folders), "index": self.index,
-            "rules": self.rules.value, "damaged": self.damaged, "bit_maps": name, "keep_old": self.keep_old,
+            "rules": self.rules.value, "damaged": self.damaged, "bit_maps": name,
         }  # fmt: skip

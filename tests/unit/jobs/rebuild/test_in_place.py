@@ -187,3 +187,18 @@ def test_the_command_takes_an_output_or_in_place(whole: tuple[Path, Told], store
         assert "--in-place" in answer.err
     assert run_reput("rebuild", store, "--in-place", "--runner", "local").status == 0
     assert derived(store) == derived(whole[0])
+
+
+def test_who_goes_on_says_whether_the_old_folders_are_kept(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `reput repair`, which keeps them, after a rebuild in place that had no space."""
+
+    def refuse(*_: object) -> None:
+        raise StoreFormatError("no space")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("reput.jobs.rebuild.job.check_reachable", refuse)
+        with pytest.raises(StoreFormatError, match="no space"):
+            in_place(store)
+    result = in_place(store, keep_old=True)
+    assert result.resumed
+    assert f"{store}/consumequeue.broken" in result.kept_folders
