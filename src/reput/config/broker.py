@@ -333,12 +333,15 @@ def broker_configs(
     """Configurations of a broker and of its store from keys of both, over `base` and `store_base`.
 
     A broker listens where `brokerIP1` tells clients that it is: on that address where it is this machine's alone, else
-    on all addresses, unless `bindAddress` was given.
+    on all addresses, unless `bindAddress` was given. Where that is one address, and `brokerIP1` was not given, clients are
+    told that one: nobody listens elsewhere.
 
     Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`.
     """
     config = BrokerConfig.from_mapping(mapping, base)
     store_config = MessageStoreConfig.from_mapping(mapping, store_base)
+    if config.is_given("bind_address") and config.bind_address not in (ALL_ADDRESSES, "::"):
+        store_config = store_config.with_defaults({"broker_ip1": config.bind_address})
     host = store_config.broker_ip1
     if not is_of_this_machine(host):
         config = config.with_defaults({"bind_address": ALL_ADDRESSES})

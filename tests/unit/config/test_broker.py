@@ -155,3 +155,17 @@ def test_the_command_line_goes_before_the_file_also_for_where_a_broker_listens()
     base = MessageStoreConfig.from_mapping({"brokerIP1": "10.0.0.5"})
     assert broker_configs({}, store_base=base)[0].bind_address == "0.0.0.0"
     assert broker_configs({"brokerIP1": "127.0.0.1"}, store_base=base)[0].bind_address == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"bindAddress": "10.0.0.5"}, "10.0.0.5"),
+        ({"bindAddress": "::1"}, "::1"),
+        ({"bindAddress": "10.0.0.5", "brokerIP1": "198.51.100.7"}, "198.51.100.7"),  # what is in front of it
+        ({"bindAddress": "0.0.0.0"}, "127.0.0.1"),
+        ({"bindAddress": "::"}, "127.0.0.1"),
+    ],
+)
+def test_clients_are_told_the_one_address_on_which_a_broker_listens(given: dict[str, str], told: str) -> None:
+    assert broker_configs(given)[1].broker_ip1 == told
