@@ -7,8 +7,8 @@ import contextlib
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ import typer
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.message_rows import Format, RowFormat, read_messages, with_defaults
 from reput.cli.options import Json, Keys, Properties, parse_pairs
-from reput.cli.output import write_fields, write_json
+from reput.cli.output import write_error, write_fields, write_json
 from reput.errors import MessageIllegalError, ReputError
 from reput.extras import require_store
 from reput.service.timer_requests import NOT_IN_BATCHES
@@ -55,7 +55,8 @@ def produce(
     the same columns; without the column `properties` each further column is a property. --tags, --key and --property
     count where a row says nothing else.
     Parquet has the columns of `reput consume --format parquet`; `body` must be there, and those options do not count.
-    Shows how many messages are stored, also where one cannot be sent.
+    Shows how many messages are stored, also where one cannot be sent; and with the exit status 1 how many the broker
+    could not make as safe as it is to, as no slave has them.
 
     Examples:
       seq 1000 | reput produce orders --tags paid --rate 100
@@ -94,26 +95,37 @@ def produce(
     sent = _Sent()
     try:
         _, status = ask(namesrv, config, work)
+        status = max(status, int(bool(sent.less_safe)))
     finally:
         if sent.has_begun:
             fields = {"messages": sent.messages, "seconds": round(time.monotonic() - sent.since_s, 3)}
+            less_safe = dict(sorted(sent.less_safe.items()))
             if as_json:
-                write_json(fields)
+                write_json(fields | {"less_safe": less_safe})
             else:
                 write_fields(fields)
+            if less_safe:
+                counts = ", ".join(f"{status} {count}" for status, count in less_safe.items())
+                write_error(f"messages are stored, and less safe than their broker was to make them: {counts}")
     return status
 
 
 class _Sent:
-    """How many messages are stored, and since when they are sent (monotonic)."""
+    """How many messages are stored, how many not as safely as asked, and since when they are sent (monotonic)."""
 
     def __init__(self) -> None:
         self.messages = 0
+        self.less_safe: Counter[str] = Counter()  # by status
         self.since_s = 0.0
         self.has_begun = False
 
     def begin(self) -> None:
         self.since_s, self.has_begun = time.monotonic(), True
+
+    def add(self, statuses: Sequence[str]) -> None:
+        """Messages are stored; each has a status."""
+        self.messages += len(statuses)
+        self.less_safe.update(status for status in statuses if status != "SEND_OK")
 
 
 async def _produce(producer: Producer, messages: Iterable[Message], rate: float | None, sent: _Sent) -> None:
@@ -124,12 +136,12 @@ async def _produce(producer: Producer, messages: Iterable[Message], rate: float 
             part = list(run)
             if is_timed:  # no broker looks for a time inside of a batch
                 for message in part:
-                    await producer.send(message)
-                    sent.messages += 1
+                    result = await producer.send(message)
+                    sent.add([result.status])
             else:
                 with _counting(sent):
-                    await producer.send_batch(part)
-                sent.messages += len(part)
+                    results = await producer.send_batch(part)
+                sent.add([result.status for result in results])
         if rate is not None:
             await asyncio.sleep(max(0.0, sent.since_s + sent.messages / rate - time.monotonic()))
 
@@ -143,8 +155,8 @@ async def _produce_tables(producer: Producer, topic: str, sent: _Sent) -> None:
 
     for table in read_tables(sys.stdin.buffer, topic):
         with _counting(sent):
-            await producer.send_arrow(table)
-        sent.messages += len(table)
+            results = await producer.send_arrow(table)
+        sent.add(results["status"].to_pylist())
 
 
 @contextlib.contextmanager

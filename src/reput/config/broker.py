@@ -333,8 +333,8 @@ def broker_configs(
     """Configurations of a broker and of its store from keys of both, over `base` and `store_base`.
 
     A broker listens where `brokerIP1` tells clients that it is: on that address where it is this machine's alone, else
-    on all addresses, unless `bindAddress` was given. Where that is one address, and `brokerIP1` was not given, clients are
-    told that one: nobody listens elsewhere.
+    on all addresses, unless `bindAddress` was given. Where that is one address, and `brokerIP1` was not given, clients
+    are told that one: nobody listens elsewhere.
 
     Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`.
     """

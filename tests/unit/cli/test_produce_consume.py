@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from pyarrow import parquet
 from reput import Broker
 from tests.support.broker import SMALL
 from tests.support.commands import Answer, run_reput
+from tests.support.sockets import free_ports
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +214,28 @@ def test_a_pipe_that_stays_open_is_sent_and_followed_as_it_comes(topic: str, tmp
         assert sender.wait(60) == 0
         follower.send_signal(signal.SIGINT)
         assert follower.wait(60) == 0
+
+
+def test_messages_that_no_slave_has_are_told_with_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: dict[str, Any] = {
+        "bind_address": "127.0.0.1",
+        "brokerIP1": "127.0.0.1",
+        "broker_role": "SYNC_MASTER",
+        **SMALL,
+    }
+    (keys["ha_listen_port"],) = free_ports(1)
+    with Broker.start(tmp_path / "store", **keys) as alone:
+        monkeypatch.setenv("NAMESRV_ADDR", alone.namesrv)
+        assert run_reput("admin", "create-topic", "orders", "--queues", 2).status == 0
+        sent = produce("orders", "one\ntwo", "--json")
+        assert (sent.status, sent.object()["messages"]) == (1, 2)
+        assert sent.object()["less_safe"] == {"SLAVE_NOT_AVAILABLE": 2}
+        assert "less safe than their broker was to make them: SLAVE_NOT_AVAILABLE 2" in sent.err
+        late = {"body": "three", "properties": {"DELAY": "1"}}
+        assert produce("orders", json.dumps(late), "--format", "json", "--json").object()["less_safe"] == {
+            "SLAVE_NOT_AVAILABLE": 1
+        }
+        rows = tmp_path / "rows.parquet"
+        parquet.write_table(pa.table({"body": [b"four", b"five"]}), rows)
+        table = produce("orders", rows.read_bytes(), "--format", "parquet", "--json")
+        assert (table.status, table.object()["less_safe"]) == (1, {"SLAVE_NOT_AVAILABLE": 2})

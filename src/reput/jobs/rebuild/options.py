@@ -82,7 +82,7 @@ class RebuildOptions:
     def of_job(self, directory: StoreDirectory) -> dict[str, Option]:
         """The options that every start of one job must have, with the names of the store and its log folders.
 
-        Not `keep_old`: it counts when the folders are swapped, and a repair goes on with a rebuild that was interrupted.
+        Not `keep_old`: it counts when the folders are swapped, and a repair goes on with an interrupted rebuild.
         """
         bit_maps = self.bit_maps
         name = None if bit_maps is None else str(getattr(bit_maps, "__qualname__", type(bit_maps).__qualname__))
