@@ -101,7 +101,7 @@ def _report(store: str, master: str, result: Rejoin) -> Report:
         facts={
             "result": state,
             "equal up to offset": result.common_offset,
-            "the store ends at offset": result.end_offset,
+            f"the store {'ended' if is_applied else 'ends'} at offset": result.end_offset,
             "the master ends at offset": result.master.max_offset,
             "messages to give up" if not is_applied else "messages given up": sum(
                 one.messages for one in result.topics

@@ -250,7 +250,7 @@ class Follower:
         if end > log.max_offset:
             raise ReplicationError(
                 f"{where} at {log.max_offset}: the master has lost its last records, or is another one; "
-                "nothing was changed; compare both with `reput diff`"
+                "nothing was changed; `reput rejoin` shows what only this store has"
             )
         if end < log.min_offset:
             raise ReplicationError(
