@@ -168,7 +168,18 @@ def refused_keys(names: Iterable[str], black_list: str, *kinds: Any) -> set[str]
     return {snake_case(name) for name in names} & refused
 
 
+#: Keys that guides to RocketMQ list and none of its versions reads: where what they name lies (`StorePathConfigHelper`).
+_OF_GUIDES = {
+    "store_path_consume_queue": "consumequeue",
+    "store_path_index": "index",
+    "store_checkpoint": "checkpoint",
+    "abort_file": "abort",
+}
+
+
 def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, str]) -> str:
+    if (place := _OF_GUIDES.get(snake_case(name))) is not None:
+        return f"unknown configuration key {name!r}: no RocketMQ reads it; it is storePathRootDir/{place}: leave it out"
     spell = snake_case if "_" in name else camel_case
     nearest = nearest_key(name, [*map(spell, own), *(others if "_" in name else others.values())])
     hint = f"; did you mean {nearest}?" if nearest else ""

@@ -152,6 +152,8 @@ def test_a_mapping_changes_only_what_it_names() -> None:
         ("warmMappedFileEnable", "did you mean warmMapedFileEnable?"),
         ("haListenPor", "did you mean haListenPort?"),
         ("zzz", "RocketMQ has none of this name"),
+        ("storePathConsumeQueue", "no RocketMQ reads it; it is storePathRootDir/consumequeue: leave it out"),
+        ("abortFile", "no RocketMQ reads it; it is storePathRootDir/abort: leave it out"),
     ],
 )
 def test_a_misspelt_key_is_refused_with_the_nearest_one(given: str, hint: str) -> None:
