@@ -56,6 +56,14 @@ class BatchUnit(NamedTuple):
         return self.commit_log_offset >= 0 and self.size > 0 and self.base_offset >= 0 and self.message_count > 0
 
 
+def place_holder(next_offset: int) -> BatchUnit:
+    """The only unit of a queue whose units are lost, and whose next message gets a queue offset of at least 1.
+
+    It names no record, and stands before the begin of every log that has lost messages of the queue.
+    """
+    return BatchUnit(0, 1, 0, 0, next_offset - 1, 1)
+
+
 def encode_batch_unit(unit: BatchUnit) -> bytes:
     """The 46 bytes of a unit."""
     return BATCH_UNIT.pack(*unit)

@@ -1,6 +1,6 @@
 """Next queue offsets that are state: the log has no record of a queue that retention has emptied.
 
-The queue's last file tells its next offset, and where that is lost, what a reput store has recorded
+The last file of a queue of either kind tells its next offset, and where that is lost, what a reput store has recorded
 (`config/reputShutdown.json`) and how far groups are: offsets are never used twice.
 """
 
@@ -15,8 +15,8 @@ from reput.files import FileLayer
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.metadata import ConsumerOffsets, Topics, split_topic_group
 from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.formats.paths import CONSUME_QUEUE, file_name_to_offset, topic_folder_name
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, file_name_to_offset, topic_folder_name
+from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.log.metadata import read_metadata, read_shutdown
 
 #: (topic, queue id).
@@ -28,8 +28,7 @@ def recorded_next_offsets(root: str, files: FileLayer, log_begin: int) -> dict[_
 
     A number that the log before `log_begin` cannot have held does not count, nor does a group's offset of a topic that
     `config/topics.json` does not have, as it was deleted. Where a queue has units, groups' offsets do not count: these
-    may be ahead of them, as those that a slave copies, and the messages between are still to come. Batch consume queues
-    are left out where their folder is.
+    may be ahead of them, as those that a slave copies, and the messages between are still to come.
 
     Args:
         root: the store directory.
@@ -52,17 +51,21 @@ def recorded_next_offsets(root: str, files: FileLayer, log_begin: int) -> dict[_
     return offsets
 
 
-def end_of_units(files: FileLayer, paths: list[str], starts: list[int]) -> int:
-    """Queue offset after the last unit of a consume queue, fillers included; 0 without units.
+def end_of_units(files: FileLayer, paths: list[str], starts: list[int], *, is_batch: bool) -> int:
+    """Queue offset after the last unit of a queue, fillers included; 0 without units.
 
     Args:
         files: the file layer.
         paths, starts: of the queue's files, oldest first; a start is the position of the first byte in the queue.
+        is_batch: whether it is a batch consume queue.
     """
+    kind = BATCH_UNIT_TYPE if is_batch else UNIT_TYPE
     for path, start in zip(reversed(paths), reversed(starts), strict=True):
         data = files.read_bytes(path)
-        units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_TYPE.itemsize)
-        used = np.flatnonzero(units["size"] > 0)
+        units = np.frombuffer(data, kind, len(data) // kind.itemsize)
+        used = np.flatnonzero((units["size"] > 0) & (units["message_count"] > 0 if is_batch else True))
+        if used.size and is_batch:
+            return int(units["base_offset"][used[-1]]) + int(units["message_count"][used[-1]])
         if used.size:
             return start // UNIT_TYPE.itemsize + int(used[-1]) + 1
     return 0
@@ -74,12 +77,13 @@ def _can_be(key: _Key) -> bool:
 
 
 def _has_units(root: str, files: FileLayer, key: _Key) -> bool:
-    folder = f"{root}/{CONSUME_QUEUE}/{key[0]}/{key[1]}"
-    for entry in files.list_directory(folder) if files.is_directory(folder) else ():
-        if file_name_to_offset(entry.name) is not None:
-            with files.open(f"{folder}/{entry.name}") as file:
-                if file.has_data_from(0):
-                    return True
+    for kind in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+        folder = f"{root}/{kind}/{key[0]}/{key[1]}"
+        for entry in files.list_directory(folder) if files.is_directory(folder) else ():
+            if file_name_to_offset(entry.name) is not None:
+                with files.open(f"{folder}/{entry.name}") as file:
+                    if file.has_data_from(0):
+                        return True
     return False
 
 

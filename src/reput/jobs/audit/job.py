@@ -209,7 +209,7 @@ class _Audit:
         if plan.has_queues:
             unused = unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, rests)
             self._findings.add(unused)
-            self._findings.add(lost_offset_findings(self._directory.path, log.begin, rests))
+            self._findings.add(lost_offset_findings(self._directory.path, log.begin, listing.batch_topics, rests))
         self._look_at_rest(log, plan, rests, index_rests, max(of_kind.reached for of_kind in merged))
         findings = tuple(sorted_findings(self._findings.kept))
         kept = Counter(finding.code for finding in findings)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from reput.errors import CorruptMetadataError
 from reput.files import DISK
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import ConsumerOffsets, split_topic_group
 from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.formats.paths import CONSUME_QUEUE, offset_to_file_name
+from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name
 from reput.formats.pop_messages import greatest_offset
 from reput.jobs.audit.rest import QueueRest
 from reput.jobs.findings import Finding
@@ -47,17 +47,20 @@ def unused_offset_findings(
                 )
 
 
-def lost_offset_findings(root: str, log_begin: int, queues: Sequence[QueueRest]) -> Iterator[Finding]:
+def lost_offset_findings(
+    root: str, log_begin: int, batch_topics: Set[str], queues: Sequence[QueueRest]
+) -> Iterator[Finding]:
     """Findings of emptied queues whose units do not tell their next offset any more (`reput.log.next_offsets`)."""
     by_key = {(queue.topic, queue.queue_id): queue for queue in queues}
     for (topic, queue_id), offset in recorded_next_offsets(root, DISK, log_begin).items():
         queue = by_key.get((topic, queue_id))
-        folder = os.path.join(root, CONSUME_QUEUE, topic, str(queue_id))
-        if queue is not None and (len(queue.known) or queue.is_batch):
+        is_batch = queue.is_batch if queue is not None else topic in batch_topics
+        folder = os.path.join(root, BATCH_CONSUME_QUEUE if is_batch else CONSUME_QUEUE, topic, str(queue_id))
+        if queue is not None and (len(queue.known) or len(queue.different)):
             continue
         starts = [] if queue is None else list(queue.starts)
         paths = [os.path.join(folder, offset_to_file_name(start)) for start in starts]
-        if (end := end_of_units(DISK, paths, starts)) < offset:
+        if (end := end_of_units(DISK, paths, starts, is_batch=is_batch)) < offset:
             text = f"by its units the next message gets queue offset {end}, by what is recorded {offset}"
             yield Finding(
                 "queue-offset-lost", folder, text, topic=topic, queue_id=queue_id, queue_offset=end, count=offset - end

@@ -98,6 +98,7 @@ class Build:
 
     Attributes:
         folder: path of what is built, once `run` has returned.
+        types: types of its queues.
     """
 
     def __init__(self, path: str, plan: BuildPlan, runner: Runner, progress: Progress | None) -> None:
@@ -108,6 +109,7 @@ class Build:
         self._runner = runner
         self._progress = progress
         self.folder = self._scratch = ""
+        self.types = plan.geometry.types
 
     def run(self) -> RebuildResult:
         """Run all phases."""
@@ -178,7 +180,7 @@ class Build:
         """Make the folders of a pass over the log, and remove those of the pass before it."""
         if self.folder:
             DISK.remove_tree(os.path.dirname(self.folder))
-        self.folder = os.path.join(self._path, name, "built")
+        self.folder, self.types = os.path.join(self._path, name, "built"), types
         self._scratch = os.path.join(self._path, name, "scratch")
         has_ext = self._further.ext_file_size is not None
         for folder in (

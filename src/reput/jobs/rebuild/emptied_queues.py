@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from reput.errors import StoreFormatError
 from reput.files import DISK, File, FileLayer
 from reput.formats.backup import EmptiedQueue
-from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit, encode_batch_unit
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit, encode_batch_unit, place_holder
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit, encode_unit
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, offset_to_file_name, queue_folder_id
 from reput.log.directory import LogFile, StoreDirectory, numbered_files
 from reput.log.next_offsets import recorded_next_offsets
+from reput.log.queue_types import QueueTypes
 
 #: A commit log offset after every record.
 _EVERYTHING = INT64_MAX
@@ -51,7 +52,9 @@ _KINDS: dict[str, tuple[int, Callable[[bytes], _Location]]] = {
 }
 
 
-def keep_emptied_queues(directory: StoreDirectory, built: str, log_begin: int, queue_file_size: int) -> list[str]:
+def keep_emptied_queues(
+    directory: StoreDirectory, built: str, log_begin: int, file_sizes: Mapping[str, int], types: QueueTypes
+) -> list[str]:
     """Copy the files of emptied queues to the new queues, and sync them.
 
     A queue whose files do not tell its next offset any more gets a new file, by what is recorded
@@ -61,28 +64,27 @@ def keep_emptied_queues(directory: StoreDirectory, built: str, log_begin: int, q
         directory: the store.
         built: the folder with the new queues; queues that are there already are left as they are.
         log_begin: commit log offset at which the log begins.
-        queue_file_size: bytes of a file of the new consume queues.
+        file_sizes: bytes of a file of the new queues, by the folder of their kind.
+        types: of the new queues.
 
     Returns:
         "topic/queue id" of each kept queue.
     """
     kept = []
     recorded = {
-        f"{CONSUME_QUEUE}/{topic}/{queue_id}": offset
+        f"{BATCH_CONSUME_QUEUE if topic in types.batch else CONSUME_QUEUE}/{topic}/{queue_id}": offset
         for (topic, queue_id), offset in recorded_next_offsets(directory.path, DISK, log_begin).items()
-        if not DISK.exists(os.path.join(directory.path, BATCH_CONSUME_QUEUE, topic))
     }
     for path, files in _queues(directory):
         target = os.path.join(built, path)
         if DISK.exists(target) or (last := _emptied(path, files, log_begin, _EVERYTHING, DISK)) is None:
             continue
-        if recorded.get(path, 0) <= last.position // UNIT_SIZE + 1:
+        if recorded.get(path, 0) <= _next_offset(last):
             _copy(files, target)
             kept.append(path.partition("/")[2])
     for path, offset in recorded.items():
         if not DISK.exists(os.path.join(built, path)):
-            unit = encode_unit(*_BEFORE_ALL, 0)
-            write_emptied_queue(EmptiedQueue(path, queue_file_size, (offset - 1) * UNIT_SIZE, unit), built, DISK)
+            write_emptied_queue(_lost_queue(path, file_sizes, offset), built, DISK)
             kept.append(path.partition("/")[2])
     return kept
 
@@ -129,21 +131,32 @@ def queues_without_a_record_before(directory: StoreDirectory, end: int) -> Itera
             if before == encode_unit(*FILLER) * count and position >= 0:
                 yield EmptiedQueue(path, first.size, position, encode_unit(*_BEFORE_ALL, 0))
         elif not count and (base_offset := decode_batch_unit(after).base_offset) > 0:
-            unit = encode_batch_unit(BatchUnit(*_BEFORE_ALL, 0, 0, base_offset - 1, 1))
-            yield EmptiedQueue(path, first.size, first.start_offset, unit)
+            yield EmptiedQueue(path, first.size, first.start_offset, encode_batch_unit(place_holder(base_offset)))
 
 
 def queue_ends(directory: StoreDirectory) -> dict[tuple[str, int], int]:
     """Offset of the next message of each queue, by topic and queue id."""
     ends = {}
     for path, queue_files in _queues(directory):
-        kind, topic, queue_id = path.split("/")
+        _, topic, queue_id = path.split("/")
         last = _last_unit(path, queue_files, _EVERYTHING, directory.files)
         if last is not None:
-            is_batch = kind == BATCH_CONSUME_QUEUE
-            end = decode_batch_unit(last.unit).next_offset if is_batch else last.position // UNIT_SIZE + 1
-            ends[topic, int(queue_id)] = end
+            ends[topic, int(queue_id)] = _next_offset(last)
     return ends
+
+
+def _next_offset(queue: EmptiedQueue) -> int:
+    """Queue offset of the next message, by the last unit."""
+    is_batch = len(queue.unit) == BATCH_UNIT_SIZE
+    return decode_batch_unit(queue.unit).next_offset if is_batch else queue.position // UNIT_SIZE + 1
+
+
+def _lost_queue(path: str, file_sizes: Mapping[str, int], next_offset: int) -> EmptiedQueue:
+    """A queue whose files are lost, and whose next queue offset is recorded."""
+    kind = path.partition("/")[0]
+    if kind == BATCH_CONSUME_QUEUE:
+        return EmptiedQueue(path, file_sizes[kind], 0, encode_batch_unit(place_holder(next_offset)))
+    return EmptiedQueue(path, file_sizes[kind], (next_offset - 1) * UNIT_SIZE, encode_unit(*_BEFORE_ALL, 0))
 
 
 def _queues(directory: StoreDirectory) -> Iterator[tuple[str, list[LogFile]]]:

@@ -28,6 +28,7 @@ from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
+from reput.log.file_sizes import BATCH, SIMPLE
 from reput.progress import Progress
 
 __all__ = ["RebuildOptions", "RebuildResult", "rebuild"]
@@ -197,10 +198,9 @@ def _build(
         build_folder.forget()  # the page cache may show what the disk lacks, and the next sync would succeed
         raise
     if in_place_of is not None and plan.log_files:
-        kept = keep_emptied_queues(
-            in_place_of, build.folder, plan.log_files[0].start_offset,
-            plan.geometry.config.mapped_file_size_consume_queue,
-        )  # fmt: skip
+        sizes = {kind.folder: int(getattr(plan.geometry.config, kind.key)) for kind in (SIMPLE, BATCH)}
+        begin = plan.log_files[0].start_offset
+        kept = keep_emptied_queues(in_place_of, build.folder, begin, sizes, build.types)
         result = replace(result, kept_queues=tuple(kept))
     built = Built(result, build.folder)
     build_folder.keep_result(built)

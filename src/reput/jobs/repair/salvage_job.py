@@ -43,6 +43,8 @@ from reput.jobs.repair.salvage_log import (
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
+from reput.log.file_sizes import BATCH, SIMPLE, queue_files
+from reput.log.queue_types import find_queue_types
 from reput.log.sink_commits import SinkWatch
 from reput.progress import Progress
 
@@ -163,7 +165,9 @@ def salvage(
             last_ms = max(scan.last_timestamp for scan in scans)
             DISK.write_atomically(os.path.join(built, CHECKPOINT), encode_checkpoint(Checkpoint(last_ms, 0, 0)))
             # before the rebuild, which would make emptied queues by what groups say, and keeps those that are there
-            keep_emptied_queues(directory, built, new_files[0].start, geometry["mapped_file_size_consume_queue"])
+            sizes = {kind.folder: geometry[kind.key] for kind in (SIMPLE, BATCH)}
+            types = find_queue_types(StoreDirectory(built), {queue.topic for queue in queue_files(directory, BATCH)})
+            keep_emptied_queues(directory, built, new_files[0].start, sizes, types)
             rebuild(built, None, runner=runner, index=message_index_enable, rules=rules, progress=progress, **geometry)
             DISK.write_atomically(os.path.join(folder.state_folder(), _BUILT), b"")
             DISK.rename(built, path)

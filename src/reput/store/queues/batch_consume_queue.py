@@ -10,7 +10,14 @@ from collections.abc import Callable
 
 from reput.config.message_store import OS_PAGE_SIZE
 from reput.files import FileLayer, Mapping
-from reput.formats.batch_consume_queue import BASE_OFFSET, BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
+from reput.formats.batch_consume_queue import (
+    BASE_OFFSET,
+    BATCH_UNIT_SIZE,
+    BatchUnit,
+    decode_batch_unit,
+    encode_batch_unit,
+    place_holder,
+)
 from reput.formats.consume_queue import Unit
 from reput.kernels.batch_consume_queue import find_batch_unit
 from reput.store.queues.folder import QueueFolder
@@ -136,6 +143,26 @@ class BatchConsumeQueue(QueueFolder):
         self.max_offset = last.next_offset  # set last: a reader that sees it finds the unit
         for start in written:
             self.mark_dirty(start)
+
+    def begin_at(self, offset: int) -> None:
+        """Let the next message get a queue offset, in a queue whose messages the log does not have any more.
+
+        The first file stays, as a flush may be about to sync it.
+        """
+        if self._starts:
+            self._wipe_from(self._starts[0], self._starts[1:])
+        self._base_offsets.clear()
+        self._next_unit = self._synced_unit = self._first_unit
+        self.max_physical_offset = -1
+        self.max_offset = 0
+        if offset:
+            self.append(memoryview(encode_batch_unit(place_holder(offset))))
+        self.min_offset = self.max_offset
+
+    def has_begun_at(self, offset: int) -> bool:
+        """Whether the queue is as `begin_at` has left it."""
+        is_alone = self._next_unit == self._first_unit + 1
+        return is_alone and self._unit(self._first_unit) == place_holder(offset)
 
     def flush(self, least_pages: int = 0) -> bool:
         """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced.

@@ -114,6 +114,10 @@ class QueueTables:
         """The queue; None where no message was ever dispatched to it."""
         return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
 
+    def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
+        """See `ConsumeQueueStore.begin_at`; a missing queue is made as the topic's type says."""
+        (self.batch if topic in self.types.batch else self.simple).begin_at(topic, queue_id, offset)
+
     def queue_ids(self, topic: str) -> list[int]:
         """Ids of a topic's queues that have, or had, messages, in order."""
         ids = self.simple.queue_ids(topic) | self.batch.queue_ids(topic)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 
 from reput.files import FileLayer
-from reput.formats.consume_queue import FILLER
 from reput.log.next_offsets import recorded_next_offsets
 from reput.store.log.commit_log import CommitLog
-from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import QueueTables
 
 logger = logging.getLogger("reput.store")
@@ -25,15 +23,13 @@ def put_back_next_offsets(root: str, files: FileLayer, log: CommitLog, queues: Q
     """
     for (topic, queue_id), offset in recorded_next_offsets(root, files, log.min_offset).items():
         queue = queues.find(topic, queue_id)
-        if isinstance(queue, ConsumeQueue) and queue.max_offset == offset and queue.unit(offset - 1) == FILLER:
-            queues.simple.begin_at(topic, queue_id, offset)  # as an earlier start has let it
+        if queue is not None and queue.has_begun_at(offset):
+            queues.begin_at(topic, queue_id, offset)  # as an earlier start has let it
             continue
-        if topic in queues.types.batch or (
-            queue is not None and (queue.max_offset >= offset or queue.max_physical_offset > log.min_offset)
-        ):
+        if queue is not None and (queue.max_offset >= offset or queue.max_physical_offset > log.min_offset):
             continue
         found = 0 if queue is None else queue.max_offset
-        queues.simple.begin_at(topic, queue_id, offset)
+        queues.begin_at(topic, queue_id, offset)
         logger.warning(
             "%s: queue %s/%d has no message any more, and its files said that the next one gets queue offset %d: they "
             "are lost; it gets %d, as was recorded",

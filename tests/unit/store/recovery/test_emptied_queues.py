@@ -12,25 +12,45 @@ import numpy as np
 import pytest
 
 import reput
-from reput.jobs.audit.job import audit
-from reput.jobs.repair import repair
+from reput.jobs.audit.job import AuditResult, audit
+from reput.jobs.rebuild.job import rebuild
+from reput.jobs.repair import repair, salvage
 from reput.jobs.runner import LocalRunner
 from tests.support.damage import overwrite
 from tests.support.plants import SIZES, stored
 
 END = 30
-DAMAGES: dict[str, Callable[[Path], object]] = {
-    "all queues": lambda store: shutil.rmtree(store / "consumequeue"),
-    "the topic": lambda store: shutil.rmtree(store / "consumequeue/rare"),
-    "its units": lambda store: overwrite(store / f"consumequeue/rare/0/{0:020}", 0, bytes(2000)),
+#: Folder of a kind of queue, and the attributes of a topic that has such queues.
+KINDS: dict[str, dict[str, str]] = {"consumequeue": {}, "batchconsumequeue": {"queue.type": "BatchCQ"}}
+DAMAGES: dict[str, Callable[[Path, str], object]] = {
+    "all queues": lambda store, kind: shutil.rmtree(store / kind),
+    "the topic": lambda store, kind: shutil.rmtree(store / kind / "rare"),
+    "one queue": lambda store, kind: shutil.rmtree(store / kind / "rare/0"),
+    "its units": lambda store, kind: overwrite(store / kind / f"rare/0/{0:020}", 0, bytes(2000)),
 }
 
 
+def topic(name: str, kind: str) -> reput.TopicConfig:
+    return reput.TopicConfig(name, 1, 1, attributes=KINDS[kind])
+
+
+def put_three(store: reput.MessageStore, name: str, body: bytes) -> None:
+    """Three messages: one record, or three where the topic has consume queues."""
+    store.put_batch(reput.MessageExtBatch.of([reput.Message(name, body) for _ in range(3)], unique_key="U"))
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("emptied") / "store"
     with reput.MessageStore.open(path, **SIZES) as store:
-        store.put_messages([reput.Message("rare", b"r") for _ in range(END)])
+        store.update_topic(topic("rare", kind))
+        for _ in range(END // 3):
+            put_three(store, "rare", b"r")
         store.put_messages([reput.Message("often", b"o" * 100) for _ in range(1500)])
         store.wait_dispatched()
         for file in sorted((path / "commitlog").iterdir())[:-2]:
@@ -40,45 +60,76 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def audited(store: Path) -> AuditResult:
+    return audit(store, runner=LocalRunner(1), file_reserved_time=0)
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("was_killed", [False, True])
-@pytest.mark.parametrize("is_repaired", [False, True])
+@pytest.mark.parametrize("mended_by", ["a start", "two starts", "repair", "rebuild", "salvage"])
 def test_a_queue_without_messages_goes_on_where_it_was(
-    base: Path, tmp_path: Path, damage: str, was_killed: bool, is_repaired: bool
+    base: Path, tmp_path: Path, kind: str, damage: str, was_killed: bool, mended_by: str
 ) -> None:
     path = tmp_path / "store"
     shutil.copytree(base.with_name("killed") if was_killed else base, path)
-    DAMAGES[damage](path)
-    assert "queue-offset-lost" in {finding.code for finding in audit(path, runner=LocalRunner(1)).findings}
-    if is_repaired:
-        repair(path, apply=True, runner=LocalRunner(1))
+    DAMAGES[damage](path, kind)
+    lost = [finding for finding in audited(path).findings if finding.code == "queue-offset-lost"]
+    (found,) = [finding for finding in lost if finding.topic == "rare"]
+    assert (Path(found.path), found.queue_offset, found.count) == (path / kind / "rare/0", 0, END)
+    match mended_by:
+        case "two starts":
+            with reput.MessageStore.open(path) as store:
+                (queue,) = (queue for queue in store.queues() if queue.topic == "rare")
+                assert (queue.min_offset, queue.max_offset) == (END, END)
+            before = files_of(path / kind / "rare")
+            reput.MessageStore.open(path).close()
+            assert files_of(path / kind / "rare") == before
+        case "repair":
+            repair(path, apply=True, runner=LocalRunner(1))
+        case "rebuild":
+            rebuild(path, None, runner=LocalRunner(1))
+        case "salvage":
+            damaged, path = path, tmp_path / "salvaged"
+            salvage(damaged, path, apply=True, runner=LocalRunner(1))
+    if mended_by != "a start":
+        assert audited(path).is_clean
     with reput.MessageStore.open(path) as store:
-        assert store.put_message(reput.Message("rare", b"new"), 0).queue_offset == END
+        put_three(store, "rare", b"new")
+        store.wait_dispatched()
+        assert store.get_message("rare", 0, END, 32).next_begin_offset == END + 3
+        (queue,) = (queue for queue in store.queues() if queue.topic == "rare")
+        assert (queue.min_offset, queue.max_offset) == (END, END + 3)
+    assert audited(path).is_clean
+    with reput.MessageStore.open(path) as store:
+        assert [message.queue_offset for message in store.get_message("rare", 0, END, 32).messages()][:1] == [END]
+        assert store.put_message(reput.Message("rare", b"newer"), 0).queue_offset == END + 3
 
 
-def put_offset(store: Path, topic: str, offset: int) -> None:
-    text = json.dumps({"offsetTable": {f"{topic}@g": {"0": offset}}})
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def put_offset(store: Path, name: str, offset: int) -> None:
+    text = json.dumps({"offsetTable": {f"{name}@g": {"0": offset}}})
     (store / "config/consumerOffset.json").write_text(text)
 
 
-def test_a_group_at_0_says_nothing_of_a_queue_that_never_had_a_message(base: Path, tmp_path: Path) -> None:
+def test_a_group_at_0_says_nothing_of_a_queue_that_never_had_a_message(base: Path, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "store"
     shutil.copytree(base, path)
     with reput.MessageStore.open(path, **SIZES) as store:
-        store.update_topic(reput.TopicConfig("quiet", 1, 1))
+        store.update_topic(topic("quiet", kind))
     put_offset(path, "quiet", 0)
-    assert "queue-offset-lost" not in {finding.code for finding in audit(path, runner=LocalRunner(1)).findings}
+    assert "queue-offset-lost" not in {finding.code for finding in audited(path).findings}
     with reput.MessageStore.open(path) as store:
         assert "quiet" not in {queue.topic for queue in store.queues()}
         assert store.put_message(reput.Message("quiet", b"new"), 0).queue_offset == 0
 
 
-def test_groups_ahead_of_a_slaves_queue_hide_no_message_that_is_to_come(base: Path, tmp_path: Path) -> None:
+def test_groups_ahead_of_a_slaves_queue_hide_no_message_that_is_to_come(base: Path, tmp_path: Path, kind: str) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"
     for path in (master, slave):
         shutil.copytree(base, path)
-        with reput.MessageStore.open(path, **SIZES) as store:
-            store.update_topic(reput.TopicConfig("rare", 1, 1))
     end = sum(len(record.data) for record in stored(slave))
     with reput.MessageStore.open(master, **SIZES) as store:
         store.put_messages([reput.Message("rare", b"new%d" % n) for n in range(10)])
@@ -91,13 +142,13 @@ def test_groups_ahead_of_a_slaves_queue_hide_no_message_that_is_to_come(base: Pa
 
 @pytest.mark.parametrize("starts", [1, 2])
 def test_nor_do_they_hide_the_first_messages_of_a_queue_that_a_slave_does_not_have_yet(
-    base: Path, tmp_path: Path, starts: int
+    base: Path, tmp_path: Path, kind: str, starts: int
 ) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"
     for path in (master, slave):
         shutil.copytree(base, path)
         with reput.MessageStore.open(path, **SIZES) as store:
-            store.update_topic(reput.TopicConfig("fresh", 1, 1))
+            store.update_topic(topic("fresh", kind))
     end = sum(len(record.data) for record in stored(slave))
     with reput.MessageStore.open(master, **SIZES) as store:
         store.put_messages([reput.Message("fresh", b"new%d" % n) for n in range(10)])
