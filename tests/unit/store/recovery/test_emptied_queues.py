@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import reput
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.repair import repair, salvage
@@ -24,10 +26,17 @@ END = 30
 KINDS: dict[str, dict[str, str]] = {"consumequeue": {}, "batchconsumequeue": {"queue.type": "BatchCQ"}}
 DAMAGES: dict[str, Callable[[Path, str], object]] = {
     "all queues": lambda store, kind: shutil.rmtree(store / kind),
-    "the topic": lambda store, kind: shutil.rmtree(store / kind / "rare"),
     "one queue": lambda store, kind: shutil.rmtree(store / kind / "rare/0"),
     "its units": lambda store, kind: overwrite(store / kind / f"rare/0/{0:020}", 0, bytes(2000)),
+    "its last units": lambda store, kind: overwrite(store / kind / f"rare/0/{0:020}", LEFT[kind], bytes(1000)),
 }
+#: Bytes of the units of half its messages.
+LEFT = {"consumequeue": END // 2 * UNIT_SIZE, "batchconsumequeue": END // 2 // 3 * BATCH_UNIT_SIZE}
+#: What mends a store, and whether it was killed before.
+MENDED_BY = [
+    ("a start", False), ("a start", True), ("two starts", True), ("repair", False), ("repair", True),
+    ("rebuild", False), ("salvage", True),
+]  # fmt: skip
 
 
 def topic(name: str, kind: str) -> reput.TopicConfig:
@@ -65,8 +74,7 @@ def audited(store: Path) -> AuditResult:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("was_killed", [False, True])
-@pytest.mark.parametrize("mended_by", ["a start", "two starts", "repair", "rebuild", "salvage"])
+@pytest.mark.parametrize(("mended_by", "was_killed"), MENDED_BY)
 def test_a_queue_without_messages_goes_on_where_it_was(
     base: Path, tmp_path: Path, kind: str, damage: str, was_killed: bool, mended_by: str
 ) -> None:
@@ -75,7 +83,8 @@ def test_a_queue_without_messages_goes_on_where_it_was(
     DAMAGES[damage](path, kind)
     lost = [finding for finding in audited(path).findings if finding.code == "queue-offset-lost"]
     (found,) = [finding for finding in lost if finding.topic == "rare"]
-    assert (Path(found.path), found.queue_offset, found.count) == (path / kind / "rare/0", 0, END)
+    left = END // 2 if damage == "its last units" else 0
+    assert (Path(found.path), found.queue_offset, found.count) == (path / kind / "rare/0", left, END - left)
     match mended_by:
         case "two starts":
             with reput.MessageStore.open(path) as store:
@@ -94,9 +103,11 @@ def test_a_queue_without_messages_goes_on_where_it_was(
     if mended_by != "a start":
         assert audited(path).is_clean
     with reput.MessageStore.open(path) as store:
+        waiting = store.get_message("rare", 0, END, 32)
+        assert (waiting.status, waiting.next_begin_offset) == (reput.GetMessageStatus.OFFSET_OVERFLOW_ONE, END)
         put_three(store, "rare", b"new")
         store.wait_dispatched()
-        assert store.get_message("rare", 0, END, 32).next_begin_offset == END + 3
+        assert store.get_message("rare", 0, waiting.next_begin_offset, 32).next_begin_offset == END + 3
         (queue,) = (queue for queue in store.queues() if queue.topic == "rare")
         assert (queue.min_offset, queue.max_offset) == (END, END + 3)
     assert audited(path).is_clean
@@ -112,6 +123,22 @@ def files_of(folder: Path) -> dict[Path, bytes]:
 def put_offset(store: Path, name: str, offset: int) -> None:
     text = json.dumps({"offsetTable": {f"{name}@g": {"0": offset}}})
     (store / "config/consumerOffset.json").write_text(text)
+
+
+def test_a_group_tells_where_a_queue_goes_on_whose_files_and_record_are_lost(
+    base: Path, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    shutil.rmtree(path / kind / "rare")
+    (path / "config/reputShutdown.json").unlink()
+    put_offset(path, "rare", END)
+    assert "queue-offset-lost" in {finding.code for finding in audited(path).findings}
+    for _ in range(2):
+        with reput.MessageStore.open(path) as store:
+            assert store.get_message("rare", 0, END, 32).next_begin_offset == END
+    with reput.MessageStore.open(path) as store:
+        assert store.put_message(reput.Message("rare", b"new"), 0).queue_offset == END
 
 
 def test_a_group_at_0_says_nothing_of_a_queue_that_never_had_a_message(base: Path, tmp_path: Path, kind: str) -> None:
