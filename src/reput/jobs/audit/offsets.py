@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from reput.errors import CorruptMetadataError
 from reput.files import DISK
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import ConsumerOffsets, split_topic_group
 from reput.formats.multi_dispatch import LMQ_PREFIX
@@ -67,16 +68,22 @@ def lost_offset_findings(
             )
 
 
-def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueRest]) -> Iterator[Finding]:
-    """Findings of consumer offsets after the end of a queue.
+def _end(queue: QueueRest) -> int:
+    """Queue offset after the last record of a queue."""
+    if not queue.is_batch:
+        return int(queue.known.rows[-1, 1])
+    without_units, end = queue.different.rows, 0  # by queue offset, while slots are of units
+    if len(queue.known):
+        last = int(queue.known.rows[-1, 1]) - 1
+        with DISK.open(queue.path(last)) as file:
+            end = decode_batch_unit(file.read(queue.position(last), BATCH_UNIT_SIZE)).next_offset
+    return max(end, int((without_units[:, 0] + without_units[:, 1]).max(initial=0)))
 
-    Queues without records are left out, as their end is unknown, and batch queues, as they count otherwise.
-    """
-    ends = {
-        (queue.topic, queue.queue_id): int(queue.known.rows[-1, 1])
-        for queue in queues
-        if len(queue.known) and not queue.is_batch
-    }
+
+def offset_findings(root: str, offsets: ConsumerOffsets, queues: Sequence[QueueRest]) -> Iterator[Finding]:
+    """Findings of consumer offsets after the end of a queue; queues without records are left out."""
+    used = (queue for queue in queues if len(queue.known) or len(queue.different))
+    ends = {(queue.topic, queue.queue_id): _end(queue) for queue in used}
     path = metadata_path(root, ConsumerOffsets)
     for key, of_group in offsets.offset_table.items():
         topic, group = split_topic_group(key)

@@ -227,6 +227,26 @@ def test_groups_that_stand_behind_the_end_of_a_queue_are_told_the_next_message(s
     assert offsets.offset_table == {"orders@shop": {0: 50, 3: 20}, "refunds@shop": {0: 9}}
 
 
+@pytest.mark.parametrize("units_left", [10, 4, 0])
+def test_groups_behind_the_end_of_a_batch_queue_are_told_its_next_message(units_left: int, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with reput.MessageStore.open(store, **SIZES) as opened:
+        opened.update_topic(reput.TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"}))
+        for _ in range(10):
+            items = [reput.Message("batches", b"x") for _ in range(3)]
+            opened.put_batch(reput.MessageExtBatch.of(items, unique_key="U"))
+        opened.wait_dispatched()
+    overwrite(store / f"batchconsumequeue/batches/0/{0:020}", units_left * 46, bytes((10 - units_left) * 46))
+    path = store / "config/consumerOffset.json"
+    path.write_bytes(encode_metadata(ConsumerOffsets({"batches@a": {0: 30}, "batches@b": {0: 32}})))
+    (found,) = (finding for finding in look(store).findings if finding.code == "consumer-offset-ahead")
+    assert (found.topic, found.queue_offset, found.count) == ("batches", 30, 2)
+    assert fix(store).is_fine
+    assert decode_metadata(ConsumerOffsets, path.read_bytes()).offset_table == {
+        "batches@a": {0: 30}, "batches@b": {0: 30}
+    }  # fmt: skip
+
+
 def test_the_offset_of_a_revive_queue_is_that_of_its_last_check_point(store: Path) -> None:
     path = store / "config/consumerOffset.json"
     path.write_bytes(encode_metadata(ConsumerOffsets({f"orders@{REVIVE_GROUP}": {0: 50, 3: 49}})))
