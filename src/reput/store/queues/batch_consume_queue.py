@@ -54,6 +54,11 @@ class BatchConsumeQueue(QueueFolder):
         return self._next_unit * BATCH_UNIT_SIZE
 
     @property
+    def is_place_held(self) -> bool:
+        """Whether the queue has a `place_holder` and no message: no record ends where that unit says."""
+        return self.max_physical_offset == place_holder(1).size
+
+    @property
     def _first_unit(self) -> int:
         return self._starts[0] // BATCH_UNIT_SIZE if self._starts else 0
 
@@ -158,11 +163,6 @@ class BatchConsumeQueue(QueueFolder):
         if offset:
             self.append(memoryview(encode_batch_unit(place_holder(offset))))
         self.min_offset = self.max_offset
-
-    def has_begun_at(self, offset: int) -> bool:
-        """Whether the queue is as `begin_at` has left it."""
-        is_alone = self._next_unit == self._first_unit + 1
-        return is_alone and self._unit(self._first_unit) == place_holder(offset)
 
     def flush(self, least_pages: int = 0) -> bool:
         """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced.

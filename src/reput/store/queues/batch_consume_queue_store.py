@@ -51,8 +51,6 @@ class BatchConsumeQueueStore:
         self._ids: dict[str, set[int]] = {}
         self._flush_lock = Lock()
         self._unsynced = UnsyncedQueues[BatchConsumeQueue]()
-        #: Queues without a unit of a message that begin where something else than units says.
-        self._begun: set[BatchConsumeQueue] = set()
 
     def check(self, listed: list[QueueFiles]) -> None:
         """Check the sizes of listed files; nothing is changed.
@@ -81,7 +79,6 @@ class BatchConsumeQueueStore:
             queue = self._table.pop((topic, queue_id))
             queue.drop_mappings()
             self._unsynced.forget(queue)
-            self._begun.discard(queue)
         self._ids.pop(topic, None)
         folder = f"{self.path}/{topic}"
         if self._files.exists(folder):
@@ -90,9 +87,7 @@ class BatchConsumeQueueStore:
     def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
         """As `ConsumeQueueStore.begin_at`."""
         queue = self._table.get((topic, queue_id)) or self._make(topic, queue_id)
-        if not queue.has_begun_at(offset):
-            queue.begin_at(offset)
-        self._begun.add(queue)
+        queue.begin_at(offset)
 
     def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
         """The queue; None where no message was ever dispatched to it."""
@@ -135,15 +130,11 @@ class BatchConsumeQueueStore:
             for k in np.flatnonzero(runs.counts).tolist():
                 queue, begin = queues[k], int(runs.starts[k])
                 assert queue is not None
-                if queue in self._begun:
-                    self._begin_with(queue, decode_batch_unit(view, begin).base_offset)
+                if queue.is_place_held:
+                    first = decode_batch_unit(view, begin).base_offset
+                    if first < queue.max_offset:  # as of a slave whose groups are ahead of its log
+                        queue.begin_at(first)
                 queue.append(view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
-
-    def _begin_with(self, queue: BatchConsumeQueue, offset: int) -> None:
-        """Let the first message of a queue that something else than units has begun count for more than that."""
-        self._begun.remove(queue)
-        if offset < queue.max_offset:  # as of a slave whose groups are ahead of its log
-            queue.begin_at(offset)
 
     def _keys_of(self, columns: RecordColumns) -> list[tuple[str, int] | None]:
         """(topic, queue id) of the queues of a scan, by number; None for queues of other topics."""

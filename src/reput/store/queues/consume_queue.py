@@ -126,10 +126,6 @@ class ConsumeQueue(QueueFolder):
         self.fill_to(offset)
         self.min_offset = offset
 
-    def has_begun_at(self, offset: int) -> bool:
-        """Whether the queue is as `begin_at` has left it."""
-        return self.max_offset == offset and self.unit(offset - 1) == FILLER
-
     def take_back(self, offset: int) -> None:
         """Remove the units from a queue offset on: the record of the last one has a wrong queue offset."""
         self.max_offset = offset

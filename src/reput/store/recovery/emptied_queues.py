@@ -23,9 +23,6 @@ def put_back_next_offsets(root: str, files: FileLayer, log: CommitLog, queues: Q
     """
     for (topic, queue_id), offset in recorded_next_offsets(root, files, log.min_offset).items():
         queue = queues.find(topic, queue_id)
-        if queue is not None and queue.has_begun_at(offset):
-            queues.begin_at(topic, queue_id, offset)  # as an earlier start has let it
-            continue
         if queue is not None and (queue.max_offset >= offset or queue.max_physical_offset > log.min_offset):
             continue
         found = 0 if queue is None else queue.max_offset
@@ -35,3 +32,6 @@ def put_back_next_offsets(root: str, files: FileLayer, log: CommitLog, queues: Q
             "are lost; it gets %d, as was recorded",
             root, topic, queue_id, found, offset,
         )  # fmt: skip
+    for one in queues.simple.queues():
+        if 0 < one.min_offset == one.max_offset and one.max_physical_offset < 0:  # fillers, as of an earlier start
+            queues.begin_at(one.topic, one.queue_id, one.max_offset)

@@ -167,9 +167,9 @@ def test_groups_ahead_of_a_slaves_queue_hide_no_message_that_is_to_come(base: Pa
         assert len(store.get_message("rare", 0, END, 32).messages()) == 10
 
 
-@pytest.mark.parametrize("starts", [1, 2])
+@pytest.mark.parametrize("started_before", ["no", "closed", "killed"])
 def test_nor_do_they_hide_the_first_messages_of_a_queue_that_a_slave_does_not_have_yet(
-    base: Path, tmp_path: Path, kind: str, starts: int
+    base: Path, tmp_path: Path, kind: str, started_before: str
 ) -> None:
     master, slave = tmp_path / "master", tmp_path / "slave"
     for path in (master, slave):
@@ -180,9 +180,14 @@ def test_nor_do_they_hide_the_first_messages_of_a_queue_that_a_slave_does_not_ha
     with reput.MessageStore.open(master, **SIZES) as store:
         store.put_messages([reput.Message("fresh", b"new%d" % n) for n in range(10)])
     put_offset(slave, "fresh", 8)
-    for _ in range(starts - 1):
-        reput.MessageStore.open(slave, **SIZES).close()
+    if started_before != "no":
+        with reput.MessageStore.open(slave, **SIZES):
+            shutil.copytree(slave, tmp_path / "killed")
+    slave = tmp_path / "killed" if started_before == "killed" else slave
     with reput.MessageStore.open(slave, **SIZES) as store:
         store.replica_writer().append(np.frombuffer(b"".join(record.data for record in stored(master))[end:], np.uint8))
         store.wait_dispatched()
         assert len(store.get_message("fresh", 0, 0, 32).messages()) == 10
+        (queue,) = (queue for queue in store.queues() if queue.topic == "fresh")
+        assert (queue.min_offset, queue.max_offset) == (0, 10)
+    assert audited(slave).is_clean
