@@ -125,6 +125,41 @@ def put_offset(store: Path, name: str, offset: int) -> None:
     (store / "config/consumerOffset.json").write_text(text)
 
 
+@pytest.mark.parametrize("mended_by", ["a start", "repair"])
+def test_files_of_an_older_copy_yield_to_what_is_recorded(tmp_path: Path, kind: str, mended_by: str) -> None:
+    sizes = SIZES | {
+        "mapped_file_size_consume_queue": 9 * UNIT_SIZE, "mapper_file_size_batch_consume_queue": 3 * BATCH_UNIT_SIZE,
+    }  # fmt: skip
+    path, queue = tmp_path / "store", tmp_path / "store" / kind / "rare/0"
+    with reput.MessageStore.open(path, **sizes) as store:
+        store.update_topic(topic("rare", kind))
+        for _ in range(END // 3):
+            put_three(store, "rare", b"r")
+        store.put_messages([reput.Message("often", b"o" * 100) for _ in range(1500)])
+        store.wait_dispatched()
+        older = files_of(queue)
+        for file in sorted((path / "commitlog").iterdir())[:-2]:
+            os.utime(file, (1, 1))
+        store.delete_expired()
+    (last,) = queue.iterdir()
+    last.unlink()
+    assert len(older) == 4
+    for file, data in older.items():
+        if file != last:
+            file.write_bytes(data)
+    (found,) = (finding for finding in audited(path).findings if finding.code == "queue-offset-lost")
+    assert (found.queue_offset, found.count) == (27, 3)
+    if mended_by == "repair":
+        repair(path, apply=True, runner=LocalRunner(1))
+    for n in range(2):
+        with reput.MessageStore.open(path) as store:
+            put_three(store, "rare", b"new")
+            store.wait_dispatched()
+            assert store.max_offset("rare", 0) == END + 3 * n + 3
+            assert store.get_message("rare", 0, END, 32).messages()[0].queue_offset == END
+        assert audited(path).is_clean
+
+
 def test_a_group_tells_where_a_queue_goes_on_whose_files_and_record_are_lost(
     base: Path, tmp_path: Path, kind: str
 ) -> None:
