@@ -22,6 +22,7 @@ from reput.jobs.diff.rows import (
     Blocks,
     BlockSet,
     By,
+    QueueItem,
     QueueOutcome,
     RowOutcome,
     RowTarget,
@@ -38,7 +39,7 @@ from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.content_hash import IGNORABLE, ignored_mask
 from reput.log.damages import Damages, joined
-from reput.log.directory import LogFile, QueueFiles, StoreDirectory
+from reput.log.directory import LogFile, StoreDirectory
 from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
@@ -61,7 +62,7 @@ class DiffResult:
             commit log offset and size on both sides, and for different messages the fields that differ, and the
             properties that differ: name, and the first 100 characters of both values.
         left_messages, right_messages: counts of messages of both stores.
-        of_queues: units of consume queues were compared in place of messages, as one of the stores has no log.
+        of_queues: units of queues were compared in place of messages, as one of the stores has no log.
         missing, extra, different: counts of all such messages, also of those beyond the table.
         left_damages, right_damages: ranges of the logs that no record proves; they were passed over.
         seconds: time of the job.
@@ -91,7 +92,7 @@ class _Side:
     path: str
     log_files: tuple[LogFile, ...]
     log_end: int | None
-    queues: tuple[QueueFiles, ...] = ()
+    queues: tuple[QueueItem, ...] = ()
 
 
 def diff(
@@ -112,7 +113,7 @@ def diff(
     topic, queue id and queue offset are compared, without the fields that depend on the commit log offset
     (`LOCATION_FIELDS`), and their properties as RocketMQ reads them: as a map, whose order does not count. Messages
     without a queue offset (prepared, rolled back) are compared in their order. Where one of the two stores has no log,
-    as the output of `rebuild`, the units of the consume queues are compared.
+    as the output of `rebuild`, the units of its queues are compared; one of a batch consume queue is of a whole record.
 
     Args:
         ignore: further fields that may differ, of `reput.kernels.content_hash.IGNORABLE`.
@@ -180,7 +181,7 @@ class _Diff:
         paths = [directory.path for directory in self._directories]
         sides = self._runner.run(_list_side, paths, description="list the stores", progress=self._progress)
         if not all(side.log_files for side in sides):
-            sides = [replace(side, queues=tuple(StoreDirectory(side.path).queues())) for side in sides]
+            sides = [replace(side, queues=_list_queues(StoreDirectory(side.path))) for side in sides]
         self._of_queues = any(side.queues for side in sides)
         if self._of_queues:
             self._by = "queue"
@@ -257,6 +258,11 @@ class _Diff:
             )
             rows_of_sides.append([rows for outcome in of_splits for rows in outcome.rows])
         return match_rows(self._by, *rows_of_sides)
+
+
+def _list_queues(directory: StoreDirectory) -> tuple[QueueItem, ...]:
+    simple, batch = directory.queues(), directory.batch_queues()
+    return *(QueueItem(queue, False) for queue in simple), *(QueueItem(queue, True) for queue in batch)
 
 
 def _has_any(blocks: Blocks | None, wanted: BlockSet) -> bool:

@@ -16,14 +16,14 @@ import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
 from reput.files import DISK
-from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit
 from reput.formats.paths import file_name_to_offset
 from reput.formats.record_layout import SysFlag
 from reput.kernels.columns import RecordColumns
 from reput.kernels.content_hash import hash_contents
 from reput.kernels.record_scan import ScanLevel
 from reput.kernels.stand_ins import without_stand_ins
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.log.damages import Damages
 from reput.log.directory import QueueFiles
 from reput.log.scan import OnDamage, scan_split
@@ -110,6 +110,13 @@ class RowOutcome:
     fault: CorruptRecordError | None = None
 
 
+class QueueItem(NamedTuple):
+    """One queue of a directory without a log."""
+
+    files: QueueFiles
+    is_batch: bool
+
+
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
     """Outcome of a task for one queue."""
@@ -127,8 +134,8 @@ def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
     return RowOutcome(scan.result, blocks, rows, scan.damages)
 
 
-def read_queue_rows(target: RowTarget, queue: QueueFiles) -> QueueOutcome:
-    """Task: read one consume queue of a directory without a log. A unit counts as a message."""
+def read_queue_rows(target: RowTarget, queue: QueueItem) -> QueueOutcome:
+    """Task: read one queue of a directory without a log. A unit counts as a message."""
     blocks, rows = _collect(target, _unit_rows(queue))
     return QueueOutcome(blocks, rows)
 
@@ -154,22 +161,27 @@ def _record_rows(target: RowTarget, columns: RecordColumns) -> Rows:
     )  # fmt: skip
 
 
-def _unit_rows(queue: QueueFiles) -> Iterator[Rows]:
-    for path in queue.paths:
+def _unit_rows(queue: QueueItem) -> Iterator[Rows]:
+    kind = BATCH_UNIT_TYPE if queue.is_batch else UNIT_TYPE
+    for path in queue.files.paths:
         start = file_name_to_offset(os.path.basename(path))
         assert start is not None, "StoreDirectory lists no other files"
         data = DISK.read_bytes(path)
-        units = np.frombuffer(data, UNIT_TYPE, len(data) // UNIT_SIZE)
+        units = np.frombuffer(data, kind, len(data) // kind.itemsize)
+        used = np.flatnonzero(
+            (units["size"] > 0) & (units["message_count"] > 0 if queue.is_batch else units["size"] != FILLER.size)
+        )
+        units = units[used]
         offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
-        used = np.flatnonzero((sizes > 0) & (sizes != FILLER.size))
-        words = [field.astype(np.int64).view(np.uint64)[used] for field in (offsets, sizes, units["tags_code"])]
+        fields = ("store_timestamp", "message_count") if queue.is_batch else ()
+        words = [units[name].astype(np.int64).view(np.uint64) for name in (*Unit._fields, *fields)]
         hashes = np.zeros(used.size, np.uint64)
         for word in words:
             hashes = (hashes ^ word) * _ODD
             hashes ^= hashes >> np.uint64(32)
-        slots = start // UNIT_SIZE + used
-        queues = np.zeros(used.size, np.int64)
-        yield Rows(((queue.topic.encode(), queue.queue_id),), queues, slots, hashes, offsets[used], sizes[used], slots)
+        slots = units["base_offset"].astype(np.int64) if queue.is_batch else start // UNIT_SIZE + used
+        queues, name = np.zeros(used.size, np.int64), (queue.files.topic.encode(), queue.files.queue_id)
+        yield Rows((name,), queues, slots, hashes, offsets, sizes, slots)
 
 
 def _blocks_of(by: By, keys: Int64s) -> Int64s:

@@ -273,6 +273,25 @@ def test_a_rebuild_is_compared_by_the_units_of_its_queues(left: Path, tmp_path: 
     assert (result.missing, result.extra, result.different) == (20, 0, 0)
 
 
+def test_batch_queues_of_a_rebuild_are_compared_by_their_units(tmp_path: Path) -> None:
+    left, right = tmp_path / "left", tmp_path / "rebuilt"
+    with reput.MessageStore.open(left, **SIZES) as store:
+        store.update_topic(reput.TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"}))
+        for _ in range(4):
+            items = [reput.Message("batches", b"x") for _ in range(3)]
+            store.put_batch(reput.MessageExtBatch.of(items, unique_key="U"))
+        store.wait_dispatched()
+    rebuild(left, right, runner=LocalRunner(1), index=False)
+    result = run_diff(left, right)
+    assert (result.is_equal, result.of_queues, result.left_messages) == (True, True, 4)
+    queue = right / "batchconsumequeue" / "batches" / "0" / "00000000000000000000"
+    flip(queue, 2 * 46 + 37)  # its number of messages
+    assert told(run_diff(left, right)) == [("different", 0, 6, ())]
+    queue.unlink()
+    result = run_diff(left, right)
+    assert (result.missing, result.extra, result.different) == (4, 0, 0)
+
+
 def test_all_are_counted_and_the_first_ones_told_whatever_the_rounds(
     left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
