@@ -60,7 +60,7 @@ def diff(
     its properties that differ with both values. By log all bytes must be the same: compare a backup or a replica so. By
     queue the commit log offset may differ, and the order of the properties: compare a store whose messages were put
     again so. Where one of the stores has no log, as the output of `reput rebuild`, the
-    units of the consume queues are compared. Nothing is changed. The exit status is 0 if the stores are equal, 1 if
+    units of the queues are compared. Nothing is changed. The exit status is 0 if the stores are equal, 1 if
     they differ.
 
     These fields can be ignored: commit_log_offset, prepared_transaction_offset, property_crc (these three are always
@@ -103,7 +103,7 @@ def _facts(result: DiffResult) -> dict[str, Any]:
     return {
         "left_messages": result.left_messages,
         "right_messages": result.right_messages,
-        "compared": "units of the consume queues" if result.of_queues else "messages of the logs",
+        "compared": "units of the queues" if result.of_queues else "messages of the logs",
         "missing": result.missing,
         "extra": result.extra,
         "different": result.different,
