@@ -168,7 +168,7 @@ def refused_keys(names: Iterable[str], black_list: str, *kinds: Any) -> set[str]
     return {snake_case(name) for name in names} & refused
 
 
-#: Keys that guides to RocketMQ list and none of its versions reads: where what they name lies (`StorePathConfigHelper`).
+#: Keys that guides to RocketMQ list and none of its versions reads: where their files lie (`StorePathConfigHelper`).
 _OF_GUIDES = {
     "store_path_consume_queue": "consumequeue",
     "store_path_index": "index",
