@@ -294,6 +294,8 @@ class _ExportJob:
 
     def _with_other_ids(self, staged: Sequence[LakeFile]) -> set[str]:
         """Take the ids of the tables of staged files; returns topics of files whose fields have other ids."""
+        if self._rows.field_ids is None:
+            return set()
         before, tables = self._rows, {one.table: (one.kind, one.topic) for one in staged}
         self._take_ids(tables.values())
         others = {

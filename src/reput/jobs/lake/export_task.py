@@ -67,6 +67,7 @@ def finish_files(rows: LakeRows, staging: Staging, text: TextKind | None, group:
         for one in group:
             writer.write(staging.open(one.name).read())
         name, size = writer.finish()
+    staging.sync([name])
     finished = replace(group[0], name=name, size=size, rows=sum(one.rows for one in group), ending=writer.ending)
     return replace(finished, last_offset=group[-1].last_offset)
 
@@ -111,7 +112,7 @@ class _Chunk:
                 self._batches.setdefault(partition, []).append(some)
 
     def write(self) -> list[LakeFile]:
-        """Write all rows to staged files, a file for each partition."""
+        """Write all rows to staged files, a file for each partition, and sync these."""
         staged = []
         for partition, batches in self._batches.items():
             kind, topic, _ = partition
@@ -122,5 +123,6 @@ class _Chunk:
             count = sum(batch.num_rows for batch in batches)
             table = self._rows.table(kind, topic)
             staged.append(LakeFile(name, kind, topic, partition.date, first, last, count, size, table))
+        self._staging.sync([one.name for one in staged])
         self._batches, self.bytes = {}, 0
         return staged

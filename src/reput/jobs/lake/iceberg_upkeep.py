@@ -112,6 +112,7 @@ def _merge(group: Sequence[DataFile], schema: pa.Schema, staging: Staging, path:
         for table in tables:
             writer.write(table)
         name, size = writer.finish()
+    staging.sync([name])
     staging.files.rename_files([(os.path.join(staging.folder, name), path)])
     return sum(one.record_count for one in group), size
 
