@@ -2,14 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
 import pyarrow as pa
 
-from reput.jobs.body_schema import body_schema_text
+from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import TYPED, BodyDecoder, BodySchema, JsonDecoder, RefusingDecoder, make_decoder
+
+
+class TopicDecoders(Mapping[str, BodyDecoder]):
+    """Decoders of single topics; picklable. That of a kept schema is made for its first body: there may be very many.
+
+    Args:
+        made: decoders by topic.
+        texts: schemas by topic that were inferred and kept.
+    """
+
+    def __init__(self, made: Mapping[str, BodyDecoder], texts: Mapping[str, str]) -> None:
+        self._made, self._texts = dict(made), texts
+        self._without_fields = {
+            topic for topic, one in self._made.items() if is_inferred(one) and not one.type.num_fields
+        }
+
+    def __getitem__(self, topic: str) -> BodyDecoder:
+        found = self._made.get(topic)
+        if found is None:
+            found = self._made[topic] = inferred_decoder(parse_body_schema(self._texts[topic]))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made.keys() | self._texts.keys())
+
+    def __len__(self) -> int:
+        return len(self._made.keys() | self._texts.keys())
+
+    def __bool__(self) -> bool:
+        return bool(self._made) or bool(self._texts)
+
+    def with_others(self, decoders: Mapping[str, BodyDecoder]) -> TopicDecoders:
+        """These, and the decoders of some topics in the place of those that they had."""
+        return TopicDecoders(self._made | dict(decoders), self._texts)
+
+    def with_fields(self) -> TopicDecoders:
+        """These without those of inferred schemas that have no fields."""
+        if not self._without_fields:
+            return self
+        kept = {topic: one for topic, one in self._made.items() if topic not in self._without_fields}
+        return TopicDecoders(kept, self._texts)
+
+
+def inferred_decoder(schema: pa.Schema) -> JsonDecoder:
+    """Decoder of an inferred schema: it refuses a body with a value in another field, as nobody has chosen them."""
+    return JsonDecoder(schema, refuses_others=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +71,7 @@ class BodyDecoders:
 
     decode: str
     common: BodyDecoder | None
-    by_topic: Mapping[str, BodyDecoder] = field(default_factory=dict)
+    by_topic: TopicDecoders = field(default_factory=lambda: TopicDecoders({}, {}))
 
     @property
     def has_tables(self) -> bool:
@@ -43,8 +89,7 @@ class BodyDecoders:
 
     def with_fields(self) -> BodyDecoders:
         """The decoders without those of inferred schemas that have no fields."""
-        kept = {topic: one for topic, one in self.by_topic.items() if not is_inferred(one) or one.type.num_fields}
-        return replace(self, by_topic=kept)
+        return replace(self, by_topic=self.by_topic.with_fields())
 
     def schema_text(self, topic: str) -> str | None:
         """Schema of a topic's bodies; None for bodies without fields, and where none could be inferred."""
@@ -71,7 +116,8 @@ def make_decoders(decode: str, schema: BodySchema | Mapping[str, BodySchema] | N
     """
     if decode in TYPED and isinstance(schema, Mapping):
         common = None if decode == "json" else RefusingDecoder("no schema file for this topic")
-        return BodyDecoders(decode, common, {topic: make_decoder(decode, one) for topic, one in schema.items()})
+        made = {topic: make_decoder(decode, one) for topic, one in schema.items()}
+        return BodyDecoders(decode, common, TopicDecoders(made, {}))
     if decode == "json" and schema is None:
         return BodyDecoders(decode, None)
     if isinstance(schema, Mapping):

@@ -24,6 +24,7 @@ from reput.jobs.lake.export_result import Export, RunSums
 from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, finish_files, stage_split
 from reput.jobs.lake.exported_log import ExportedLog
 from reput.jobs.lake.files import Kind, LakeFile, groups_to_merge
+from reput.jobs.lake.kept_schemas import KeptSchemas
 from reput.jobs.lake.rejects import Reject, first_rejects
 from reput.jobs.lake.rows import LakeRows, make_rows
 from reput.jobs.lake.staging import Staging
@@ -31,7 +32,7 @@ from reput.jobs.lake.tables import open_tables
 from reput.jobs.lake.topic_schemas import (
     TopicSamples,
     check_fit,
-    keep_schemas,
+    inferred_texts,
     new_fields,
     with_inferred,
     with_kept,
@@ -139,7 +140,8 @@ class _ExportJob:
         self._path, self._state = directory.path, folder.state_folder()
         self._runner, self._options, self._files = runner, options, files
         rows = make_rows(directory.name, options)
-        self._rows = replace(rows, decoders=with_kept(rows.decoders, self._state, files))
+        self._kept = KeptSchemas(self._state, files)
+        self._rows = replace(rows, decoders=with_kept(rows.decoders, dict(self._kept.texts)))
         self._log = ExportedLog(directory, rows.selection.on_damage)
         if not folder.resumed and options.schema:
             bodies = replace(rows.selection, columns=("topic", "body"))
@@ -277,16 +279,17 @@ class _ExportJob:
         decoders = with_inferred(self._rows.decoders, samples)
         if not self.has_commits and not any(decoder.type.num_fields for decoder in decoders.by_topic.values()):
             raise no_schema(next(iter(samples.by_topic.values())))
-        keep_schemas(decoders, self._state, self._files)
+        self._kept.keep(inferred_texts(decoders, samples.by_topic))
         self._rows = replace(self._rows, decoders=decoders)
 
     def _add_fields(self, staged: Sequence[LakeFile], staging: Staging) -> list[str]:
         """Let schemas grow by the fields for which staged rows were rejected, and keep them; returns the topics."""
         before = self._rows.decoders
-        decoders = with_new_fields(before, new_fields(staged, staging))
-        grown = [topic for topic, decoder in decoders.by_topic.items() if decoder != before.by_topic[topic]]
+        samples = new_fields(staged, staging)
+        decoders = with_new_fields(before, samples)
+        grown = [topic for topic in samples.by_topic if decoders.by_topic[topic] != before.by_topic[topic]]
         if grown:
-            keep_schemas(decoders, self._state, self._files)
+            self._kept.keep(inferred_texts(decoders, grown))
             self._rows = replace(self._rows, decoders=decoders)
             if self.has_commits:
                 self._take_ids(("messages", topic) for topic in grown)

@@ -1,13 +1,12 @@
 """Schemas of topics whose JSON bodies become columns: given and checked, or inferred once and kept.
 
-The schema of a topic is inferred when the topic first appears, from its first bodies. It is kept in `_reput/schemas`,
-so that it is the same in every task and in every later run. It may grow: new fields come after those that are there.
+The schema of a topic is inferred when the topic first appears, from its first bodies. It is kept
+(`reput.jobs.lake.kept_schemas`), so that it is the same in every task and in every later run. It may grow: new fields
+come after those that are there.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,16 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.errors import ConfigError
-from reput.files import FileLayer
-from reput.formats.own_json import decode_json
-from reput.jobs.body_schema import body_schema_text, parse_body_schema
+from reput.jobs.body_schema import body_schema_text
 from reput.jobs.decoding import LACKS, JsonDecoder
-from reput.jobs.lake.body_decoders import BodyDecoders, is_inferred
+from reput.jobs.lake.body_decoders import BodyDecoders, TopicDecoders, inferred_decoder, is_inferred
 from reput.jobs.lake.files import LakeFile
 from reput.jobs.lake.staging import Staging
 from reput.jobs.sampled_fields import SampledFields, grown_fields
 
-_SCHEMAS = "schemas"
 #: Bodies of a topic whose fields a task looks at.
 _SAMPLE_BODIES = 4000
 
@@ -85,32 +81,25 @@ def with_new_fields(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecode
     return _with_schemas(decoders, grown)
 
 
-def with_kept(decoders: BodyDecoders, folder: str, files: FileLayer) -> BodyDecoders:
-    """The decoders, and those of topics whose schemas earlier runs have inferred and kept in a folder."""
-    path = os.path.join(folder, _SCHEMAS)
-    if not files.exists(path):
-        return decoders
-    texts: Mapping[str, str] = decode_json(files.read_bytes(path))
-    return _with_schemas(decoders, {topic: parse_body_schema(text) for topic, text in texts.items() if text})
+def with_kept(decoders: BodyDecoders, texts: Mapping[str, str]) -> BodyDecoders:
+    """The decoders, and those of topics whose schemas earlier runs have inferred and kept."""
+    return replace(decoders, by_topic=TopicDecoders(decoders.by_topic, texts)) if texts else decoders
 
 
 def _with_schemas(decoders: BodyDecoders, schemas: Mapping[str, pa.Schema]) -> BodyDecoders:
-    """The decoders, and those of further topics by their inferred schemas.
-
-    They refuse a body with a value in a field that the schema lacks, as nobody has chosen the fields.
-    """
-    inferred = {topic: JsonDecoder(schema, refuses_others=True) for topic, schema in schemas.items()}
-    return replace(decoders, by_topic={**decoders.by_topic, **inferred})
+    """The decoders, and those of further topics by their inferred schemas."""
+    inferred = {topic: inferred_decoder(schema) for topic, schema in schemas.items()}
+    return replace(decoders, by_topic=decoders.by_topic.with_others(inferred))
 
 
-def keep_schemas(decoders: BodyDecoders, folder: str, files: FileLayer) -> None:
-    """Keep the inferred schemas in a folder, durably."""
-    inferred = {
+def inferred_texts(decoders: BodyDecoders, topics: Iterable[str]) -> dict[str, str]:
+    """Inferred schemas of topics, as text; of those that have fields."""
+    found = {topic: decoders.by_topic[topic] for topic in topics}
+    return {
         topic: body_schema_text(decoder.schema)
-        for topic, decoder in decoders.by_topic.items()
+        for topic, decoder in found.items()
         if is_inferred(decoder) and decoder.schema.names
     }
-    files.write_atomically(os.path.join(folder, _SCHEMAS), json.dumps(inferred, ensure_ascii=False, indent=1).encode())
 
 
 def check_fit(decoders: BodyDecoders, sample: Iterable[pa.RecordBatch]) -> None:
