@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class History:
         self.store, self.output, self.copied = folder / "store", folder / "out", folder / "copied"
         self.form = form
         self.number = 0
+        self.is_loss_allowed = True
         self.taken: set[str] = set()
 
     def put(self, count: int) -> None:
@@ -49,7 +51,8 @@ class History:
                 self.number += 1
 
     def export(self, _: int = 0, files: FileLayer = DISK) -> Export:
-        options = ExportOptions(format=self.form, decode="utf8", fail_on_data_loss=False, commit_bytes=1)
+        is_refused = not self.is_loss_allowed
+        options = ExportOptions(format=self.form, decode="utf8", fail_on_data_loss=is_refused, commit_bytes=1)
         done = export(self.store, self.output, runner=LocalRunner(1), options=options, files=files)
         self.taken.update(row["body"].decode() for row in log_rows(self.store))
         return done
@@ -126,7 +129,7 @@ TABLES = pytest.mark.parametrize("history", ["iceberg", "delta"], indirect=True)
 
 
 @TABLES
-def test_a_table_that_lacks_commits_which_are_not_kept_is_refused(
+def test_a_table_that_lacks_commits_which_are_not_kept_is_left_out_or_goes_on_without_them_if_asked(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history.copy(0)
@@ -138,20 +141,36 @@ def test_a_table_that_lacks_commits_which_are_not_kept_is_refused(
     assert len(list((history.output / "_reput/commits").iterdir())) <= 3
     assert len(set(history.rows())) == history.number
     history.put_back(0)
-    with pytest.raises(StoreError, match=r"lacks commits of the export after 2, .* not kept any more.*put the newer"):
-        history.export()
+    before = history.rows()
+    history.is_loss_allowed = False
+    for count in (0, 1):
+        history.put(count)
+        [fault] = history.export().findings
+        assert re.search(r"lacks commits of the export after 2, .* not kept any more.*Put the newer", fault)
+        assert history.rows() == before
+    history.is_loss_allowed = True
+    history.put(1)
+    [fault] = history.export().findings
+    assert fault.endswith("it goes on without")
+    numbers = sorted(map(int, history.rows()))
+    assert numbers[-2:] == [history.number - 2, history.number - 1]
+    assert len(before) < len(numbers) == len(set(numbers)) < history.number
+    history.is_loss_allowed = False
+    history.put(1)
+    assert history.export().findings == []
 
 
 @TABLES
-def test_a_table_that_lacks_the_last_commit_whose_files_are_gone_is_refused(history: History) -> None:
+def test_a_table_that_lacks_the_last_commit_whose_files_are_gone_is_left_out(history: History) -> None:
     history.copy(0)
     history.put(2)
     history.export()
     history.put_back(0)
     for path in history.output.rglob("*-000003.parquet"):
         path.unlink()
-    with pytest.raises(StoreError, match=r"lacks commits of the export after 2, up to 3, .* not kept any more"):
-        history.export()
+    history.is_loss_allowed = False
+    [fault] = history.export().findings
+    assert re.search(r"lacks commits of the export after 2, up to 3, .* not kept any more", fault)
 
 
 @TABLES

@@ -180,7 +180,7 @@ def export(
             first = next(runs)  # the longest run; the bar ends before anything is printed
         for result in chain([first], runs):
             status |= bool(result.findings)
-            if result.commits or result.lost or (not follow and (as_json or report is not None)):
+            if result.commits or result.lost or result.table_faults or (not follow and (as_json or report is not None)):
                 fields = asdict(result) | result.damages.as_json() if as_json else None
                 shown = _report(store, output, result, max_findings)
                 if follow and not as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import reput.cli.export
 from tests.support.commands import SMALL_FILES, Run
 from tests.support.damaged_copy import damaged_copy
 from tests.support.descriptors import descriptor_set
+from tests.support.lake import put_topics
 
 
 def test_a_store_becomes_parquet_files(store: Path, tmp_path: Path, run_reput: Run) -> None:
@@ -228,3 +230,19 @@ def test_a_wrong_option_is_refused(
     assert answer.status == 2
     assert reason in answer.err
     assert run_reput("export", store, tmp_path / "lake").status == 0
+
+
+def test_a_table_that_was_dropped_is_told_and_the_status_is_1(tmp_path: Path, run_reput: Run) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    command = ["export", store, output, "--format", "delta", "--decode", "json"]
+    put_topics(store, {"orders": [b'{"id": 0}'], "users": [b'{"id": 0}']})
+    assert run_reput(*command).status == 0
+    shutil.rmtree(output / "messages/orders")
+    answer = run_reput(*command)
+    assert (answer.status, "messages/orders: the table lacks commits" in answer.out) == (1, True)
+    put_topics(store, {"orders": [b'{"id": 1}']})
+    answer = run_reput(*command, "--json")
+    assert (answer.status, list(answer.object()["table_faults"])) == (1, ["messages/orders"])
+    answer = run_reput(*command, "--allow-data-loss")
+    assert (answer.status, "it goes on without" in answer.out) == (1, True)
+    assert run_reput(*command).status == 0

@@ -20,6 +20,7 @@ from reput.formats.own_json import decode_json
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.last_commits import LastCommits
+from reput.jobs.lake.left_out import TableLeftOutError
 from reput.log.damages import NO_DAMAGES, Damage, Damages
 from reput.log.positions import LastRecord, LogPosition
 
@@ -29,6 +30,8 @@ _STAGING = "staging-"
 _KEPT_COMMITS, _KEPT_BYTES = 1000, 256 << 20
 #: Commits and files after which the last commits of all tables are written: it costs a part of what the files cost.
 _COUNTED_COMMITS, _COUNTED_FILES = 100, 100_000
+#: Tables of the last commit that a start looks at, though nobody was killed: each costs a millisecond or two.
+_CHECKED_TABLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +101,26 @@ class LakeCommits:
     Args:
         folder: the output.
         publish: called for each commit when its files have their names, with the tables that have files of it, and
-            `lacks`; after a kill, and at each start, perhaps once more.
+            `lacks`; after a kill, and at a start, perhaps once more.
+        skip_gone: what a table that lacks commits gets where these or their files are not kept any more: what is there
+            of them; False: nothing, TableLeftOutError.
 
     Attributes:
         last: the last commit; without its files once they are published.
         tables: kind and topic of the tables of the commit that was the last one at the start, by folder.
+        losses: what tables have gone on without, by folder.
     """
 
-    def __init__(self, folder: JobFolder, files: FileLayer, publish: Callable[[Iterable[str], Lacks], None]) -> None:
+    def __init__(
+        self, folder: JobFolder, files: FileLayer, publish: Callable[[Iterable[str], Lacks], None], *, skip_gone: bool
+    ) -> None:
         self._output = folder.path
         self._state = folder.state_folder()
         self._commits = folder.state_folder("commits")
         self._files = files
         self._publish_files = publish
+        self._skip_gone = skip_gone
+        self.losses: dict[str, str] = {}
         numbers = self._numbers()
         self.last = self._read(numbers[-1]) if numbers else None
         lake_files = () if self.last is None else self.last.lake_files
@@ -128,13 +138,18 @@ class LakeCommits:
     def recover(self) -> None:
         """Complete a commit that was decided before a kill, and remove staged files of undecided commits.
 
-        The tables of the last commit get what they lack, as they were put back from an older copy.
+        The tables of the last commit get what they lack, as they were put back from an older copy; where they are very
+        many, each gets it with its next files.
         """
         if self.last is not None:
-            if self._files.exists(self._staging(self.last.number)):
+            is_whole = not self._files.exists(self._staging(self.last.number))
+            if not is_whole:
                 self._files.sync_directory(self._commits)  # the killed process has not, perhaps
                 self._name_files(self.last, again=True)
-            self._publish(self.last, again=True)
+            if is_whole and len(self.tables) > _CHECKED_TABLES:
+                self._count(self.last)
+            else:
+                self._publish(self.last, again=True)
         for entry in self._files.list_directory(self._state):
             if entry.name.startswith(_STAGING):
                 self._files.remove_tree(os.path.join(self._state, entry.name))
@@ -220,11 +235,16 @@ class LakeCommits:
                 return []
             last = replace(commit, lake_files=tuple(by_table[table]))
             missed = list(self._missed(table, number, commit.number))
-            if again:  # its files had names; perhaps they have gone with the table
-                self._check_kept(table, number, commit.number, self._gone(last))
+            if again and (gone := self._gone(last)):  # its files had names; perhaps they have gone with the table
+                self._pass_over(table, number, commit.number, gone)
+                return missed
             return [*missed, last]
 
         self._publish_files(sorted(by_table), lacks)
+        self._count(commit)
+
+    def _count(self, commit: LakeCommit) -> None:
+        """Let go what is kept of a commit that the tables have, and of earlier ones."""
         self._last_commits.add(commit.number, commit.lake_files)
         since = commit.number - self._last_commits.number
         if since >= _COUNTED_COMMITS or self._last_commits.files_since >= _COUNTED_FILES:
@@ -240,22 +260,35 @@ class LakeCommits:
                 commit = self._read(missed)
                 own = replace(commit, lake_files=tuple(one for one in commit.lake_files if one.table == table))
                 gone = self._gone(own)
-            self._check_kept(table, number, last, gone)
-            if own.lake_files:
+            if gone:
+                self._pass_over(table, number, last, gone)
+            elif own.lake_files:
                 yield own
+
+    def check_new(self, table: str) -> None:
+        """Raise TableLeftOutError where a table that is not there had files that are not kept any more."""
+        for _ in self._missed(table, -1, self._next_number):
+            pass
 
     def _gone(self, commit: LakeCommit) -> str:
         """The first file of a commit that is not there; empty for none."""
         paths = (os.path.join(self._output, one.path) for one in commit.lake_files)
         return next((path for path in paths if not self._files.exists(path)), "")
 
-    def _check_kept(self, table: str, number: int, last: int, gone: str) -> None:
-        if gone:
-            raise StoreError(
-                f"{os.path.join(self._output, table)}: the table lacks commits of the export after {number}, up to "
-                f"{last}, and {gone} is not kept any more: the table was made anew, or its catalog was put back "
-                "from a copy; put the newer one back, or export to another folder"
+    def _pass_over(self, table: str, number: int, last: int, gone: str) -> None:
+        """Raise TableLeftOutError, or note what the table lacks."""
+        reason = (
+            f"{os.path.join(self._output, table)}: the table lacks commits of the export after {number}, up to "
+            f"{last}, and {gone} is not kept any more: the table was removed, made anew, or put back from a "
+            "copy, it or its catalog"
+        )
+        if not self._skip_gone:
+            raise TableLeftOutError(
+                f"{reason}. The rows are in files below {self._output}, and the table does not get them; the other "
+                "tables go on. Put the newer one back; or give --allow-data-loss (fail_on_data_loss=False), and it "
+                "gets what is kept, and goes on from there"
             )
+        self.losses[table] = f"{reason}; it goes on without"
 
     def _prune(self) -> None:
         """Remove the oldest commits; those that are kept are few."""

@@ -23,6 +23,7 @@ from reput.files import FileLayer
 from reput.jobs.lake.commits import Lacks, LakeCommit
 from reput.jobs.lake.file_bounds import file_bounds
 from reput.jobs.lake.files import Kind, LakeFile
+from reput.jobs.lake.left_out import TableLeftOutError
 from reput.jobs.lake.staging import Staging
 from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, field_paths, lineage, table_schema
 
@@ -43,11 +44,14 @@ class DeltaTables:
         self, output: str, schema: Callable[[Kind, str], pa.Schema], store: str, files: FileLayer, upkeep: Upkeep
     ) -> None:
         self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
+        self.left_out: dict[str, str] = {}
 
     def check_place(self, folders: Iterable[str]) -> None:
         """Do nothing: Delta tables name their files by relative paths."""
 
-    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+    def field_ids(
+        self, tables: Mapping[str, tuple[Kind, str]], check_new: Callable[[str], None]
+    ) -> dict[str, dict[str, int]]:
         """Return none: Delta's readers find columns by their names."""
         return {}
 
@@ -55,7 +59,10 @@ class DeltaTables:
         """Add the files of commits to tables: what they lack."""
         deltalake = _deltalake()
         for table in tables:
-            self._publish(deltalake, os.path.join(self._output, table), partial(lacks, table))
+            try:
+                self._publish(deltalake, os.path.join(self._output, table), partial(lacks, table))
+            except TableLeftOutError as error:
+                self.left_out[table] = str(error)
 
     def sweep(self) -> None:
         """Do nothing: a vacuum finds the files that no version of a table names."""
@@ -121,7 +128,15 @@ class DeltaTables:
             table = None
 
     def _find(self, deltalake: Any, path: str) -> Any:
-        return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+        try:
+            return deltalake.DeltaTable(path) if deltalake.DeltaTable.is_deltatable(path) else None
+        except (deltalake.exceptions.DeltaError, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise TableLeftOutError(
+                f"{path}: the Delta table cannot be read: {reason}. Its rows are in files beside it, and it does not "
+                "get them; the other tables go on. Put its log back from a copy, or remove it and give "
+                "--allow-data-loss (fail_on_data_loss=False): it is made anew then, of the batches that are kept"
+            ) from error
 
     def _ready(self, deltalake: Any, path: str, one: LakeFile, table: Any) -> Any:
         """A table with all columns of its files; it is made if it is missing.

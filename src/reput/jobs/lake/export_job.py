@@ -147,10 +147,10 @@ class _ExportJob:
             bodies = replace(rows.selection, columns=("topic", "body"))
             check_fit(rows.decoders, self._log.first_rows(bodies, _FIT_ROWS))
         self._tables = open_tables(options, folder.path, self._schema, directory.path, files)
-        self._commits = LakeCommits(folder, files, self._tables.publish)
+        self._commits = LakeCommits(folder, files, self._tables.publish, skip_gone=not options.fail_on_data_loss)
         self._tables.check_place(self._commits.tables)
-        self._commits.recover()
         self._tables.sweep()
+        self._commits.recover()
 
     def _schema(self, kind: Kind, topic: str) -> pa.Schema:
         """Schema of the files of a kind and a topic, as it is now."""
@@ -184,7 +184,7 @@ class _ExportJob:
         age_seconds = None if newest is None else max(0.0, time.time() - newest / 1000)
         if self._options.compact and sums.tables:
             staging = Staging(self._commits.stage(), self._files)
-            self._tables.tidy(sums.tables, staging)
+            self._tables.tidy({one: of for one, of in sums.tables.items() if one not in self._tables.left_out}, staging)
             self._files.remove_tree(staging.folder)
         topics = sums.topics
         schemas = {one.topic: self._rows.decoders.schema_text(one.topic) for one in topics}
@@ -199,11 +199,19 @@ class _ExportJob:
             body_schemas={topic: text for topic, text in schemas.items() if text is not None},
             lost=lost,
             damages=damages.followed_by(lost_end),
+            table_faults=self._take_table_faults(),
             newest_ms=newest,
             age_seconds=age_seconds,
             lag_bytes=log_end.offset - begin.offset,
             seconds=time.perf_counter() - started,
         )
+
+    def _take_table_faults(self) -> dict[str, str]:
+        """Why tables do not have all rows, of this run, or of the start before it."""
+        faults = self._commits.losses | self._tables.left_out
+        self._commits.losses.clear()
+        self._tables.left_out.clear()
+        return faults
 
     def _commit(
         self, begin: int, end: LogPosition, rejects: dict[str, Reject], progress: Progress | None
@@ -312,7 +320,7 @@ class _ExportJob:
         """Let files have the ids that the tables of kinds and topics give their fields."""
         tables = {self._rows.table(kind, topic): (kind, topic) for kind, topic in kinds_and_topics}
         if tables and self._rows.field_ids is not None:
-            ids = self._tables.field_ids(tables)
+            ids = self._tables.field_ids(tables, self._commits.check_new)
             self._rows = replace(self._rows, field_ids={**self._rows.field_ids, **ids})
 
     def _first_rejects(self, staged: Sequence[LakeFile], staging: Staging) -> list[Reject]:

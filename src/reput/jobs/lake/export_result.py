@@ -36,6 +36,8 @@ class Export:
         body_schemas: schemas of JSON bodies by topic, as text, of the topics that this run has exported.
         lost: ranges of offsets that were deleted or cut before they were exported, where that was allowed.
         damages: ranges of the log that hold no whole records and were passed over, where that was allowed.
+        table_faults: why tables do not have all rows that are exported, by folder: they were left out, or went on
+            without what is not kept any more.
         newest_ms: store time of the newest message that is exported, by this run or an earlier one, in ms since 1970.
         age_seconds: from then until the run had made the message visible.
         lag_bytes: of the log that came while the run exported, and that it left for the next one.
@@ -52,6 +54,7 @@ class Export:
     body_schemas: dict[str, str]
     lost: tuple[tuple[int, int], ...]
     damages: Damages
+    table_faults: dict[str, str]
     newest_ms: int | None
     age_seconds: float | None
     lag_bytes: int
@@ -59,9 +62,10 @@ class Export:
 
     @property
     def findings(self) -> list[str]:
-        """Texts of lost ranges, of damage that was passed over, and of rejected bodies."""
+        """Texts of lost ranges, of damage that was passed over, of tables that lack rows, and of rejected bodies."""
         findings = [f"offsets {begin} to {end} were lost before they were exported" for begin, end in self.lost]
         findings += self.damages.texts()
+        findings += [self.table_faults[table] for table in sorted(self.table_faults)]
         rejected = {one.topic: one.rejected for one in self.topics}
         findings += [
             f"topic {first.topic}: {counted(rejected[first.topic], 'body')} could not be decoded; rejects/ has each "

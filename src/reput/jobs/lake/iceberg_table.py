@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from reput.jobs.lake.commits import Lacks, LakeCommit
 from reput.jobs.lake.field_ids import differing_ids
 from reput.jobs.lake.files import Kind
 from reput.jobs.lake.iceberg_metadata import METADATA, data_file, has_fields, iceberg_schema
+from reput.jobs.lake.left_out import TableLeftOutError
 from reput.jobs.lake.staging import Staging
 from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, lineage, table_schema
 
@@ -62,6 +63,7 @@ class IcebergTables:
     ) -> None:  # fmt: skip
         self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
         self._catalog, self._namespace = catalog, tuple(namespace.split("."))
+        self.left_out: dict[str, str] = {}
         if catalog is not None:  # the embedded one comes with the first commit
             self._open_catalog().close()
 
@@ -93,15 +95,19 @@ class IcebergTables:
                 "by that path; move it back, or export to a new folder"
             )
 
-    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+    def field_ids(
+        self, tables: Mapping[str, tuple[Kind, str]], check_new: Callable[[str], None]
+    ) -> dict[str, dict[str, int]]:
         """Ids of the fields of tables, by folder and path; missing tables are made, and missing columns added."""
         from pyiceberg.schema import index_by_name
 
         catalog, ids = self._open_catalog(), {}
         try:
             for folder, (kind, topic) in sorted(tables.items()):
-                with self._errors(folder, "does not tell its fields"):
-                    ids[folder] = index_by_name(self._ready(catalog, folder, kind, topic).schema())
+                with suppress(TableLeftOutError), self._errors(folder, "does not tell its fields"):  # `publish` tells
+                    if (table := self._find(catalog, folder)) is None:
+                        check_new(folder)
+                    ids[folder] = index_by_name(self._ready(catalog, folder, kind, topic, table).schema())
         finally:
             catalog.close()
         return ids
@@ -112,7 +118,10 @@ class IcebergTables:
         try:
             for folder in tables:
                 catalog = catalog or self._open_catalog()
-                self._publish(catalog, folder, partial(lacks, folder))
+                try:
+                    self._publish(catalog, folder, partial(lacks, folder))
+                except TableLeftOutError as error:
+                    self.left_out[folder] = str(error)
         finally:
             if catalog is not None:
                 catalog.close()
@@ -124,7 +133,7 @@ class IcebergTables:
         upkeep, catalog, listed = self._upkeep, self._open_catalog(), self._upkeep_files()
         try:
             for folder, (kind, topic) in sorted(tables.items()):
-                with self._errors(folder, "cannot be compacted"):
+                with suppress(TableLeftOutError), self._errors(folder, "cannot be compacted"):
                     table = self._load(catalog, folder)
                     if groups := small_files(table, upkeep.target_bytes, upkeep.small_files):
                         compact(table, groups, self._schema(kind, topic), staging, listed, folder)
@@ -145,6 +154,8 @@ class IcebergTables:
                     listed.end()
                 else:
                     listed.sweep(table)
+        except TableLeftOutError:
+            listed.end()
         finally:
             catalog.close()
 
@@ -179,6 +190,14 @@ class IcebergTables:
             yield
         except ReputError:
             raise
+        except FileNotFoundError as error:  # somebody has removed files of this table
+            name = ".".join(self._identifier(folder))
+            raise TableLeftOutError(
+                f"{name}: the Iceberg table {what}: {error}. Its rows are in files below {self._output}, and the table "
+                "does not get them; the other tables go on. Put its files back from a copy; or drop it from the "
+                "catalog and give --allow-data-loss (fail_on_data_loss=False): it is made anew then, of the batches "
+                "that are kept"
+            ) from error
         except Exception as error:
             name = ".".join(self._identifier(folder))
             reason = str(error) or type(error).__name__

@@ -2,8 +2,8 @@
 
 `_reput/schemas` has all of them as of some commit, and each file of `_reput/schema-changes` those that one commit has
 inferred or let grow since: a commit writes its own topics, however many there are. Once the changes are as many topics
-as the first file has, or very many files, the first file is written anew, and the changes go, the oldest first: what a kill leaves of
-them are the last ones, which say of each topic what the first file says.
+as the first file has, or very many files, the first file is written anew, and the changes go, the oldest first: what
+a kill leaves of them are the last ones, which say of each topic what the first file says.
 """
 
 from __future__ import annotations

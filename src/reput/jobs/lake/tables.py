@@ -26,19 +26,28 @@ _ODD = {
 
 
 class Tables(Protocol):
-    """Tables of an export. After a kill, each call may be made once more."""
+    """Tables of an export. After a kill, each call may be made once more.
+
+    Attributes:
+        left_out: the reasons why tables did not get what `publish` was to add, by folder; the others got it.
+    """
+
+    left_out: dict[str, str]
 
     def check_place(self, folders: Iterable[str]) -> None:
         """Raise StoreError where the tables of an earlier commit lead to another folder than that of the export."""
         ...
 
-    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+    def field_ids(
+        self, tables: Mapping[str, tuple[Kind, str]], check_new: Callable[[str], None]
+    ) -> dict[str, dict[str, int]]:
         """Ids that the files of tables must have, by folder and path of a field; none where files have no ids.
 
-        Tables that are missing are made, and columns that are missing added.
+        Tables that are missing are made, and columns that are missing added. Of a table that is left out, none.
 
         Args:
             tables: kind and topic of the rows, by folder.
+            check_new: raises TableLeftOutError for the folder of a table that is missing, and must not be made.
         """
         ...
 
@@ -62,10 +71,15 @@ class Tables(Protocol):
 class NoTables:
     """Tables of an export that has only files."""
 
+    def __init__(self) -> None:
+        self.left_out: dict[str, str] = {}
+
     def check_place(self, folders: Iterable[str]) -> None:
         """Do nothing: files know no paths."""
 
-    def field_ids(self, tables: Mapping[str, tuple[Kind, str]]) -> dict[str, dict[str, int]]:
+    def field_ids(
+        self, tables: Mapping[str, tuple[Kind, str]], check_new: Callable[[str], None]
+    ) -> dict[str, dict[str, int]]:
         """Return none."""
         return {}
 
