@@ -98,6 +98,13 @@ def named_by_tables(output: Path) -> set[str]:
     return {place.removeprefix("file://") for place in named if place.endswith(".parquet")}
 
 
+def unnamed_metadata(output: Path) -> list[str]:
+    """Manifests, and lists of them, that no snapshot of an Iceberg table names."""
+    tables = [table_of(output, name) for name in names_of_tables(output)]
+    named = {Path(place).name for table in tables for place in named_files(table, table.snapshots())}
+    return [path.name for path in output.rglob("*.avro") if path.name not in named]
+
+
 def check_next_run(store: Path, output: Path, expected: Path, form: str, decode: str = "utf8") -> None:
     seen = rows_seen(output)
     assert len(set(seen)) == len(seen)
@@ -108,6 +115,8 @@ def check_next_run(store: Path, output: Path, expected: Path, form: str, decode:
     assert tree(output) == tree(expected)
     assert table_rows(output) == table_rows(expected)
     assert not [path.name for path in (output / "_reput").iterdir() if path.name.startswith("staging")]
+    assert not unnamed_metadata(output)
+    assert not (output / "_reput/upkeep").exists()
 
 
 def test_tables_grow_by_the_field_of_the_second_batch(store: Path, tmp_path: Path) -> None:

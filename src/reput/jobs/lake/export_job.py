@@ -151,6 +151,7 @@ class _ExportJob:
         self._tables.check_place(self._commits.tables)
         self._tables.sweep()
         self._commits.recover()
+        self._tables.sweep()
 
     def _schema(self, kind: Kind, topic: str) -> pa.Schema:
         """Schema of the files of a kind and a topic, as it is now."""

@@ -63,6 +63,7 @@ class IcebergTables:
     ) -> None:  # fmt: skip
         self._output, self._schema, self._store, self._files, self._upkeep = output, schema, store, files, upkeep
         self._catalog, self._namespace = catalog, tuple(namespace.split("."))
+        self._killed: str | None = None
         self.left_out: dict[str, str] = {}
         if catalog is not None:  # the embedded one comes with the first commit
             self._open_catalog().close()
@@ -115,16 +116,19 @@ class IcebergTables:
     def publish(self, tables: Iterable[str], lacks: Lacks) -> None:
         """Add the files of commits to tables: what they lack."""
         catalog: Catalog | None = None
+        listed = self._upkeep_files()
         try:
             for folder in tables:
                 catalog = catalog or self._open_catalog()
                 try:
-                    self._publish(catalog, folder, partial(lacks, folder))
+                    self._publish(catalog, folder, partial(lacks, folder), listed)
                 except TableLeftOutError as error:
                     self.left_out[folder] = str(error)
         finally:
             if catalog is not None:
                 catalog.close()
+        if listed.folder is not None:
+            listed.end()
 
     def tidy(self, tables: Mapping[str, tuple[Kind, str]], staging: Staging) -> None:
         """Put small files of tables together, and let old snapshots go."""
@@ -142,9 +146,15 @@ class IcebergTables:
             catalog.close()
 
     def sweep(self) -> None:
-        """Remove the files of an upkeep that was killed, and that its table does not name."""
+        """Remove the files of a commit or an upkeep that was killed, and that its table does not name.
+
+        What it has written as the next metadata may go only when there are such: at the second call.
+        """
         listed = self._upkeep_files()
-        if (folder := listed.folder) is None:
+        if listed.folder is None and self._killed is not None:
+            listed.begin(self._killed, ())
+        self._killed = folder = listed.folder
+        if folder is None:
             return
         catalog = self._open_catalog()
         try:
@@ -169,7 +179,9 @@ class IcebergTables:
 
         return open_catalog(self._catalog, self._output, self._files)
 
-    def _publish(self, catalog: Catalog, folder: str, lacks: Callable[[int], list[LakeCommit]]) -> None:
+    def _publish(
+        self, catalog: Catalog, folder: str, lacks: Callable[[int], list[LakeCommit]], listed: UpkeepFiles
+    ) -> None:
         with self._errors(folder, "cannot be read"):
             table = self._find(catalog, folder)
             number = -1 if table is None else int(table.properties.get(COMMIT, "-1"))
@@ -177,7 +189,8 @@ class IcebergTables:
         for commit in lacks(number):
             with self._errors(folder, f"does not take commit {commit.number}", advice):
                 one = commit.lake_files[0]
-                self._append(self._ready(catalog, folder, one.kind, one.topic, table), commit)
+                table = self._ready(catalog, folder, one.kind, one.topic, table)
+                self._append(table, commit, folder, listed)
             table = None
 
     def _identifier(self, folder: str) -> tuple[str, ...]:
@@ -268,10 +281,14 @@ class IcebergTables:
                 f"PYICEBERG_CATALOG__{self._catalog.upper()}__WAREHOUSE"
             ) from error
 
-    def _append(self, table: Table, commit: LakeCommit) -> None:
+    def _append(self, table: Table, commit: LakeCommit, folder: str, listed: UpkeepFiles) -> None:
         """Add files and lineage in one commit of the catalog.
 
         Where another writer was quicker, pyiceberg tries again with the table as it is then.
+
+        Args:
+            folder: of the table, below the output.
+            listed: the list for the case of a kill, of metadata that lie in the output.
         """
         from pyiceberg.schema import index_by_name
         from pyiceberg.typedef import Record
@@ -291,6 +308,8 @@ class IcebergTables:
             mapping = table.schema().name_mapping.model_dump_json()
             change.set_properties(facts if _MAPPING in table.properties else {**facts, _MAPPING: mapping})
             with change.update_snapshot(snapshot_properties=facts).merge_append() as append:
+                if self._catalog is None:
+                    listed.begin(folder, (), append.commit_uuid)
                 for one in commit.lake_files:
                     path = os.path.join(self._output, one.path)
                     partition = Record(one.topic, None if one.date is None else _days(one.date))

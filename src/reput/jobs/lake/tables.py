@@ -64,7 +64,10 @@ class Tables(Protocol):
         ...
 
     def sweep(self) -> None:
-        """Remove what a `tidy` that was killed has left, and no table names."""
+        """Remove what a `publish` or a `tidy` that was killed has left, and no table names.
+
+        To be called at a start before a decided commit is completed, and after it.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""`UpkeepFiles`: the list of files that an upkeep of an Iceberg table makes or removes, while it does."""
+"""`UpkeepFiles`: the list of files that a commit or an upkeep of an Iceberg table makes or removes, while it does."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _METADATA_ENDING = ".metadata.json"
 
 
 class UpkeepFiles:
-    """Files of the upkeep of one table. Where it was killed, the next run removes those that the table does not name.
+    """Files of a commit or upkeep of one table. Where it was killed, the next run removes what the table does not name.
 
     Args:
         output: folder of the export.
 
     Attributes:
-        folder: of the table, below the output; None where no upkeep is under way.
+        folder: of the table, below the output; None where nothing is under way.
     """
 
     def __init__(self, output: str, files: FileLayer) -> None:
@@ -47,9 +47,13 @@ class UpkeepFiles:
         except (ValueError, KeyError):  # torn or changed: it only spares space
             self.folder = None
 
-    def begin(self, folder: str, places: Iterable[str]) -> uuid.UUID:
-        """List files, durably, before the first is made or removed; returns an id for the snapshot that names them."""
-        commit = uuid.uuid4()
+    def begin(self, folder: str, places: Iterable[str], commit: uuid.UUID | None = None) -> uuid.UUID:
+        """List files, durably, before the first is made or removed; returns an id for the snapshot that names them.
+
+        Args:
+            commit: the id, which the names of all files of metadata have that the snapshot needs; None: a new one.
+        """
+        commit = commit or uuid.uuid4()
         self.folder, self._places, self._commit = folder, sorted(places), str(commit)
         content = {"folder": folder, "places": self._places, "commit": self._commit}
         self.files.write_atomically(self._path, encode_with_crc(content))
