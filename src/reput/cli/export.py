@@ -104,7 +104,11 @@ def export(
         float, typer.Option("--interval", min=0, metavar="SECONDS", help="With --follow: time between two runs.")
     ] = 10,
     allow_data_loss: Annotated[
-        bool, typer.Option("--allow-data-loss", help="Continue after messages that were deleted before their export.")
+        bool,
+        typer.Option(
+            "--allow-data-loss",
+            help="Continue after messages that were deleted before their export, and without lost files of tables.",
+        ),
     ] = False,
     damaged: Annotated[
         Literal["refuse", "skip"],
@@ -136,7 +140,8 @@ def export(
 
     Damage in the log is refused. With --damaged skip all whole records before and after the damage are exported, each
     range that was passed over is reported, and the exit status is 1. So it is where messages were lost before their
-    export, and --allow-data-loss is given.
+    export, and --allow-data-loss is given. A table that was dropped with its files is left out, and told, with status
+    1; with --allow-data-loss it is made anew of what is kept.
 
     With --follow a line is printed for each run that has found something.
 

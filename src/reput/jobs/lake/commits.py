@@ -31,7 +31,7 @@ _KEPT_COMMITS, _KEPT_BYTES = 1000, 256 << 20
 #: Commits and files after which the last commits of all tables are written: it costs a part of what the files cost.
 _COUNTED_COMMITS, _COUNTED_FILES = 100, 100_000
 #: Tables of the last commit that a start looks at, though nobody was killed: each costs a millisecond or two.
-_CHECKED_TABLES = 1000
+_CHECKED_TABLES = 100
 
 
 @dataclass(frozen=True, slots=True)

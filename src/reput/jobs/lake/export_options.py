@@ -52,7 +52,8 @@ class ExportOptions:
         commit_bytes: log bytes of a commit, rounded up to whole files of the log.
         target_file_bytes: smaller files of a commit are merged.
         fail_on_data_loss: whether it is an error that retention has deleted records that were not exported yet, or
-            that the log is another one now; False: the export continues with the log as it is.
+            that the log is another one now, and whether a table is left out that lacks batches which are not kept any
+            more; False: the export continues with the log as it is, and the table with what is kept.
         damaged: treatment of damage in the log: "refuse" ends the run before the batch with the damage; "skip" exports
             all whole records before and after it, and reports the ranges that were passed over.
         new_fields: treatment of a JSON body with a value in a field that the inferred schema of its topic lacks:

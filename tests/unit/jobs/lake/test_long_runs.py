@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reput.jobs.lake import commits
+from reput.jobs.lake.delta_table import DeltaTables
 from reput.jobs.lake.files import LakeFile
 from reput.jobs.runner import LocalRunner
 from tests.support.lake import NAMES, log_rows, put, rows_of, run
@@ -35,6 +36,29 @@ def test_files_of_earlier_commits_are_not_held(tmp_path: Path, monkeypatch: pyte
     assert sum(topic.files for topic in result.topics) > 8 * len(NAMES)
     assert max(held) - before <= 2 * len(NAMES)
     assert rows_of(tmp_path / "out") == log_rows(tmp_path / "store")
+
+
+@pytest.mark.parametrize(("checked", "is_killed", "opened"), [(4, False, 4), (3, False, 0), (3, True, 4)])
+def test_a_start_looks_at_the_tables_of_the_last_commit_if_they_are_few_or_it_was_cut_short(
+    checked: int, is_killed: bool, opened: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put(store, 0, len(NAMES))
+    run(store, output, format="delta", decode="json")
+    monkeypatch.setattr(commits, "_CHECKED_TABLES", checked)
+    if is_killed:
+        (output / "_reput/staging-0").mkdir()
+    asked = list[str]()
+    find = DeltaTables._find
+
+    def counted(tables: DeltaTables, deltalake: Any, path: str) -> Any:
+        asked.append(path)
+        return find(tables, deltalake, path)
+
+    monkeypatch.setattr(DeltaTables, "_find", counted)
+    assert run(store, output, format="delta", decode="json").messages == 0
+    assert len(asked) == opened
+    assert not (output / "_reput/staging-0").exists()
 
 
 @pytest.mark.parametrize(("form", "decode"), [("parquet", "raw"), ("delta", "json")])
