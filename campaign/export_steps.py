@@ -12,11 +12,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from reput.files import FileLayer
 from reput.jobs.lake import iceberg_upkeep
-from reput.jobs.lake.staging import StagedFileWriter, Staging
+from reput.jobs.lake.staging import StagedFileWriter
 
 _OF_BOTH: dict[str, tuple[object, str]] = {
     "a file is written": (StagedFileWriter, "finish"),
-    "files are synced": (Staging, "sync"),
     "the state is saved": (FileLayer, "write_atomically"),
     "files get their names": (FileLayer, "rename_files"),
     "a staging folder goes": (FileLayer, "remove_tree"),
