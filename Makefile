@@ -87,7 +87,7 @@ test: ## what every change must pass, in minutes: lint, then all tests but those
 collected: setup
 	@$(BIN)/pytest -q --collect-only >/dev/null
 
-tests-of: setup ## only the tests of make test that cover a module: make tests-of FILE=src/reput/store/get.py
+tests-of: setup ## only the tests of make test that cover a module: make tests-of FILE=src/reput/store/reads/get.py
 	@tests=$$($(BIN)/python -m tests.support.tests_of $(FILE)); echo "$$tests"; \
 	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(PYTEST) $(BY_TIME) -m "not ($(LEFT_OUT))" $$tests
 

@@ -9,7 +9,7 @@ from bench.figures import Figure, Goal, seconds_of
 from bench.setting import Setting
 from reput.jobs.audit.job import audit
 from reput.jobs.runner import LocalRunner
-from reput.kernels.crc32 import crc32_slices
+from reput.kernels.machine.crc32 import crc32_slices
 
 _CRC_BYTES = 64 << 20
 

@@ -10,7 +10,7 @@ from bench.apache import NAME, OpenStore
 from bench.figures import Figure, Goal, Other, seconds_of
 from bench.setting import Setting
 from reput import FlushDiskType, MessageStore, MessageStoreConfig
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 
 #: With RocketMQ's limits of one pull out of the way of pulls of 1 000.
 _CONFIG = MessageStoreConfig(

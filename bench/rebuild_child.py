@@ -14,9 +14,9 @@ from bench.spark_child import most_resident_mb_of_workers
 from reput.formats.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from reput.jobs.rebuild import RebuildOptions, rebuild
 from reput.jobs.runner import LocalRunner, Runner
-from reput.kernels.consume_queue import group_units
-from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.queues.consume_queue import group_units
+from reput.kernels.queues.index_file import IndexKeys, IndexTable, index_keys
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.scan import scan_split
 from reput.log.splits import Split, plan_splits

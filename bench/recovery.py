@@ -13,7 +13,7 @@ from bench.processes import run_killed_child
 from bench.setting import Setting
 from reput import MessageStore
 from reput.formats.index_file import HEADER_SIZE, decode_header
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.queues.unit_types import UNIT_TYPE
 
 
 def measure(setting: Setting) -> list[Figure]:

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from bench.figures import Figure, Goal, stopwatch
 from bench.setting import Setting
 from reput import read_log
-from reput.kernels.columns import ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import ScanStop
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.directory import StoreDirectory
 
 #: Columns that a scan of the headers knows.

@@ -22,8 +22,8 @@ from reput.files import DISK
 from reput.formats.record_layout import BLANK_SIZE
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
-from reput.log.plan import PlanOptions, plan_read
-from reput.log.plan_parts import Part, read_part
+from reput.log.plans.plan import PlanOptions, plan_read
+from reput.log.plans.plan_parts import Part, read_part
 from reput.log.selection import Selection, make_selection
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def measure_large(setting: Setting) -> list[Figure]:
 
 
 def _measure(setting: Setting, count: int) -> list[Figure]:
-    from reput.kernels.record_batch import SCHEMA
+    from reput.kernels.records.record_batch import SCHEMA
     from reput.spark import session
 
     store = setting.folder("spark-source")

@@ -33,7 +33,7 @@ def measure(setting: Setting) -> list[Figure]:
 
 
 def _measure(setting: Setting, path: str, count: int, size: int) -> list[Figure]:
-    from reput.kernels.record_batch import SCHEMA
+    from reput.kernels.records.record_batch import SCHEMA
 
     figures = []
     with Broker.start(

@@ -38,7 +38,7 @@ _MOST_TEST_SECONDS = 1200
 #: What pytest ends with where it chose none of the tests.
 _NO_TEST_CHOSEN = 5
 #: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
-_CACHE_FOLDER = "from reput.kernels._cache import cache_folder; print(cache_folder())"
+_CACHE_FOLDER = "from reput.kernels.machine.cache import cache_folder; print(cache_folder())"
 
 
 class Mutant(NamedTuple):

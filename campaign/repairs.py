@@ -20,8 +20,8 @@ from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import STAND_IN_TOPIC
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import STAND_IN_TOPIC
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split

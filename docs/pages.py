@@ -16,7 +16,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
 from reput.config.properties import camel_case
 from reput.config.rocketmq_config import keys_of
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from reput.spark import __all__ as spark_names
 
 ROOT = Path(__file__).parents[1]
@@ -158,9 +158,9 @@ write("reference/errors.md", "# Errors\n\n::: reput.errors\n    options: {show_r
 write(
     "reference/store.md",
     api(
-        "The store", STORE, "reput.store.tail.Tail", "reput.log.reader.read_log",
+        "The store", STORE, "reput.store.tail.Tail", "reput.log.reads.reader.read_log",
         "reput.formats.message.Message", "reput.formats.message_ext.MessageExt",
-        "reput.store.get_result.GetMessageResult", "reput.store.results", "reput.formats.metadata.TopicConfig",
+        "reput.store.reads.get_result.GetMessageResult", "reput.store.results", "reput.formats.metadata.TopicConfig",
         "reput.config.message_store_options.MessageStoreOptions", "reput.broker.embedded.Broker",
         "reput.config.broker_options.BrokerOptions",
         made_by_users=False,
@@ -169,10 +169,10 @@ write(
 write(
     "reference/client.md",
     api(
-        "The client", "reput.client.producer.Producer", "reput.client.push_consumer.PushConsumer",
-        "reput.client.pull_consumer.PullConsumer", "reput.client.sync",
-        "reput.client.message_client_ext.MessageClientExt", "reput.client.send_result.SendResult",
-        "reput.client.session_credentials.SessionCredentials", "reput.transport.tls.ClientTls",
+        "The client", "reput.client.producing.producer.Producer", "reput.client.consuming.push_consumer.PushConsumer",
+        "reput.client.consuming.pull_consumer.PullConsumer", "reput.client.sync",
+        "reput.client.instance.message_client_ext.MessageClientExt", "reput.client.instance.send_result.SendResult",
+        "reput.client.instance.session_credentials.SessionCredentials", "reput.transport.tls.ClientTls",
     ),
 )  # fmt: skip
 write(

@@ -25,11 +25,11 @@ def test_the_mirror_comes_first_then_who_imports_the_module_then_who_does_by_a_h
     assert [name for name in found if name in order] == order
     assert found[0] == order[0]
     assert len(set(found)) == len(found)
-    assert names("kernels/_cache.py")[0] == "unit/kernels/test_cache.py"
+    assert names("kernels/machine/cache.py")[0] == "unit/kernels/machine/test_cache.py"
 
 
 def test_a_module_that_no_test_imports_is_covered_by_those_of_its_users() -> None:
-    assert names("cli/query_rows.py") == ["unit/cli/test_query.py"]
+    assert names("cli/commands/query_rows.py") == ["unit/cli/commands/test_query.py"]
 
 
 def test_every_module_is_covered() -> None:
@@ -43,4 +43,4 @@ def test_what_is_no_module_is_refused(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "tests.support.tests_of", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "usage: make tests-of FILE=src/reput/store/get.py\n"
+    assert done.stderr == "usage: make tests-of FILE=src/reput/store/reads/get.py\n"

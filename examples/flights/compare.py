@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from examples.flights.counts import Counts
-from reput.kernels.property_maps import without_properties
+from reput.kernels.records.property_maps import without_properties
 from reput.progress import Progress
 
 BLOCK_SIZE = 16 << 20

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from reput.kernels.property_maps import with_property
+from reput.kernels.records.property_maps import with_property
 
 PLANNED, DEPARTED, ARRIVED, CANCELLED = "flight-planned", "flight-departed", "flight-arrived", "flight-cancelled"
 WEATHER = "weather"

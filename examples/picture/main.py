@@ -6,7 +6,7 @@ from pathlib import Path
 
 from examples.picture.browser import screenshot
 from examples.picture.day import write_day
-from reput.cli.stats_report import report_of
+from reput.cli.commands.stats.report import report_of
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
 

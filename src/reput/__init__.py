@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig
     from reput.log import log_dataset, read_log
     from reput.store.message_store import MessageStore
-    from reput.store.put_future import PutFuture
+    from reput.store.puts.put_future import PutFuture
     from reput.store.results import GetMessageStatus, PutMessageStatus
 
 __all__ = [
@@ -104,7 +104,7 @@ _MODULE_OF = {
     "MessageExtBatch": "reput.formats.message_batch",
     "MessageStore": "reput.store.message_store",
     "MessageStoreConfig": "reput.config.message_store",
-    "PutFuture": "reput.store.put_future",
+    "PutFuture": "reput.store.puts.put_future",
     "PutMessageStatus": "reput.store.results",
     "TopicConfig": "reput.formats.metadata",
     "log_dataset": "reput.log",

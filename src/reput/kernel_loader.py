@@ -22,37 +22,37 @@ from reput.errors import StoreError, StoreLockedError
 from reput.files import DISK
 
 if TYPE_CHECKING:
-    from reput.kernels._jit import Kernel
+    from reput.kernels.machine.jit import Kernel
 
 logger = logging.getLogger("reput.kernels")
 
 #: Modules with kernels.
 #: None of them imports pyarrow, which starts threads and so must not be loaded before a Spark worker forks.
 KERNEL_MODULES = (
-    "reput.kernels.crc32",
-    "reput.kernels.java_hash",
-    "reput.kernels.record_scan",
-    "reput.kernels.record_search",
-    "reput.kernels.record_positions",
-    "reput.kernels.record_encode",
-    "reput.kernels.message_objects",
-    "reput.kernels.batch_items",
-    "reput.kernels.message_lists",
-    "reput.kernels.consume_queue",
-    "reput.kernels.consume_queue_ext",
-    "reput.kernels.multi_dispatch",
-    "reput.kernels.batch_consume_queue",
-    "reput.kernels.index_file",
-    "reput.kernels.tags",
-    "reput.kernels.property_slices",
-    "reput.kernels.content_hash",
-    "reput.kernels.small_pass",
-    "reput.kernels.gather",
-    "reput.kernels.segments",
-    "reput.kernels.json_objects",
-    "reput.kernels.send_frames",
-    "reput.kernels.ack_frames",
-    "reput.kernels.timer_records",
+    "reput.kernels.machine.crc32",
+    "reput.kernels.machine.java_hash",
+    "reput.kernels.records.record_scan",
+    "reput.kernels.records.record_search",
+    "reput.kernels.records.record_positions",
+    "reput.kernels.records.record_encode",
+    "reput.kernels.records.message_objects",
+    "reput.kernels.records.batch_items",
+    "reput.kernels.records.message_lists",
+    "reput.kernels.queues.consume_queue",
+    "reput.kernels.queues.consume_queue_ext",
+    "reput.kernels.queues.multi_dispatch",
+    "reput.kernels.queues.batch_consume_queue",
+    "reput.kernels.queues.index_file",
+    "reput.kernels.records.tags",
+    "reput.kernels.records.property_slices",
+    "reput.kernels.records.content_hash",
+    "reput.kernels.queues.small_pass",
+    "reput.kernels.records.gather",
+    "reput.kernels.records.segments",
+    "reput.kernels.records.json_objects",
+    "reput.kernels.wire.send_frames",
+    "reput.kernels.wire.ack_frames",
+    "reput.kernels.records.timer_records",
     "reput.files.runs",
 )
 #: Processes that compile at once, and the memory that each takes. The longest kernel takes a fifth of the time of all.
@@ -77,8 +77,8 @@ def load_kernels(*, processes: int = _MOST_PROCESSES) -> float:
         importlib.import_module(name)
     from numba.core.compiler_lock import global_compiler_lock
 
-    from reput.kernels._cache import COMPLETE, cache_folder
-    from reput.kernels._jit import are_declared_kernels_loaded, load_declared_kernels, missing_kernels
+    from reput.kernels.machine.cache import COMPLETE, cache_folder
+    from reput.kernels.machine.jit import are_declared_kernels_loaded, load_declared_kernels, missing_kernels
 
     if are_declared_kernels_loaded():  # the folder may be out of reach by now
         return 0.0
@@ -124,7 +124,7 @@ def _compile_in_processes(most: int) -> None:
 
     What is left, as processes could not be started or have died, is compiled by whom loads it.
     """
-    from reput.kernels._jit import missing_kernels
+    from reput.kernels.machine.jit import missing_kernels
 
     # The longest first, so that no process works on one when the others have ended.
     kernels = sorted(missing_kernels(), key=lambda one: (-len(one.py_func.__code__.co_code), one.py_func.__name__))
@@ -148,7 +148,7 @@ def _compile_in_processes(most: int) -> None:
 
 def _compile_in(compilers: Sequence[subprocess.Popen[str]], kernels: Sequence[Kernel]) -> None:
     """Give each process a kernel, and the next one when it has compiled that; log how many are left."""
-    from reput.kernels._jit import compilation
+    from reput.kernels.machine.jit import compilation
 
     begin = time.perf_counter()
     compilation.planned = kernels

@@ -15,7 +15,7 @@ from reput.errors import ReputError
 from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Statistics, statistics
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
 from tests.support.cluster.driver import Driver, driver
 from tests.support.cluster.dying_jobs import COPIED

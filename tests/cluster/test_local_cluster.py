@@ -13,7 +13,7 @@ import pytest
 
 import reput
 import reput.spark
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from tests.support.cluster.deaths import EXECUTOR
 from tests.support.cluster.driver import Driver, driver
 from tests.support.cluster.dying_jobs import SCAN, read_with_a_death, rebuild_with_a_death

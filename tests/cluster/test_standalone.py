@@ -18,7 +18,7 @@ import reput.spark
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from reput.spark.runner import SparkRunner
 from reput.spark.session import spark_home
 from tests.support.cluster.deaths import DRIVER, EXECUTOR, SIBLINGS, WORKER

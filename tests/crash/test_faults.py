@@ -12,8 +12,8 @@ import pytest
 
 import reput
 from reput.errors import CorruptRecordError, StoreError, StoreFullError, StorePoisonedError
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import RecordScanner
 from reput.store.log.flush import LogSync
 from tests.support.asking import until
 from tests.support.faulty_files import (

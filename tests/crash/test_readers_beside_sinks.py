@@ -17,8 +17,8 @@ from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
 from reput.log import StoreDirectory
-from reput.log.plan import PlanOptions, plan_read
-from reput.log.plan_parts import read_part
+from reput.log.plans.plan import PlanOptions, plan_read
+from reput.log.plans.plan_parts import read_part
 from reput.log.positions import LogPosition
 from reput.log.selection import make_selection
 from reput.log.tail import LogTail

@@ -19,8 +19,8 @@ from reput.jobs.audit.job import audit
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
-from reput.log.plan import PlanOptions, plan_read
-from reput.log.plan_parts import read_part
+from reput.log.plans.plan import PlanOptions, plan_read
+from reput.log.plans.plan_parts import read_part
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.selection import make_selection
 from reput.log.sink_commits import SinkWatch, read_sinks

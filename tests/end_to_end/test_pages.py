@@ -84,7 +84,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "access.md": {"openssl ": "the tests make certificates of their own"},
     "admin.md": {
-        "reput: there is no topic": "lines of stderr, which tests/unit/cli/test_admin.py compares",
+        "reput: there is no topic": "lines of stderr, which tests/unit/cli/commands/admin/test_admin.py compares",
         "reput admin forget-broker": "tests/unit/cli/test_away.py loses brokers, and runs it",
         "reput: the master of": "a line of stderr, which tests/unit/cli/test_away.py compares",
         "reput: nobody answers for": "a line of stderr, which tests/unit/cli/test_away.py compares",
@@ -102,10 +102,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "install ": "changes the machine",
         "systemctl ": "changes the machine; test_deploy.py starts the commands of the units",
         "bin/mqproxy": "Apache's own; tests/interop starts it",
-        "time=2026": "lines of stderr, which tests/unit/cli/test_logs.py compares",
+        "time=2026": "lines of stderr, which tests/unit/cli/display/test_logs.py compares",
     },
     "client/README.md": {
-        "a pull failed": "lines of stderr, which tests/unit/client/test_peer_log.py compares",
+        "a pull failed": "lines of stderr, which tests/unit/client/instance/test_peer_log.py compares",
         "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C",
     },
     "client/testing.md": {"- run: ": "no workflows of GitHub here"},

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
-from reput.kernels.record_search import find_record
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.record_search import find_record
 from tests.oracles import record_scan as twin
 
 CORPORA = sorted(path.parent for path in Path(__file__).parent.glob("*/*/truth.txt"))

@@ -14,8 +14,8 @@ from reput import Broker
 from reput.formats.message_ext import MessageExt
 from reput.formats.pop_messages import ACK_TAG, decode_ack
 from reput.remoting.codes import RequestCode
+from reput.remoting.topic_validator import TIMER_TOPIC
 from reput.service.pop.topics import pop_retry_topic_of
-from reput.service.topic_validator import TIMER_TOPIC
 from tests.support.asking import call
 from tests.support.async_tests import run
 from tests.support.broker import Client, messages_of, pull_command, with_topic

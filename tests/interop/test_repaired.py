@@ -13,7 +13,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.jobs.repair.repair_job import repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
-from reput.kernels.stand_ins import STAND_IN_TOPIC
+from reput.kernels.records.stand_ins import STAND_IN_TOPIC
 from tests.support.damage import overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.rocketmq import workload

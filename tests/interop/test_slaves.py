@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reput import Broker, Message
-from reput.client.send_result import SendStatus
+from reput.client.instance.send_result import SendStatus
 from reput.client.sync import Producer
 from reput.remoting.codes import RequestCode
 from tests.support.asking import ask, call, request, until

@@ -1,4 +1,4 @@
-"""The twins of `kernels.batch_consume_queue`, unit by unit (docs/formats/batch-consume-queue.md)."""
+"""The twins of `kernels.queues.batch_consume_queue`, unit by unit (docs/formats/batch-consume-queue.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The twins of `kernels.consume_queue`, unit by unit (docs/formats/consume-queue.md)."""
+"""The twins of `kernels.queues.consume_queue`, unit by unit (docs/formats/consume-queue.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The twin of `kernels.content_hash`: field after field, in Python's own integers."""
+"""The twin of `kernels.records.content_hash`: field after field, in Python's own integers."""
 
 from __future__ import annotations
 

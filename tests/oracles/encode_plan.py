@@ -1,4 +1,4 @@
-"""Rows -> the vector of addresses that `kernels.record_encode` reads, and calls of its kernels over exact buffers."""
+"""Rows -> the vector of addresses that `record_encode` reads, and calls of its kernels over exact buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from reput.formats.record_layout import QUEUE_OFFSET
-from reput.kernels.record_encode import PLAN, encode, measure, patch
+from reput.kernels.records.record_encode import PLAN, encode, measure, patch
 from tests.oracles.record_encode import EncodeRow
 
 _PORT = b"\0\0\x2a\x9f"

@@ -1,4 +1,4 @@
-"""The twin of `kernels.index_file`: RocketMQ's IndexFile over a bytearray (docs/formats/index-file.md)."""
+"""The twin of `kernels.queues.index_file`: RocketMQ's IndexFile over a bytearray (docs/formats/index-file.md)."""
 
 from __future__ import annotations
 

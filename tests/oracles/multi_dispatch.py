@@ -1,4 +1,4 @@
-"""The twin of `kernels.multi_dispatch`: the queues that one record names (ConsumeQueue.multiDispatchLmqQueue)."""
+"""The twin of `kernels.queues.multi_dispatch`: queues that one record names (ConsumeQueue.multiDispatchLmqQueue)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The twin of `kernels.record_batch`: each row through `formats.decode_record`."""
+"""The twin of `kernels.records.record_batch`: each row through `formats.decode_record`."""
 
 from __future__ import annotations
 

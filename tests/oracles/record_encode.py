@@ -1,4 +1,4 @@
-"""The twin of `kernels.record_encode`: one `Message` after the other through `formats.encode_record`."""
+"""The twin of `kernels.records.record_encode`: one `Message` after the other through `formats.encode_record`."""
 
 from __future__ import annotations
 

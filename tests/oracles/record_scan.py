@@ -1,4 +1,4 @@
-"""The twin of `kernels.record_scan`: one record after the other, field by field, with `struct`.
+"""The twin of `kernels.records.record_scan`: one record after the other, field by field, with `struct`.
 
 The rules are those of `CommitLog.checkMessageAndReturnSize` and docs/formats/commit-log.md.
 """

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
-from reput.kernels.batch_items import batch_bodies
-from reput.kernels.message_table import CheckedTable
+from reput.kernels.records.batch_items import batch_bodies
+from reput.kernels.records.message_table import CheckedTable
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02 "), min_size=1, max_size=5)
 MESSAGES = st.builds(

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, encode_batch_unit
-from reput.kernels.batch_consume_queue import (
+from reput.kernels.queues.batch_consume_queue import (
     NO_BATCH_QUEUE,
     find_batch_unit,
     group_batch_units,
     select_batch_units,
 )
-from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected
+from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected
+from reput.kernels.records.columns import NARROW, WIDE, RecordColumns, ScanStop
 from tests.oracles import batch_consume_queue as twin
 from tests.oracles.consume_queue import Limits
 from tests.oracles.record_bytes import numbers

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reput
-from reput.log import points, pruning
+from reput.log import points
+from reput.log.plans import pruning
 from tests.support.examples import examples
 from tests.support.shares import sampled
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from reput.formats.consume_queue import UNIT_SIZE, Unit, decode_unit, encode_unit
 from reput.formats.consume_queue_ext import END_MARK
-from reput.kernels.consume_queue import group_units
-from reput.kernels.consume_queue_ext import (
+from reput.kernels.queues.consume_queue import group_units
+from reput.kernels.queues.consume_queue_ext import (
     bit_maps_of,
     encode_ext_units,
     last_ext_address,
     place_ext_units,
     resolve_tags_codes,
 )
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from tests.oracles.consume_queue_ext import Extension
 from tests.oracles.multi_dispatch import further_queues
 from tests.oracles.record_bytes import Record, numbers, pack_log

@@ -16,11 +16,17 @@ from hypothesis import strategies as st
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
 from reput.formats.index_file import encode_header, entry_position, file_size
 from reput.formats.java import index_hash, string_hash
-from reput.kernels.columns import NARROW, WIDE, RecordColumns, ScanStop
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected, group_units, select_run, select_units
-from reput.kernels.content_hash import IGNORABLE, hash_contents, ignored_mask
-from reput.kernels.crc32 import crc32_slices
-from reput.kernels.index_file import (
+from reput.kernels.machine.crc32 import crc32_slices
+from reput.kernels.machine.java_hash import java_hash_slices
+from reput.kernels.queues.consume_queue import (
+    PULL_RESULT_COUNT,
+    PullLimits,
+    Selected,
+    group_units,
+    select_run,
+    select_units,
+)
+from reput.kernels.queues.index_file import (
     IndexFields,
     LogFields,
     TopicFields,
@@ -32,13 +38,14 @@ from reput.kernels.index_file import (
     topic_hash,
     verify_keys,
 )
-from reput.kernels.java_hash import java_hash_slices
-from reput.kernels.property_slices import find_property_slices
-from reput.kernels.record_batch import SCHEMA, record_batch
-from reput.kernels.record_encode import EncodeFault
-from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, read_records_at
-from reput.kernels.record_search import find_record
-from reput.kernels.tags import keep_matching_tags
+from reput.kernels.records.columns import NARROW, WIDE, RecordColumns, ScanStop
+from reput.kernels.records.content_hash import IGNORABLE, hash_contents, ignored_mask
+from reput.kernels.records.property_slices import find_property_slices
+from reput.kernels.records.record_batch import SCHEMA, record_batch
+from reput.kernels.records.record_encode import EncodeFault
+from reput.kernels.records.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, read_records_at
+from reput.kernels.records.record_search import find_record
+from reput.kernels.records.tags import keep_matching_tags
 from tests.oracles import consume_queue as queue_twin
 from tests.oracles import content_hash as content_twin
 from tests.oracles import index_file as index_twin

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.formats.message_ext import MessageExt
-from reput.kernels.message_lists import body_list, keys_list, tags_list
-from reput.kernels.record_scan import read_records_at
-from reput.store.pulled_message import PulledFields, PulledMessage
+from reput.kernels.records.message_lists import body_list, keys_list, tags_list
+from reput.kernels.records.record_scan import read_records_at
+from reput.store.reads.pulled_message import PulledFields, PulledMessage
 from tests.oracles.record_bytes import BASE_OFFSETS, RECORDS, Record, pack_log
 
 FIELDS = ["body", "tags", "keys", "properties", "unique_key"]

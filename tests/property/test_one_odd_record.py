@@ -18,7 +18,7 @@ from reput.jobs.audit.job import audit
 from reput.jobs.rebuild import rebuild
 from reput.jobs.repair import repair, salvage
 from reput.jobs.runner import LocalRunner
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitStop

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.kernels.property_maps import with_property, without_properties
+from reput.kernels.records.property_maps import with_property, without_properties
 
 MAP = pa.map_(pa.string(), pa.string())
 NAMES = st.sampled_from(["a", "b", "CLUSTER", "ö"])

@@ -23,12 +23,13 @@ from reput.files import DISK
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 from reput.formats.message import Message
 from reput.formats.record_layout import BORN_HOST, SYS_FLAG, SysFlag
-from reput.kernels.record_batch import SCHEMA
-from reput.log import points, pruning, queue_records
+from reput.kernels.records.record_batch import SCHEMA
+from reput.log import points
 from reput.log.directory import StoreDirectory
-from reput.log.plan import Plan, PlanOptions, plan_read
-from reput.log.plan_parts import read_part
-from reput.log.pruning import Range, Wanted
+from reput.log.plans import pruning, queue_records
+from reput.log.plans.plan import Plan, PlanOptions, plan_read
+from reput.log.plans.plan_parts import read_part
+from reput.log.plans.pruning import Range, Wanted
 from reput.log.scan import find_end
 from reput.log.selection import make_selection
 from tests.support.examples import examples

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import reput
 from reput.errors import CorruptRecordError
-from reput.kernels.record_batch import SCHEMA
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_batch import SCHEMA
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log import StoreDirectory
 from reput.log.scan import SplitScan, scan_split
 from reput.log.splits import Split, check_stitches, plan_splits

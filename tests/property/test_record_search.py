@@ -11,8 +11,8 @@ from reput.formats.hosts import encode_host
 from reput.formats.java import INT64_MIN
 from reput.formats.message import Message
 from reput.formats.record import encode_blank, encode_record
-from reput.kernels.record_scan import RecordScanner
-from reput.kernels.record_search import GapFinder, find_proven, unknown_times
+from reput.kernels.records.record_scan import RecordScanner
+from reput.kernels.records.record_search import GapFinder, find_proven, unknown_times
 from tests.oracles import record_scan as twin
 
 BASE, HOST = 4096, encode_host("127.0.0.1:10911")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reput.formats.consume_queue import encode_unit
 from reput.kernel_loader import load_kernels
-from reput.kernels import segments
+from reput.kernels.records import segments
 
 LOG = np.random.default_rng(7).integers(0, 256, 4000, dtype=np.uint8)
 RECORDS = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 90)), min_size=1, max_size=20)

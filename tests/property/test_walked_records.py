@@ -9,7 +9,7 @@ from typing import TypeAlias
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reput.client.message_client_ext import decode_messages
+from reput.client.instance.message_client_ext import decode_messages
 from reput.errors import CorruptRecordError
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message

@@ -23,7 +23,7 @@ import reput.spark
 from reput.errors import ConfigError, ReputError
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
@@ -447,7 +447,7 @@ class TestDiscovery:
     def test_sparks_planner_makes_the_source_without_arrow_and_kernels(self) -> None:
         code = "import pyspark_reput, sys; print(*sys.modules)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert {"numba", "reput.kernels.record_batch"} & set(done.stdout.split()) == set()
+        assert {"numba", "reput.kernels.records.record_batch"} & set(done.stdout.split()) == set()
 
     def test_an_unknown_name_is_an_attribute_error(self) -> None:
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 import reput
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from reput.spark.log_stream import bytes_behind_latest
 from reput.spark.schema import spark_schema
 from reput.spark.source import ReputDataSource

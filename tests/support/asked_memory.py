@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reput.kernels.mapped_pages import PART_SHIFT, MapFields
+from reput.kernels.machine.mapped_pages import PART_SHIFT, MapFields
 
 
 def map_of(data: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

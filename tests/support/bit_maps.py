@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 
 
 def bit_map(commit_log_offset: int) -> bytes | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from reput.formats.consume_queue import UNIT_SIZE, encode_unit
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from tests.oracles.consume_queue_ext import Extension
 from tests.oracles.multi_dispatch import further_queues
 from tests.support.invariants import SMALL, log_records

@@ -32,14 +32,12 @@ from reput.formats.index_file import (
 )
 from reput.formats.message_batch import decode_batch
 from reput.formats.record_layout import unpack_record
-from reput.kernels.ack_frames import MARK, AckForm
-from reput.kernels.batch_consume_queue import group_batch_units
-from reput.kernels.columns import NARROW, WIDE
-from reput.kernels.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_run, select_units
-from reput.kernels.consume_queue_ext import resolve_tags_codes
-from reput.kernels.crc32 import crc32_slices
-from reput.kernels.gather import next_invalid_text
-from reput.kernels.index_file import (
+from reput.kernels.machine.crc32 import crc32_slices
+from reput.kernels.machine.java_hash import java_hash_slices
+from reput.kernels.queues.batch_consume_queue import group_batch_units
+from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_run, select_units
+from reput.kernels.queues.consume_queue_ext import resolve_tags_codes
+from reput.kernels.queues.index_file import (
     IndexFields,
     LogFields,
     TopicFields,
@@ -50,19 +48,21 @@ from reput.kernels.index_file import (
     topic_hash,
     verify_keys,
 )
-from reput.kernels.java_hash import java_hash_slices
-from reput.kernels.log_room import LogRoom
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.property_slices import find_property_slices
-from reput.kernels.record_batch import SCHEMA, record_batch
-from reput.kernels.record_encode import PLAN, encode, measure
-from reput.kernels.record_scan import RecordScanner, ScanLevel, read_records_at
-from reput.kernels.record_search import GapFinder, find_proven, find_record, unknown_times
-from reput.kernels.send_block import B_ANSWERS, B_ANSWERS_END, B_SCRATCH, SCRATCH_SIZE
-from reput.kernels.send_frames import SendFrames
-from reput.kernels.small_pass import SmallPass
-from reput.kernels.tags import keep_matching_tags
-from reput.kernels.timer_records import read_timer_records
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.queues.small_pass import SmallPass
+from reput.kernels.records.columns import NARROW, WIDE
+from reput.kernels.records.gather import next_invalid_text
+from reput.kernels.records.log_room import LogRoom
+from reput.kernels.records.property_slices import find_property_slices
+from reput.kernels.records.record_batch import SCHEMA, record_batch
+from reput.kernels.records.record_encode import PLAN, encode, measure
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel, read_records_at
+from reput.kernels.records.record_search import GapFinder, find_proven, find_record, unknown_times
+from reput.kernels.records.tags import keep_matching_tags
+from reput.kernels.records.timer_records import read_timer_records
+from reput.kernels.wire.ack_frames import MARK, AckForm
+from reput.kernels.wire.send_block import B_ANSWERS, B_ANSWERS_END, B_SCRATCH, SCRATCH_SIZE
+from reput.kernels.wire.send_frames import SendFrames
 from reput.remoting.command import decode_command, frame_size
 from reput.remoting.send_headers import decode_send_header
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from reput.kernel_loader import load_kernels
-from reput.kernels._cache import COMPLETE, cache_folder
+from reput.kernels.machine.cache import COMPLETE, cache_folder
 
 
 def whole_cache() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import reput
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 
 MESSAGES = 60_000
 

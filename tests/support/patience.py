@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from reput.client.mq_client_api import MQClientAPI
-from reput.client.producer import Producer
+from reput.client.instance.mq_client_api import MQClientAPI
+from reput.client.producing.producer import Producer
 from reput.transport.blocking_client import BlockingClient
 from reput.transport.client import RemotingClient
 
@@ -27,11 +27,11 @@ _TIMES = (
     ("reput.transport.connection", "_TURN_S"),
     ("reput.transport.client", "_CONNECT_S"),
     ("reput.transport.blocking_client", "_CONNECT_S"),
-    ("reput.client.client_instance", "_LEAVE_S"),
-    ("reput.client.consumer_api", "_OFFSET_S"),
-    ("reput.client.name_servers", "_CALL_S"),
-    ("reput.client.producer", "_TRACE_S"),
-    ("reput.client.traces", "_CLOSE_S"),
+    ("reput.client.instance.client_instance", "_LEAVE_S"),
+    ("reput.client.consuming.consumer_api", "_OFFSET_S"),
+    ("reput.client.instance.name_servers", "_CALL_S"),
+    ("reput.client.producing.producer", "_TRACE_S"),
+    ("reput.client.instance.traces", "_CLOSE_S"),
 )
 
 

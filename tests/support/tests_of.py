@@ -1,4 +1,4 @@
-"""Tests that cover a module: `python -m tests.support.tests_of src/reput/store/get.py` prints their files.
+"""Tests that cover a module: `python -m tests.support.tests_of src/reput/store/reads/get.py` prints their files.
 
 First the test of the same path and name in tests/unit, then those that import the module, then those with a module of
 tests/support or a conftest.py that imports it.
@@ -84,5 +84,5 @@ def covering_tests(path: Path) -> list[Path]:
 if __name__ == "__main__":
     file = Path(sys.argv[1]).resolve() if len(sys.argv) == 2 else ROOT
     if not (file.is_file() and file.is_relative_to(_SOURCE)):
-        sys.exit("usage: make tests-of FILE=src/reput/store/get.py")
+        sys.exit("usage: make tests-of FILE=src/reput/store/reads/get.py")
     print(*(test.relative_to(ROOT) for test in covering_tests(file)), sep="\n")

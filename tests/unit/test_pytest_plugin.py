@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.kernels._cache import COMPLETE
+from reput.kernels.machine.cache import COMPLETE
 from reput.pytest_plugin import ShownWarnings
 from tests.support.kernel_cache import cache_without, whole_cache
 

@@ -9,12 +9,12 @@ from shlex import quote
 from typing import Any, Self, TypeVar
 
 from reput.admin.all_name_servers import AllNameServers
-from reput.client.arguments import check_arguments
-from reput.client.consumer_api import ConsumerAPI
-from reput.client.mq_client_api import MQClientAPI, checked
-from reput.client.name_servers import name_server_addresses, no_broker
-from reput.client.session_credentials import SessionCredentials
-from reput.client.topic_route import MASTER_ID, master_away, nobody_there, subscribe_queues
+from reput.client.consuming.consumer_api import ConsumerAPI
+from reput.client.instance.arguments import check_arguments
+from reput.client.instance.mq_client_api import MQClientAPI, checked
+from reput.client.instance.name_servers import name_server_addresses, no_broker
+from reput.client.instance.session_credentials import SessionCredentials
+from reput.client.instance.topic_route import MASTER_ID, master_away, nobody_there, subscribe_queues
 from reput.errors import MQBrokerError, MQClientError, RemotingCommandError, RemotingError
 from reput.remoting.body import decode_json
 from reput.remoting.command import RemotingCommand

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from reput.client.mq_client_api import MQClientAPI, checked, refusal, unreadable
-from reput.client.name_servers import WITH_LOST, no_answer
-from reput.client.topic_route import together
+from reput.client.instance.mq_client_api import MQClientAPI, checked, refusal, unreadable
+from reput.client.instance.name_servers import WITH_LOST, no_answer
+from reput.client.instance.topic_route import together
 from reput.errors import MQClientError, RemotingCommandError, RemotingError
 from reput.remoting.body import decode_body
 from reput.remoting.codes import RequestCode, ResponseCode

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reput.admin.admin_client import AdminClient, gather
-from reput.client.name_servers import no_broker
-from reput.client.topic_route import MASTER_ID, nobody_there, together
+from reput.client.instance.name_servers import no_broker
+from reput.client.instance.topic_route import MASTER_ID, nobody_there, together
 from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.remoting.codes import RequestCode
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reput.admin.admin_client import AdminClient, Brokers, gather, masters_of, number, unknown
-from reput.client.topic_route import MASTER_ID, subscribe_queues
+from reput.client.instance.topic_route import MASTER_ID, subscribe_queues
 from reput.errors import AccessDeniedError, MQBrokerError, MQClientError
 from reput.remoting.codes import RequestCode, ResponseCode, version_name
 from reput.remoting.queue_tables import QueueKey, decode_queue_table
-from reput.service.topic_validator import SYSTEM_GROUPS, is_system_group, retry_topic_of
+from reput.remoting.topic_validator import SYSTEM_GROUPS, is_system_group, retry_topic_of
 
 #: Targets of a reset beside a time.
 EARLIEST, LATEST = "earliest", "latest"

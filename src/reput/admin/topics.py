@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from reput.admin.admin_client import AdminClient, Brokers, brokers_of, masters, masters_of, number
-from reput.client.topic_route import MASTER_ID, nothing_to_publish, publish_queues
+from reput.client.instance.topic_route import MASTER_ID, nothing_to_publish, publish_queues
 from reput.errors import MQClientError
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
-from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 _PERMS = {0: "none", 1: "template", 2: "w", 4: "r", 6: "rw", 7: "rw, template"}
 

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 
 from reput.broker.access.access import Access
-from reput.broker.message_filters import consumer_filters
 from reput.broker.metrics.broker_metrics import BrokerMetrics
+from reput.broker.pulls.message_filters import consumer_filters
 from reput.broker.services import BrokerServices
 from reput.broker.startup import check_ports, keys_of_start, maps_filters
 from reput.broker.state import BrokerState

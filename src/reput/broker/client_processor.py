@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
-from reput.broker.first_message import asked_of_disk, begins_in_memory
 from reput.broker.large_bodies import decode_beside, in_pieces, is_large
-from reput.broker.message_filters import compile_beside, unsupported
+from reput.broker.pulls.first_message import asked_of_disk, begins_in_memory
+from reput.broker.pulls.message_filters import compile_beside, unsupported
 from reput.broker.state import BrokerState
 from reput.errors import MissingFieldError, RemotingCommandError
 from reput.filter.compiled_expressions import compile_expression, take_short
@@ -32,8 +32,8 @@ from reput.remoting.consumer_headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from reput.remoting.header import decode_header, encode_header
+from reput.remoting.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
 from reput.service.consumer_manager import ConsumerGroupChange
-from reput.service.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 

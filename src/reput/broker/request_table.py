@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from reput.broker.reply_message_processor import REPLY_CODES
-from reput.broker.send_message_processor import SEND_CODES
+from reput.broker.sends.reply_message_processor import REPLY_CODES
+from reput.broker.sends.send_message_processor import SEND_CODES
 from reput.config.broker import BrokerConfig
 from reput.remoting.body_bounds import most_body
 from reput.remoting.codes import RequestCode

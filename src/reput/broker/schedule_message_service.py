@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
-from reput.broker.inner_message import read_properties, write_properties
+from reput.broker.appends.inner_message import read_properties, write_properties
 from reput.broker.state import BrokerState
 from reput.errors import MessageIllegalError, ReputError
 from reput.events import Event
@@ -18,9 +18,9 @@ from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import unpack_record
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from reput.service.topic_validator import TRANS_HALF_TOPIC
+from reput.remoting.topic_validator import TRANS_HALF_TOPIC
 from reput.store.dispatch.arrivals import Arrivals
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler

@@ -17,15 +17,15 @@ from reput.broker.client_processor import ClientProcessor
 from reput.broker.large_bodies import is_large
 from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop import Pop
-from reput.broker.pull_message_processor import PullMessageProcessor
-from reput.broker.query_processor import QueryProcessor
+from reput.broker.pulls.pull_message_processor import PullMessageProcessor
+from reput.broker.pulls.query_processor import QueryProcessor
 from reput.broker.rebalance_lock_processor import RebalanceLockProcessor
-from reput.broker.reply_message_processor import ReplyMessageProcessor
 from reput.broker.request_table import Processor, request_table
 from reput.broker.schedule_message_service import ScheduleMessageService
-from reput.broker.send_back_processor import SendBackProcessor
-from reput.broker.send_frames import SendFrameProcessor
-from reput.broker.send_message_processor import SendMessageProcessor
+from reput.broker.sends.reply_message_processor import ReplyMessageProcessor
+from reput.broker.sends.send_back_processor import SendBackProcessor
+from reput.broker.sends.send_frames import SendFrameProcessor
+from reput.broker.sends.send_message_processor import SendMessageProcessor
 from reput.broker.slave.slave import Slave
 from reput.broker.slave.slave_refusals import slave_refusal
 from reput.broker.slave.slave_synchronize import SlaveSynchronize
@@ -35,7 +35,7 @@ from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from reput.broker.transactions.transactional_message_check_service import TransactionalMessageCheckService
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
-from reput.client.mq_client_api import MQClientAPI
+from reput.client.instance.mq_client_api import MQClientAPI
 from reput.config.broker import BrokerRole
 from reput.remoting.command import RemotingCommand
 from reput.service.access.needs import names_in_body

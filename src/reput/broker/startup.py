@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reput.broker.access.access import check_keys
-from reput.broker.message_filters import require_parser
+from reput.broker.pulls.message_filters import require_parser
 from reput.broker.topic_creation import own_topics
 from reput.config.broker import BrokerConfig, BrokerRole, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig

@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from reput.broker.appends import Appends
-from reput.broker.dead_letters import DeadLetters
+from reput.broker.appends.appends import Appends
+from reput.broker.appends.dead_letters import DeadLetters
+from reput.broker.appends.durable_answers import DurableAnswers
+from reput.broker.appends.log_room import LogRoom
+from reput.broker.appends.loop_dispatch import LoopDispatch
+from reput.broker.appends.put_hooks import PutHooks
+from reput.broker.appends.put_times import PutTimes
+from reput.broker.appends.replica_acks import ReplicaAcks
 from reput.broker.disk_work import DiskWork
-from reput.broker.durable_answers import DurableAnswers
-from reput.broker.log_room import LogRoom
-from reput.broker.loop_dispatch import LoopDispatch
-from reput.broker.put_hooks import PutHooks
-from reput.broker.put_times import PutTimes
 from reput.broker.registration import Registration
-from reput.broker.replica_acks import ReplicaAcks
 from reput.broker.rpc_latency import RpcLatency
 from reput.broker.state_files import StateFiles
 from reput.broker.topic_creation import TopicCreation

@@ -14,8 +14,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError
 from reput.events import Event
 from reput.formats.metadata import TopicConfig
+from reput.remoting.topic_validator import SELF_TEST_TOPIC
 from reput.service.topic_config_manager import MOST_QUEUES, TopicConfigManager, broker_topics
-from reput.service.topic_validator import SELF_TEST_TOPIC
 
 logger = logging.getLogger("reput.broker")
 

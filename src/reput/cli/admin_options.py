@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from reput.cli.display.output import write_error
 from reput.cli.options import check_path
-from reput.cli.output import write_error
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
-    from reput.client.session_credentials import SessionCredentials
+    from reput.client.instance.session_credentials import SessionCredentials
     from reput.config.admin import AdminConfig
     from reput.transport.tls import ClientTls
 
@@ -84,7 +84,7 @@ def shown(value: object) -> object:
 
 def access(config: str | None) -> tuple[SessionCredentials | None, ClientTls | None]:
     """Who asks, and how TLS is talked, by the file of the option `Config` and by the environment."""
-    from reput.client.session_credentials import SessionCredentials
+    from reput.client.instance.session_credentials import SessionCredentials
     from reput.transport.tls import ClientTls
 
     chosen = _chosen(config)

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from reput.cli.logs import logs_on_stderr
-from reput.cli.output import no_progress
+from reput.cli.display.logs import logs_on_stderr
+from reput.cli.display.output import no_progress
 from reput.cli.ways import check_ways
 
 #: Characters of a command's first sentence.

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reput.cli.nothing_found import tell_unknown_topics
-from reput.cli.output import progress_bar, write_json, write_report
+from reput.cli.display.nothing_found import tell_unknown_topics
+from reput.cli.display.output import progress_bar, write_json, write_report
 from reput.cli.start import begin_work
 
 if TYPE_CHECKING:

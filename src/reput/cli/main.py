@@ -15,8 +15,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 import reput
-from reput.cli import (
-    admin,
+from reput.cli import interrupts
+from reput.cli import start as process
+from reput.cli.command import Command, CommandGroup, help_of
+from reput.cli.commands import (
     audit,
     backup,
     broker,
@@ -25,13 +27,11 @@ from reput.cli import (
     delete_expired,
     diff,
     dispatch,
-    dump,
     export,
     follow,
     get,
     import_,
     info,
-    interrupts,
     man,
     namesrv,
     produce,
@@ -43,15 +43,15 @@ from reput.cli import (
     repair,
     replay,
     restore,
-    stats,
     tail,
     top,
     warm,
 )
-from reput.cli import start as process
-from reput.cli.command import Command, CommandGroup, help_of
+from reput.cli.commands.admin import admin
+from reput.cli.commands.dump import dump
+from reput.cli.commands.stats import stats
 from reput.cli.defaults import read_defaults
-from reput.cli.output import write_error, write_text
+from reput.cli.display.output import write_error, write_text
 from reput.errors import ConfigError, ReputError
 from reput.extras import what_to_install
 

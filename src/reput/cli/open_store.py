@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from reput.cli.output import progress_bar
+from reput.cli.display.output import progress_bar
 
 if TYPE_CHECKING:
     from reput.config.message_store import MessageStoreConfig

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from reput import __version__
-from reput.cli.logs import logs_on_stderr
-from reput.cli.output import write_ready
+from reput.cli.display.logs import logs_on_stderr
+from reput.cli.display.output import write_ready
 from reput.events import Event
 from reput.formats.hosts import is_of_this_machine
 from reput.transport.loop import run

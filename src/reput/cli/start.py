@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 
-from reput.cli.output import KernelLine
+from reput.cli.display.output import KernelLine
 
 #: More objects than the modules of any command make.
 _IMPORTED_OBJECTS = 400_000

@@ -12,16 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reput.client.consumed_queue import PullLimits
-    from reput.client.message_client_ext import MessageClientExt
-    from reput.client.message_handler import ConsumeStatus
-    from reput.client.producer import Producer
-    from reput.client.pull_consumer import PullConsumer
-    from reput.client.push_consumer import PushConsumer
-    from reput.client.send_result import SendResult, SendStatus
-    from reput.client.session_credentials import SessionCredentials
-    from reput.client.subscriptions import MessageSelector
-    from reput.client.transactions import LocalTransactionState, TransactionSendResult
+    from reput.client.consuming.consumed_queue import PullLimits
+    from reput.client.consuming.message_handler import ConsumeStatus
+    from reput.client.consuming.pull_consumer import PullConsumer
+    from reput.client.consuming.push_consumer import PushConsumer
+    from reput.client.instance.message_client_ext import MessageClientExt
+    from reput.client.instance.send_result import SendResult, SendStatus
+    from reput.client.instance.session_credentials import SessionCredentials
+    from reput.client.instance.subscriptions import MessageSelector
+    from reput.client.producing.producer import Producer
+    from reput.client.producing.transactions import LocalTransactionState, TransactionSendResult
     from reput.errors import AccessDeniedError, MQBrokerError, MQClientError
     from reput.formats.message import Message
     from reput.remoting.queue_tables import QueueKey as MessageQueue
@@ -51,22 +51,22 @@ __all__ = [
 _PLACE_OF = {
     "AccessDeniedError": ("reput.errors", "AccessDeniedError"),
     "ClientTls": ("reput.transport.tls", "ClientTls"),
-    "LocalTransactionState": ("reput.client.transactions", "LocalTransactionState"),
-    "ConsumeStatus": ("reput.client.message_handler", "ConsumeStatus"),
+    "LocalTransactionState": ("reput.client.producing.transactions", "LocalTransactionState"),
+    "ConsumeStatus": ("reput.client.consuming.message_handler", "ConsumeStatus"),
     "MQBrokerError": ("reput.errors", "MQBrokerError"),
     "MQClientError": ("reput.errors", "MQClientError"),
     "Message": ("reput.formats.message", "Message"),
-    "MessageClientExt": ("reput.client.message_client_ext", "MessageClientExt"),
+    "MessageClientExt": ("reput.client.instance.message_client_ext", "MessageClientExt"),
     "MessageQueue": ("reput.remoting.queue_tables", "QueueKey"),
-    "Producer": ("reput.client.producer", "Producer"),
-    "MessageSelector": ("reput.client.subscriptions", "MessageSelector"),
-    "PullConsumer": ("reput.client.pull_consumer", "PullConsumer"),
-    "PullLimits": ("reput.client.consumed_queue", "PullLimits"),
-    "PushConsumer": ("reput.client.push_consumer", "PushConsumer"),
-    "SendResult": ("reput.client.send_result", "SendResult"),
-    "SendStatus": ("reput.client.send_result", "SendStatus"),
-    "SessionCredentials": ("reput.client.session_credentials", "SessionCredentials"),
-    "TransactionSendResult": ("reput.client.transactions", "TransactionSendResult"),
+    "Producer": ("reput.client.producing.producer", "Producer"),
+    "MessageSelector": ("reput.client.instance.subscriptions", "MessageSelector"),
+    "PullConsumer": ("reput.client.consuming.pull_consumer", "PullConsumer"),
+    "PullLimits": ("reput.client.consuming.consumed_queue", "PullLimits"),
+    "PushConsumer": ("reput.client.consuming.push_consumer", "PushConsumer"),
+    "SendResult": ("reput.client.instance.send_result", "SendResult"),
+    "SendStatus": ("reput.client.instance.send_result", "SendStatus"),
+    "SessionCredentials": ("reput.client.instance.session_credentials", "SessionCredentials"),
+    "TransactionSendResult": ("reput.client.producing.transactions", "TransactionSendResult"),
 }
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from reput.client.consumed_queue import PullLimits
-    from reput.client.session_credentials import SessionCredentials
-    from reput.client.subscriptions import ConsumeFrom, MessageSelector
-    from reput.client.transactions import CheckTransaction
+    from reput.client.consuming.consumed_queue import PullLimits
+    from reput.client.instance.session_credentials import SessionCredentials
+    from reput.client.instance.subscriptions import ConsumeFrom, MessageSelector
+    from reput.client.producing.transactions import CheckTransaction
     from reput.transport.tls import ClientTls
 
 

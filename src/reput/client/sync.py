@@ -20,13 +20,13 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
-import reput.client.producer as _producer
-import reput.client.pull_consumer as _pull_consumer
-import reput.client.push_consumer as _push_consumer
-from reput.client.message_client_ext import MessageClientExt
+import reput.client.consuming.pull_consumer as _pull_consumer
+import reput.client.consuming.push_consumer as _push_consumer
+import reput.client.producing.producer as _producer
+from reput.client.instance.message_client_ext import MessageClientExt
+from reput.client.instance.send_result import SendResult
 from reput.client.options import ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from reput.client.program_errors import call_in_thread
-from reput.client.send_result import SendResult
 from reput.errors import MQClientError
 from reput.formats.message import Message
 from reput.remoting.queue_tables import QueueKey
@@ -34,10 +34,10 @@ from reput.remoting.queue_tables import QueueKey
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from reput.client.message_handler import OnMessage
-    from reput.client.subscriptions import MessageSelector
-    from reput.client.tail import Tail
-    from reput.client.transactions import LocalTransactionState, TransactionSendResult
+    from reput.client.consuming.message_handler import OnMessage
+    from reput.client.consuming.tail import Tail
+    from reput.client.instance.subscriptions import MessageSelector
+    from reput.client.producing.transactions import LocalTransactionState, TransactionSendResult
 
 __all__ = ["Producer", "PullConsumer", "PushConsumer"]
 

@@ -108,7 +108,10 @@ class Mapping:
         self.address: int = address
         self.size = size
         self.view = view if writable else view.toreadonly()
-        from reput.kernels.mapped_pages import PART_SHIFT, MapFields  # not at the top: Numba takes 0.3 s to import
+        from reput.kernels.machine.mapped_pages import (  # not at the top: Numba takes 0.3 s to import
+            PART_SHIFT,
+            MapFields,
+        )
 
         marks = (ctypes.c_ubyte * ((size >> PART_SHIFT) + 2))()
         self.tells_memory = tells_memory
@@ -125,7 +128,7 @@ class Mapping:
         Raises:
             StoreError: The disk cannot read them: a bad sector, or another program has cut the file.
         """
-        from reput.kernels.mapped_pages import first_unreadable
+        from reput.kernels.machine.mapped_pages import first_unreadable
 
         position = first_unreadable(self.fields, begin, end)
         if position >= 0:
@@ -137,7 +140,7 @@ class Mapping:
 
     def ask_now(self, begin: int, end: int) -> None:
         """As `ask`, whatever was asked for before."""
-        from reput.kernels.mapped_pages import first_unreadable_now
+        from reput.kernels.machine.mapped_pages import first_unreadable_now
 
         position = first_unreadable_now(self.fields, begin, end)
         if position >= 0:
@@ -160,7 +163,7 @@ class Mapping:
         end = self.size if end is None else end - end % PAGE_SIZE
         self.advise(mmap.MADV_DONTNEED, begin, end)
         if end > begin:
-            from reput.kernels.mapped_pages import PART_SHIFT
+            from reput.kernels.machine.mapped_pages import PART_SHIFT
 
             first, last = begin >> PART_SHIFT, (end - 1 >> PART_SHIFT) + 1
             self.asked[first:last] = bytes(last - first)

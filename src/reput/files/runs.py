@@ -13,10 +13,10 @@ import os
 import numpy as np
 from numba import njit
 
-from reput.kernels._jit import kernel
-from reput.kernels.c_functions import INT32, INT64, POINTER, c_function
-from reput.kernels.mapped_pages import populate
-from reput.kernels.memory import load_i32_native, load_i64_native, load_u8
+from reput.kernels.machine.c_functions import INT32, INT64, POINTER, c_function
+from reput.kernels.machine.jit import kernel
+from reput.kernels.machine.mapped_pages import populate
+from reput.kernels.machine.memory import load_i32_native, load_i64_native, load_u8
 
 _EINTR, _EIO = errno.EINTR, errno.EIO
 _SYNC_FILE_RANGE_WRITE = 2

@@ -19,7 +19,7 @@ _MOST_ROWS, _MOST_COMPARISONS = 800, 25_600
 
 
 class ExpressionFilter:
-    """A `reput.store.message_filter.MessageFilter`.
+    """A `reput.store.reads.message_filter.MessageFilter`.
 
     A message whose evaluation throws, or gives null, is not wanted.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end, lost_ends
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.damages import Damages, joined
 from reput.log.directory import StoreDirectory
 from reput.log.scan import OnDamage, scan_split

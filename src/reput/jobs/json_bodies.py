@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from reput.kernels.json_objects import (
+from reput.kernels.records.json_objects import (
     CONTROL_BYTE,
     EMPTY,
     MORE_AFTER,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.paths import topic_folder_name
 from reput.formats.record_layout import SysFlag
-from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.kernels.records.columns import RecordColumns, RecordStatus
 from reput.log.damages import Damage
 
 _CONTRADICTS = "the property __CRC32# says otherwise than the record's bytes"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory
 
 if TYPE_CHECKING:
-    from reput.log.dataset import log_dataset
-    from reput.log.reader import read_log
+    from reput.log.datasets.dataset import log_dataset
+    from reput.log.reads.reader import read_log
 
 __all__ = ["IndexFilePath", "LogFile", "QueueFiles", "StoreDirectory", "log_dataset", "read_log"]
 
-_MODULE_OF = {"log_dataset": "reput.log.dataset", "read_log": "reput.log.reader"}
+_MODULE_OF = {"log_dataset": "reput.log.datasets.dataset", "read_log": "reput.log.reads.reader"}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import os
 
 from reput.errors import StoreError
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.damages import Damage
 from reput.log.directory import StoreDirectory
 from reput.log.metadata import read_shutdown

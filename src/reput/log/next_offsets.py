@@ -16,7 +16,7 @@ from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.metadata import ConsumerOffsets, Topics, split_topic_group
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, file_name_to_offset, topic_folder_name
-from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
+from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.log.metadata import read_metadata, read_shutdown
 
 #: (topic, queue id).

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.files import DISK, FileLayer
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import read_records_at
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import read_records_at
 from reput.log.directory import LogFile, open_listed
 from reput.log.scan import MAX_ROWS, record_damage
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 
 
 @dataclass(frozen=True, slots=True)

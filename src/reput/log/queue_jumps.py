@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.formats.record_layout import SysFlag
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 
 #: Next records of the queue that are asked, at the most.
 _WITNESSES = 8

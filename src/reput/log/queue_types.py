@@ -11,7 +11,7 @@ from reput.errors import StoreFormatError
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, Topics
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import StoreDirectory
 from reput.log.metadata import metadata_path, read_metadata
 

@@ -24,9 +24,9 @@ from reput.files import DISK, FileLayer
 from reput.formats.java import INT64_MAX
 from reput.formats.record import decode_record
 from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel
-from reput.kernels.record_search import GapFinder, Gaps, unknown_times
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel
+from reput.kernels.records.record_search import GapFinder, Gaps, unknown_times
 from reput.log.damages import NO_DAMAGES, Damage
 from reput.log.directory import LogFile, numbered_files, open_listed
 from reput.log.splits import Split, SplitResult, SplitStop

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.record_layout import SysFlag
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import are_stand_ins
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import are_stand_ins
 from reput.log.damages import Damage
 from reput.log.scan import OnDamage, with_rows
 

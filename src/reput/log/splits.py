@@ -1,8 +1,9 @@
 """Splits: byte ranges of the commit log that are read independently, and the proof that together they miss nothing.
 
 A split owns the records that *start* in it. A split that begins inside a file finds its first record by the bytes
-(`reput.kernels.record_search.find_record`), and content can forge bytes. So no result is trusted before it is compared
-with its neighbour: a file's start is a true record start, and where one split ended, the next one must have begun.
+(`reput.kernels.records.record_search.find_record`), and content can forge bytes. So no result is trusted before it is
+compared with its neighbour: a file's start is a true record start, and where one split ended, the next one must have
+begun.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ import numpy as np
 from reput.errors import ConfigError, DataLossError
 from reput.formats.paths import offset_to_file_name
 from reput.formats.record_layout import BLANK_SIZE
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.positions import NO_LIMIT, LastRecord, LogPosition, TailLimit
 from reput.log.scan import MAX_ROWS, OnDamage, SplitScan, scan_split

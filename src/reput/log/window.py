@@ -19,7 +19,7 @@ from reput.formats.record_layout import (
     MagicCode,
     SysFlag,
 )
-from reput.kernels.record_search import find_proven, find_record
+from reput.kernels.records.record_search import find_proven, find_record
 from reput.log.directory import LogFile
 
 WINDOW_BYTES = 4 << 20

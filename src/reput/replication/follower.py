@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from threading import Event
 from typing import Literal, NamedTuple, TypeVar
 
-from reput.client.session_credentials import SessionCredentials
+from reput.client.instance.session_credentials import SessionCredentials
 from reput.config.message_store import FlushDiskType
 from reput.errors import AccessDeniedError, ConfigError, RemotingError, ReplicationError
 from reput.formats.replication import HEARTBEAT_S

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from threading import Thread
 
-from reput.client.mq_client_api import checked
-from reput.client.name_servers import WITH_LOST, no_broker
-from reput.client.topic_route import nobody_there, serving, together
+from reput.client.instance.mq_client_api import checked
+from reput.client.instance.name_servers import WITH_LOST, no_broker
+from reput.client.instance.topic_route import nobody_there, serving, together
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.formats.paths import topic_folder_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reput.client.mq_client_api import checked
-from reput.client.session_credentials import SessionCredentials
+from reput.client.instance.mq_client_api import checked
+from reput.client.instance.session_credentials import SessionCredentials
 from reput.config.properties import parse_properties
 from reput.errors import CorruptMetadataError, RemotingError
 from reput.formats.metadata import Topics, decode_metadata

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from reput.client.session_credentials import SessionCredentials
+from reput.client.instance.session_credentials import SessionCredentials
 from reput.errors import ReplicationError, StoreFormatError
 from reput.files import DISK, File, FileLayer
 from reput.jobs.rebuild.originals import keep_tail
 from reput.jobs.rebuild.swap import locked
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.runner import Runner
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.failed_sync import watched
 from reput.log.scan import find_end, scan_split

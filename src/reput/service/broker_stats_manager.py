@@ -8,7 +8,7 @@ from datetime import date
 
 from reput.service.bounded_counter import BoundedCounter
 from reput.service.histogram import Histogram
-from reput.service.stats_window import Growth, StatsKey, StatsSnapshot, StatsWindow
+from reput.stats_window import Growth, StatsKey, StatsSnapshot, StatsWindow
 from reput.store.statistics import TopicCounts
 
 TOPIC_PUT_NUMS, TOPIC_PUT_SIZE = "TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE"

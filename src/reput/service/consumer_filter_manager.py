@@ -10,8 +10,8 @@ from reput.filter.bloom_filter import BloomFilter
 from reput.filter.expression_error import ExpressionError
 from reput.filter.expression_filter import ExpressionFilter
 from reput.formats.metadata import BloomFilterData, ConsumerFilterData, ConsumerFilters, FilterDataMapByTopic
+from reput.remoting.subscription_data import SQL92, SubscriptionData, is_tag_type
 from reput.service.config_manager import ConfigManager
-from reput.service.subscription_data import SQL92, SubscriptionData, is_tag_type
 
 #: Filters that are kept, and characters of their expressions. What heartbeats bring beyond is not registered.
 MOST_FILTERS, MOST_CHARACTERS = 10_000, 16 << 20

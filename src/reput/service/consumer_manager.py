@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from reput.formats.consumers import ConsumeFromWhere, ConsumeType, MessageModel
+from reput.remoting.subscription_data import SubscriptionData
 from reput.service.client_channels import (
     CHANNEL_EXPIRED_TIMEOUT_MS,
     ChannelT,
     ClientChannelInfo,
     ClientChannels,
 )
-from reput.service.subscription_data import SubscriptionData
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from reput.filter.expression_filter import ExpressionFilter
 from reput.formats.metadata import ConsumerFilterData
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.service.consumer_filter_manager import ConsumerFilterManager
-from reput.store.message_filter import PropertyTexts
+from reput.store.reads.message_filter import PropertyTexts
 
 if TYPE_CHECKING:
     import pyarrow as pa

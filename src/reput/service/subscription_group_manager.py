@@ -9,9 +9,9 @@ from types import MappingProxyType
 from reput.errors import ConfigError
 from reput.files import DISK, FileLayer
 from reput.formats.metadata import SubscriptionGroupConfig, SubscriptionGroups
+from reput.remoting.topic_validator import SYSTEM_GROUPS, is_legal_group, is_system_group
 from reput.service.attributes import GROUP_ATTRIBUTES, alter_attributes
 from reput.service.config_manager import ConfigManager
-from reput.service.topic_validator import SYSTEM_GROUPS, is_legal_group, is_system_group
 from reput.store.config_files import is_readable
 
 #: The bit that forbids reading (`PermName.INDEX_PERM_READ`).

@@ -19,7 +19,7 @@ from reput.formats.properties import (
     TIMER_ENQUEUE_MS,
     TIMER_ROLL_TIMES,
 )
-from reput.service.timer_requests import TIMER_REQUESTS
+from reput.remoting.timer_requests import TIMER_REQUESTS
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _HANDLE_VERSION = "v1"

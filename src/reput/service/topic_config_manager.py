@@ -13,9 +13,7 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.metadata import DataVersion, TopicConfig
 from reput.formats.multi_dispatch import LMQ_PREFIX
-from reput.service.attributes import TOPIC_ATTRIBUTES, alter_attributes
-from reput.service.pop.topics import revive_topic_of
-from reput.service.topic_validator import (
+from reput.remoting.topic_validator import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
     OFFSET_MOVED_EVENT,
@@ -30,6 +28,8 @@ from reput.service.topic_validator import (
     retry_topic_of,
     validate_topic,
 )
+from reput.service.attributes import TOPIC_ATTRIBUTES, alter_attributes
+from reput.service.pop.topics import revive_topic_of
 
 if TYPE_CHECKING:
     from reput.store.message_store import MessageStore

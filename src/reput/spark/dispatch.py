@@ -23,14 +23,14 @@ from reput.formats.paths import CONFIG
 from reput.jobs.job_folder import JobFolder, Option
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import SETTINGS, read_config
-from reput.log.file_sizes import find_writer_sizes
+from reput.log.geometry.file_sizes import find_writer_sizes
 from reput.store.dispatch.locks import lock_dispatcher
 from reput.store.dispatch.log_dispatch import DispatchedBatch, LogDispatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 #: Time between two looks at a log without new records.
 _IDLE_WAIT_S = 0.01

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from reput.log.pruning import Range, Wanted
+from reput.log.plans.pruning import Range, Wanted
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Column -> field of Wanted with values of the column, or with a range.

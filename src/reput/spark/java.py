@@ -87,9 +87,9 @@ def find_java() -> Java:
 
 def cache_path(kind: str, key: str) -> str:
     """Path `<kind>-<hash of key>` in the cache folder."""
-    from reput.kernels import _cache  # not at the head: Numba takes 0.3 s to import
+    from reput.kernels.machine.cache import cache_path  # not at the head: Numba takes 0.3 s to import
 
-    return _cache.cache_path(f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
+    return cache_path(f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
 
 
 def class_archive(java: Java, spark_home: str) -> str:

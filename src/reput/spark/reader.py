@@ -1,8 +1,8 @@
 """Batch reader of commit logs: the planner plans each store, and each task reads its parts of the plans.
 
 The rows of a task are used before the results of other tasks are known, so a task cannot search its first record by the
-bytes: `reput.log.plan` cuts only at proven records. It also fixes the log's end: the rows of a DataFrame are the same
-in each of its queries, even while the store is written.
+bytes: `reput.log.plans.plan` cuts only at proven records. It also fixes the log's end: the rows of a DataFrame are the
+same in each of its queries, even while the store is written.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from reput.errors import ConfigError, ReputError, StoreError
 from reput.files import DISK
 from reput.jobs.runner import LocalRunner
-from reput.log.blocks import Walk
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.plan import MIN_TASK_BYTES, Plan, PlanOptions, plan_read
-from reput.log.plan_parts import Part, cut_part, part_bytes, read_part
-from reput.log.pruning import wanted_by
+from reput.log.plans.blocks import Walk
+from reput.log.plans.plan import MIN_TASK_BYTES, Plan, PlanOptions, plan_read
+from reput.log.plans.plan_parts import Part, cut_part, part_bytes, read_part
+from reput.log.plans.pruning import wanted_by
 from reput.log.selection import Selection, make_selection
 from reput.log.stores import find_stores, store_names
 from reput.spark.daemon import freeze_worker

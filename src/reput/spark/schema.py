@@ -1,4 +1,4 @@
-"""Schema of the format `reput` in Spark's types; the columns of `reput.kernels.record_batch.SCHEMA`.
+"""Schema of the format `reput` in Spark's types; the columns of `reput.kernels.records.record_batch.SCHEMA`.
 
 Written out, not converted: Spark asks for the schema in a separate process, which need not load Arrow and Numba.
 """

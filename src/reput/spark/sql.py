@@ -15,7 +15,7 @@ from reput.errors import ConfigError
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.query.sql_job import MESSAGES, Source, distinct_names
 from reput.jobs.query.topic_table import BODY_ERROR
-from reput.log.open_batches import batch_reader
+from reput.log.reads.open_batches import batch_reader
 from reput.spark.daemon import freeze_worker
 from reput.spark.source import read_log
 

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreError
 from reput.files import DISK
 from reput.log.positions import LogPosition, TailLimit
-from reput.log.reader import read_scan
+from reput.log.reads.reader import read_scan
 from reput.log.scan import scan_split
 from reput.log.selection import Selection, make_selection, milliseconds, on_damage_of
 from reput.log.splits import Split

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from reput.errors import ConfigError, MessageIllegalError, StoreError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch, StagedPart
-from reput.kernels.message_columns import check_schema
+from reput.kernels.records.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
 from reput.spark.daemon import freeze_worker
 from reput.spark.short_errors import without_traceback

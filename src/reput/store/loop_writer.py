@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import ReputError, StorePoisonedError, StoreStateError
-from reput.kernels.log_room import LogRoom
+from reput.kernels.records.log_room import LogRoom
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.dispatch.by_caller import DispatchByCaller
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
 from reput.store.writer import Writer
 

@@ -19,13 +19,13 @@ from reput.formats.message_ext import MessageExt
 from reput.store.results import GetMessageStatus, QueueInfo
 
 if TYPE_CHECKING:
-    from reput.store.get_result import GetMessageResult, GetRawResult
     from reput.store.group_offsets import GroupOffsets
-    from reput.store.message_filter import MessageFilter
     from reput.store.preload import Preloaded
-    from reput.store.query import QueryMessageResult
     from reput.store.queues.tables import Queue
     from reput.store.reader import Reader
+    from reput.store.reads.get_result import GetMessageResult, GetRawResult
+    from reput.store.reads.message_filter import MessageFilter
+    from reput.store.reads.query import QueryMessageResult
     from reput.store.recovery_report import RecoveryReport
     from reput.store.tail import ConsumeFrom, Tail
     from reput.store.tail_source import TailSource

@@ -21,8 +21,8 @@ from reput.store.message_writer import MessageWriter
 
 if TYPE_CHECKING:
     from reput.config.message_store_options import MessageStoreOptions
-    from reput.kernels.columns import RecordColumns
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
+    from reput.kernels.records.columns import RecordColumns
     from reput.store.group_offsets import GroupOffsets
     from reput.store.reader import Reader
     from reput.store.runtime_info import RuntimeInfo

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from reput.formats.metadata import TopicConfig, Topics
     from reput.store.loop_writer import LoopWriter
-    from reput.store.put_future import PutFuture
+    from reput.store.puts.put_future import PutFuture
     from reput.store.reader import Reader
     from reput.store.replica_writer import ReplicaWriter
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult

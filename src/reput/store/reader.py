@@ -10,10 +10,10 @@ from reput.files import FileLayer
 from reput.formats.metadata import Topics
 from reput.progress import Progress
 from reput.store.config_files import TopicConfigManager
-from reput.store.get import GetMessage
 from reput.store.parts import Parts
 from reput.store.preload import Preloaded, preload
-from reput.store.query import QueryMessage
+from reput.store.reads.get import GetMessage
+from reput.store.reads.query import QueryMessage
 from reput.store.recovery.read_only import open_for_reading
 from reput.store.retention import CleanService
 from reput.store.retention_plan import RetentionReport

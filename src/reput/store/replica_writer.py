@@ -10,8 +10,8 @@ import numpy.typing as npt
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreStateError
 from reput.formats.record_layout import BLANK_SIZE, MAGIC_CODE, MagicCode
-from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import RecordColumns, RecordStatus, ScanStop
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.store.dispatch.check import check_queue_offsets
 from reput.store.writer import Writer
 

@@ -13,8 +13,8 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, Topics, split_topic_group
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 from reput.log.metadata import read_metadata
-from reput.store.query import QueryMessage
 from reput.store.queues.tables import Queue
+from reput.store.reads.query import QueryMessage
 from reput.store.runtime_info import FolderUse, GroupInfo, IndexFileInfo, Rates, RuntimeInfo, TopicInfo
 from reput.store.statistics import StoreStatsService, TopicCounts
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from reput.errors import StoreError
-from reput.kernels.columns import RecordColumns
-from reput.kernels.size_ranges import SIZE_BOUNDS, SIZE_RANGES
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.size_ranges import SIZE_BOUNDS, SIZE_RANGES
 
 #: Upper bounds in ms, exclusive, and RocketMQ's names of the ranges before, between and after them.
 _RANGE_BOUNDS_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)

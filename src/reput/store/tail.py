@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from reput.config.arguments import check_seconds, check_whole, refusal
 from reput.errors import ConfigError, StoreStateError
 from reput.formats.message_ext import MessageExt
-from reput.store.get_result import GetMessageResult
 from reput.store.group_offsets import GroupOffsets
-from reput.store.pages import Cold
+from reput.store.reads.get_result import GetMessageResult
+from reput.store.reads.pages import Cold
 from reput.store.results import GetMessageStatus
 from reput.store.tail_source import TailSource
 

@@ -12,8 +12,8 @@ from reput.errors import CorruptRecordError, DataLossError, StoreError
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT64_MAX
 from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, is_gone
 from reput.log.positions import LogPosition, TailLimit
 from reput.log.scan import MAX_ROWS, OnDamage, scan_split
@@ -21,10 +21,10 @@ from reput.log.splits import Split
 from reput.log.tail import LogTail
 from reput.log.window import WINDOW_BYTES
 from reput.progress import silent
-from reput.store.get import GetMessage
 from reput.store.parts import Parts
-from reput.store.query import QueryMessage
 from reput.store.reader import Reader
+from reput.store.reads.get import GetMessage
+from reput.store.reads.query import QueryMessage
 from reput.store.recovery.read_only import open_for_reading
 from reput.store.writer import Writer
 

@@ -12,7 +12,7 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import StoreError, StoreStateError
 from reput.files import FileLayer
 from reput.formats.metadata import ConsumerOffsets, TopicConfig
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.metadata import metadata_path
 from reput.progress import Progress
 from reput.store.config_files import check_topic
@@ -26,9 +26,9 @@ from reput.store.log.allocate import AllocateMappedFileService
 from reput.store.log.flush import FlushPolicy, FlushRealTimeService
 from reput.store.log.group_commit import GroupCommitService
 from reput.store.parts import WriterParts, close_cleanly
-from reput.store.put import PutMessage
-from reput.store.put_batch import PutBatch
-from reput.store.put_rows import PutRows
+from reput.store.puts.put import PutMessage
+from reput.store.puts.put_batch import PutBatch
+from reput.store.puts.put_rows import PutRows
 from reput.store.reader import Reader
 from reput.store.recovery.opening import open_for_writing
 from reput.store.retention import CleanService
@@ -36,7 +36,7 @@ from reput.store.runtime_info import RuntimeInfo
 from reput.store.snapshot import take_runtime_info
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 
 #: Who dispatches: a thread of the store, another process, or whoever calls `LoopWriter.dispatch`.

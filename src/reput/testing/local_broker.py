@@ -13,7 +13,7 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.files import DISK
 from reput.formats.message_ext import MessageExt
 from reput.formats.record_layout import SysFlag
-from reput.log.compression import decompress
+from reput.log.reads.compression import decompress
 
 if TYPE_CHECKING:
     from reput.config.broker_options import BrokerOptions

@@ -23,8 +23,8 @@ _CLOSED = getattr(select, "POLLRDHUP", select.POLLHUP)
 class BlockingClient:
     """Calls servers by "host:port", a connection for each; for one thread.
 
-    Its coroutines wait inside of themselves and never give up the thread, so `reput.client.mq_client_api` can be run
-    over it without a loop.
+    Its coroutines wait inside of themselves and never give up the thread, so `reput.client.instance.mq_client_api` can
+    be run over it without a loop.
 
     Args:
         tls: How to talk TLS, and with which files; None for the plain protocol.

@@ -7,7 +7,7 @@ from typing import Any
 
 from reput.formats.message_ext import MessageExt
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.service.topic_validator import dlq_topic_of, retry_topic_of
+from reput.remoting.topic_validator import dlq_topic_of, retry_topic_of
 from tests.support.broker import Client, consumer, with_topic
 from tests.support.invariants import Record
 from tests.support.kinds.kind import Kind, NewClient, now_ms, number_of

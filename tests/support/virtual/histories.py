@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
-from reput.client import Message, MessageClientExt, MessageQueue, PullConsumer, PushConsumer, client_instance
+from reput.client import Message, MessageClientExt, MessageQueue, PullConsumer, PushConsumer
+from reput.client.instance import client_instance
 from reput.errors import ReputError
 from reput.transport.connection import Connection
 from tests.support.virtual.ledger import Ledger

@@ -21,8 +21,8 @@ from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageRes
 from reput.remoting.queue_tables import QueueKey, encode_queue_tables
 from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
 from reput.remoting.send_headers import ConsumerSendMsgBackRequestHeader, SendMessageResponseHeader, decode_send_header
+from reput.remoting.topic_validator import AUTO_CREATE_TOPIC, dlq_topic_of, retry_topic_of
 from reput.service.rebalance_lock_manager import RebalanceLockManager
-from reput.service.topic_validator import AUTO_CREATE_TOPIC, dlq_topic_of, retry_topic_of
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
 from tests.support.virtual.net import VirtualLoop

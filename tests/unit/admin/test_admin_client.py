@@ -12,7 +12,7 @@ import pytest
 
 from reput.admin.admin_client import AdminClient, brokers_of, masters, masters_of, number
 from reput.admin.topics import topic_state
-from reput.client.topic_route import nobody_there
+from reput.client.instance.topic_route import nobody_there
 from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.remoting.codes import ResponseCode
 from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData

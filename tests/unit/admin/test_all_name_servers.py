@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reput.admin.all_name_servers import AllNameServers
-from reput.client.mq_client_api import MQClientAPI
+from reput.client.instance.mq_client_api import MQClientAPI
 from reput.errors import MQBrokerError, MQClientError, RemotingError
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand

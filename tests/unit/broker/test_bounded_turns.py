@@ -167,7 +167,7 @@ async def test_held_pulls_are_answered_some_in_a_turn(tmp_path: Path) -> None:
 async def test_a_client_that_does_not_read_gets_no_answers_of_held_pulls_until_it_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reput.broker.pull_request_hold_service._CHECK_EVERY_S", 0.01)
+    monkeypatch.setattr("reput.broker.pulls.pull_request_hold_service._CHECK_EVERY_S", 0.01)
     async with serving_broker(tmp_path / "store") as served:
         client, sender = await served.client(), await served.client()
         await with_topic(client, "t")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reput import Broker, Message, MessageStore, RemotingError
-from reput.client.send_result import SendStatus
+from reput.client.instance.send_result import SendStatus
 from reput.client.sync import Producer
 from reput.remoting.codes import RequestCode
 from reput.replication.follower import Follower, FollowState

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.message_filters import compile_beside
+from reput.broker.pulls.message_filters import compile_beside
 from reput.broker.state import BrokerState
 from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.codes import RequestCode

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reput.broker import schedule_message_service
-from reput.broker.appends import Appends
+from reput.broker.appends.appends import Appends
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFullError
 from reput.files import DISK
@@ -21,7 +21,7 @@ from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import DelayOffsets, decode_metadata
 from reput.log.metadata import read_metadata
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.store.put_rows import PutRow
+from reput.store.puts.put_rows import PutRow
 from tests.support.broker import LONG_MS, SYNCED, Client, Served, messages_of, serving_broker, with_topic
 
 #: The delays of the levels in these tests, in ms.

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from reput import MessageStore
-from reput.kernels.columns import RecordStatus
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.records.columns import RecordStatus
+from reput.kernels.records.record_scan import RecordScanner
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from tests.support.broker import SMALL, send_command, serving_broker, with_topic

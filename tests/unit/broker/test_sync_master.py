@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reput import ConfigError
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.broker.state import BrokerState
 from reput.files import DISK, FileLayer
 from reput.formats.hosts import encode_host

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from typer.main import get_group
 
-from reput.cli.admin import admin
+from reput.cli.commands.admin.admin import admin
 from reput.remoting.codes import RequestCode
 from tests.support.asking import ask
 from tests.support.commands import Answer, run_reput

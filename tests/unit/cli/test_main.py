@@ -117,7 +117,7 @@ def test_a_job_loads_what_it_needs_and_leaves_the_garbage_collector_as_it_was(st
         "from reput.cli.main import main\n"
         "try:\n    main()\n"
         "finally:\n"
-        "    names = ('reput.kernels.record_scan', 'reput.kernels.record_encode', 'pandas')\n"
+        "    names = ('reput.kernels.records.record_scan', 'reput.kernels.records.record_encode', 'pandas')\n"
         "    print([name in sys.modules for name in names], gc.get_threshold() == before, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -153,7 +153,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("module", ["typer", "reput.cli.stats"])
+@pytest.mark.parametrize("module", ["typer", "reput.cli.commands.stats.stats"])
 def test_an_interrupt_while_commands_are_imported_ends_with_one_line(module: str) -> None:
     code = (
         "import os, signal, sys\n"

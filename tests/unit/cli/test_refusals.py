@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reput.cli import import_, job_run
+from reput.cli import job_run
 from reput.cli import open_store as opening
+from reput.cli.commands import import_
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from tests.support.commands import Run

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.cli.mqadmin import COMMANDS
+from reput.cli.commands.admin.mqadmin import COMMANDS
 from tests.support.commands import Run
 
 PAGE = Path(__file__).parents[3] / "docs" / "admin.md"

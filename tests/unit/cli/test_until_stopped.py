@@ -42,8 +42,12 @@ ON_SPARK = {"stats"}
 ENDS_BY_ITSELF = [
     ("tail STORE --topic orders --timeout 60", "reput.store.tail", "Tail.poll"),
     ("tail STORE --topic orders --count 99", "reput.store.tail", "Tail.poll"),
-    ("consume orders --namesrv NAMESRV", "reput.client.pull_consumer", "PullConsumer.assign"),
-    ("consume orders --follow --count 99 --namesrv NAMESRV", "reput.client.pull_consumer", "PullConsumer.assign"),
+    ("consume orders --namesrv NAMESRV", "reput.client.consuming.pull_consumer", "PullConsumer.assign"),
+    (
+        "consume orders --follow --count 99 --namesrv NAMESRV",
+        "reput.client.consuming.pull_consumer",
+        "PullConsumer.assign",
+    ),
     ("top STORE --once", "reput.store.watch", "StoreWatch.look"),
 ]
 #: Jobs that go on if they are given again, a function that they call on the way, and where they go on.

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reput.client import Message, MQBrokerError, MQClientError, Producer, batch_sender
+from reput.client import Message, MQBrokerError, MQClientError, Producer
+from reput.client.producing import batch_sender
 from reput.errors import MessageIllegalError, RemotingTimeoutError
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from reput.errors import StoreError, StoreFullError, StoreSyncError
 from reput.files import DISK, File
-from reput.kernels.mapped_pages import PART_SIZE
+from reput.kernels.machine.mapped_pages import PART_SIZE
 
 MIB = 1 << 20
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.cli.rows import SeenRows
+from reput.cli.display.rows import SeenRows
 from reput.jobs.text_rows import TextWriter
 
 _AMOUNTS = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda number: Decimal(f"{number}e-4"))

@@ -33,7 +33,7 @@ subprocess.Popen = Counted
 {before}
 from reput.kernel_loader import load_kernels
 load_kernels()
-from reput.kernels._jit import _declared
+from reput.kernels.machine.jit import _declared
 print(json.dumps([sorted(each.__name__ for each in _declared if each.stats.cache_misses), len(started)]))
 """
 #: Holds the lock of a cache until it is killed.

@@ -11,8 +11,8 @@ from reput.files import DISK, File, FileLayer
 from reput.formats.message import Message
 from reput.formats.record import encode_blank
 from reput.formats.record_layout import BODY, BODY_CRC, MAGIC_CODE, PHYSICAL_OFFSET, TOTAL_SIZE, MagicCode, record_size
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log import StoreDirectory
 from reput.log.scan import OnDamage, SplitScan, scan_split
 from reput.log.splits import Split, SplitStop, check_stitches, plan_splits

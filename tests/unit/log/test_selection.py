@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from reput.errors import ConfigError
-from reput.kernels.record_batch import SCHEMA
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_batch import SCHEMA
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.selection import make_selection
 
 

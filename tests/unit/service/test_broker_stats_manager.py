@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from reput.service.broker_stats_manager import BrokerStatsManager, Totals
-from reput.service.stats_window import StatsSnapshot
+from reput.stats_window import StatsSnapshot
 from reput.store.statistics import TopicCounts
 
 DAY = date(2026, 5, 1)

@@ -9,9 +9,9 @@ import pytest
 
 from reput.filter.bloom_filter import BloomFilter
 from reput.formats.metadata import ConsumerFilterData
+from reput.remoting.subscription_data import SubscriptionData, build_subscription_data
 from reput.service import consumer_filter_manager
 from reput.service.consumer_filter_manager import ConsumerFilterManager
-from reput.service.subscription_data import SubscriptionData, build_subscription_data
 
 BORN, DAY = 1_700_000_000_000, 24 * 3_600_000
 BLOOM = BloomFilter(20, 32)

@@ -1,8 +1,8 @@
 import pytest
 
 from reput.formats.consumers import ConsumeFromWhere, ConsumeType, MessageModel
+from reput.remoting.subscription_data import SubscriptionData
 from reput.service.consumer_manager import ConsumerGroupChange, ConsumerManager
-from reput.service.subscription_data import SubscriptionData
 
 
 @pytest.fixture

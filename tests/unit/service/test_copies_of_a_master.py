@@ -14,11 +14,11 @@ from reput.formats.metadata import (
     SubscriptionGroupConfig,
     SubscriptionGroups,
 )
+from reput.remoting.topic_validator import SYSTEM_GROUPS
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.delay_offset_manager import DelayOffsetManager
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
-from reput.service.topic_validator import SYSTEM_GROUPS
 
 VERSION = DataVersion(7, 0, 1000)
 

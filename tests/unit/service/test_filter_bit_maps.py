@@ -9,9 +9,9 @@ from pathlib import Path
 from reput import Message, MessageStore
 from reput.filter.bloom_filter import BloomFilter
 from reput.formats.consume_queue_ext import decode_ext_unit
+from reput.remoting.subscription_data import build_subscription_data
 from reput.service.consumer_filter_manager import ConsumerFilterManager
 from reput.service.filter_bit_maps import FilterBitMaps
-from reput.service.subscription_data import build_subscription_data
 
 BORN = 1_700_000_000_000
 

@@ -5,8 +5,8 @@ import pytest
 
 from reput.errors import ConfigError
 from reput.formats.metadata import DataVersion, SubscriptionGroupConfig, SubscriptionGroups, decode_metadata
+from reput.remoting.topic_validator import SYSTEM_GROUPS
 from reput.service.subscription_group_manager import SubscriptionGroupManager
-from reput.service.topic_validator import SYSTEM_GROUPS
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3" / "subscriptionGroup.json"

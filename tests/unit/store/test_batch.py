@@ -22,7 +22,7 @@ from reput.formats.metadata import TopicConfig
 from reput.formats.properties import DELAY
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc
 from reput.formats.record_layout import SysFlag
-from reput.store.put_batch import encode_items
+from reput.store.puts.put_batch import encode_items
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.statistics import TopicCounts
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, no_objection

@@ -14,7 +14,7 @@ from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TopicConfig
 from reput.store.log.mapped_file import MappedFile
 from reput.store.message_store import MessageStore
-from reput.store.pages import Cold, Pages
+from reput.store.reads.pages import Cold, Pages
 from reput.store.results import GetMessageStatus
 from tests.support.cold_pages import ColdPages
 from tests.support.fixtures import OpenStore

@@ -12,7 +12,7 @@ from reput.broker.access.gate import Gate, request_codes
 from reput.broker.access.plain_acl_processor import PlainAclProcessor
 from reput.broker.access.plain_gate import PlainGate
 from reput.broker.state import BrokerState
-from reput.client.session_credentials import SessionCredentials
+from reput.client.instance.session_credentials import SessionCredentials
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
 from reput.events import Event

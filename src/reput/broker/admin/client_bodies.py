@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from reput.remoting.subscription_data import SubscriptionData
 from reput.service.client_channels import ClientChannelInfo
-from reput.service.subscription_data import SubscriptionData
 from reput.transport.connection import Connection
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reput.broker.broker_to_client import BrokerToClient
-from reput.broker.message_by_offset import message_by_offset
+from reput.broker.pulls.message_by_offset import message_by_offset
 from reput.broker.state import BrokerState
 from reput.errors import MessageIllegalError, RemotingError, RemotingTimeoutError
 from reput.formats.message_id import decode_message_id

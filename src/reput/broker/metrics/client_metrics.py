@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from reput.broker.metrics.metric_families import MetricFamilies, java
 from reput.broker.state import BrokerState
 from reput.remoting.codes import version_name
-from reput.service.topic_validator import is_system_group
+from reput.remoting.topic_validator import is_system_group
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.broker.metrics.metric_families import MetricFamilies, java
 from reput.broker.state import BrokerState
-from reput.service.topic_validator import is_retry_or_dlq_topic, is_system_group
+from reput.remoting.topic_validator import is_retry_or_dlq_topic, is_system_group
 from reput.store.message_store import MessageStore
 
 if TYPE_CHECKING:

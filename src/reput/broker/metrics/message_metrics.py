@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from reput.broker.metrics.metric_families import MetricFamilies, Row, java
 from reput.broker.state import BrokerState
-from reput.kernels.size_ranges import SIZE_BOUNDS
-from reput.service.topic_validator import is_retry_or_dlq_topic, is_system_group
+from reput.kernels.records.size_ranges import SIZE_BOUNDS
+from reput.remoting.topic_validator import is_retry_or_dlq_topic, is_system_group
 from reput.store.runtime_info import RuntimeInfo
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from reput.broker.state import BrokerState
 from reput.errors import ReputError, WouldWaitError
 from reput.formats.pop_messages import ack_unique_key
 from reput.formats.record_layout import unpack_record
-from reput.kernels.ack_frames import MARK, AckForm
-from reput.kernels.log_room import LogRoom
+from reput.kernels.records.log_room import LogRoom
+from reput.kernels.wire.ack_frames import MARK, AckForm
 from reput.remoting.ack_frames import TAKEN, AckFrame, decode_plain_ack
 from reput.remoting.codes import RequestCode
 from reput.remoting.extra_info import ExtraInfo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from reput.broker.message_filters import Refusal as Refusal
+from reput.broker.pulls.message_filters import Refusal as Refusal
 from reput.broker.state import SEE_FAQ, BrokerState
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import PermName, ResponseCode

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from reput.broker.message_filters import Refusal, compile_beside, filter_of
 from reput.broker.pop.pop_checks import QueueRequest, check_broker, check_queue
 from reput.broker.pop.pop_long_polling_service import Polled, PollingResult, PopLongPollingService
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.pop_request import PopRequest
 from reput.broker.pop.revive_messages import ReviveMessages
+from reput.broker.pulls.message_filters import Refusal, compile_beside, filter_of
 from reput.broker.state import BrokerState
 from reput.errors import SubscriptionError
 from reput.formats.metadata import TopicConfig
@@ -21,8 +21,8 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageResponseHeader
-from reput.service.subscription_data import TAG, SubscriptionData, build_subscription_data, is_tag_type
-from reput.store.message_filter import MessageFilter
+from reput.remoting.subscription_data import TAG, SubscriptionData, build_subscription_data, is_tag_type
+from reput.store.reads.message_filter import MessageFilter
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from reput.broker.first_message import asked_of_disk, begins_in_memory
+from reput.broker.pulls.first_message import asked_of_disk, begins_in_memory
 from reput.broker.state import BrokerState
 from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader
+from reput.remoting.topic_validator import is_retry_or_dlq_topic
 from reput.service.pop.consumer_order_info_manager import ConsumerOrderInfoManager
-from reput.service.topic_validator import is_retry_or_dlq_topic
 
 #: `ConsumeInitMode.MIN`.
 _FROM_MIN = 0

@@ -23,8 +23,8 @@ from reput.remoting.extra_info import (
 )
 from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader, PopMessageResponseHeader
 from reput.service.pop.topics import pop_retry_topic_of
-from reput.store.get_result import GetRawResult
-from reput.store.message_filter import MessageFilter
+from reput.store.reads.get_result import GetRawResult
+from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
@@ -21,12 +21,12 @@ from reput.formats.properties import FIRST_POP_TIME, TAGS, TIMER_OUT_MS, decode_
 from reput.formats.record_layout import walk_records
 from reput.log.store_host import encode_store_host
 from reput.remoting.pop_headers import PopKey
+from reput.remoting.topic_validator import dlq_topic_of
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK
 from reput.service.pop.revive_round import Judged, ReviveRound, written_again
 from reput.service.pop.topics import normal_topic_of, pop_retry_topic_of
-from reput.service.topic_validator import dlq_topic_of
 from reput.service.transactional_message import number
-from reput.store.put_rows import PutRowResult
+from reput.store.puts.put_rows import PutRowResult
 from reput.store.results import GetMessageStatus
 
 logger = logging.getLogger("reput.broker")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reput.broker.large_bodies import encode_beside
 from reput.broker.state import SEE_FAQ, BrokerState
-from reput.client.topic_route import subscribe_queues
+from reput.client.instance.topic_route import subscribe_queues
 from reput.errors import RemotingCommandError, RemotingError
 from reput.formats.consumers import MessageModel, MessageRequestMode
 from reput.formats.message import RETRY_TOPIC_PREFIX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reput.broker.inner_message import read_properties, write_properties
+from reput.broker.appends.inner_message import read_properties, write_properties
 from reput.formats.properties import POP_CK
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, encode_topic, pack_record, unpack_record

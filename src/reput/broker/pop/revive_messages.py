@@ -29,7 +29,7 @@ from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK, PopStats
 from reput.service.pop.topics import revive_topic_of
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.transport.requests import Answer
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from reput.broker.slave.copying import Copying
 from reput.broker.slave.slave_synchronize import SlaveSynchronize
 from reput.broker.state import BrokerState
-from reput.client.session_credentials import SessionCredentials
+from reput.client.instance.session_credentials import SessionCredentials
 from reput.errors import ReputError
 from reput.events import Event
 from reput.replication.follower import Follower, FollowState

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from reput.broker.slave.timer_copy import TimerCopy
 from reput.broker.state import BrokerState
-from reput.client.mq_client_api import MQClientAPI
+from reput.client.instance.mq_client_api import MQClientAPI
 from reput.errors import AccessDeniedError, CorruptMetadataError, MQBrokerError, RemotingError, ReputError
 from reput.events import Event
 from reput.formats.consume_queue import SCHEDULE_TOPIC

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.broker.large_bodies import encode_beside
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from reput.broker.inner_message import write_properties
+from reput.broker.appends.inner_message import write_properties
 from reput.formats.properties import (
     PROPERTY_SEPARATOR,
     REAL_QID,
@@ -21,7 +21,7 @@ from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import Bounds, Head, unpack_record
 from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
 from reput.service.timer_messages import added_when_due, delete_key, due_time
-from reput.store.put_rows import PutRow
+from reput.store.puts.put_rows import PutRow
 
 _TIMER_TOPIC = TIMER_TOPIC.encode()
 _ROLL = int(Magic.ROLL)

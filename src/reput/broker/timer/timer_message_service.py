@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from reput.broker.dead_letters import is_never
+from reput.broker.appends.dead_letters import is_never
 from reput.broker.disk_work import DiskWork
 from reput.broker.dispatched_time import DispatchedTime
 from reput.broker.state import BrokerState
@@ -26,12 +26,12 @@ from reput.events import Event
 from reput.formats.java import string_hash
 from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
 from reput.formats.timer_wheel import SLOTS_TOTAL
-from reput.kernels.timer_records import TimerRecords
+from reput.kernels.records.timer_records import TimerRecords
 from reput.service.timer_messages import slot_times
 from reput.service.timer_metrics_manager import TimerMetricsManager
 from reput.service.timer_stats import TimerStats
 from reput.store.dispatch.arrivals import Arrivals
-from reput.store.put_rows import PutRowResult
+from reput.store.puts.put_rows import PutRowResult
 from reput.store.results import GetMessageStatus
 from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
 

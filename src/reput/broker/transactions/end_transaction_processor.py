@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from reput.broker.inner_message import MessageExtBrokerInner
-from reput.broker.message_by_offset import message_by_offset
+from reput.broker.appends.inner_message import MessageExtBrokerInner
+from reput.broker.pulls.message_by_offset import message_by_offset
 from reput.broker.state import BrokerState
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError
@@ -16,8 +16,8 @@ from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
+from reput.remoting.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from reput.remoting.transaction_headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
-from reput.service.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC
 from reput.service.transactional_message import CHECK_TIMES, PGROUP, REAL_QID, REAL_TOPIC, is_too_late, number
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler

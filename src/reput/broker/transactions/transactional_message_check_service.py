@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Awaitable
 from functools import partial
 
+from reput.broker.appends.inner_message import MessageExtBrokerInner, write_properties
 from reput.broker.broker_to_client import BrokerToClient
-from reput.broker.inner_message import MessageExtBrokerInner, write_properties
 from reput.broker.state import BrokerState
 from reput.broker.transactions.transactional_op_batch_service import TransactionalOpBatchService
 from reput.errors import ReputError
@@ -18,8 +18,8 @@ from reput.formats.hosts import encode_host
 from reput.formats.message_ext import MessageExt
 from reput.formats.properties import UNIQ_KEY
 from reput.formats.record_layout import encode_topic, pack_record
+from reput.remoting.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader
-from reput.service.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from reput.service.transactional_message import (
     PGROUP,
     REAL_QID,
@@ -34,8 +34,8 @@ from reput.service.transactional_message import (
     op_offsets,
     with_first_offset,
 )
-from reput.store.get_result import GetRawResult
-from reput.store.put_rows import PutRowResult
+from reput.store.puts.put_rows import PutRowResult
+from reput.store.reads.get_result import GetRawResult
 from reput.store.results import GetMessageStatus
 
 logger = logging.getLogger("reput.broker")

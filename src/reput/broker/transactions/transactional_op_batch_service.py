@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.broker.state import BrokerState
 from reput.errors import ReputError
 from reput.events import Event
 from reput.log.store_host import encode_store_host
-from reput.service.topic_validator import TRANS_OP_HALF_TOPIC
+from reput.remoting.topic_validator import TRANS_OP_HALF_TOPIC
 from reput.service.transactional_message import OP_PROPERTIES, OpBatches, op_body
 
 logger = logging.getLogger("reput.broker")

@@ -13,9 +13,9 @@ from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.jobs.audit.files import ListedQueue
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, RunFinder
 from reput.jobs.audit.units import DIFFERENT, VERIFIED, SlotRanges
-from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
-from reput.kernels.columns import RecordColumns
-from reput.kernels.unit_types import BATCH_UNIT_TYPE
+from reput.kernels.queues.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
+from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE
+from reput.kernels.records.columns import RecordColumns
 
 #: Size of a file with RocketMQ's defaults.
 _BLOCK_BYTES = 300_000 * BATCH_UNIT_SIZE

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from reput.formats.record_layout import SysFlag
 from reput.jobs.record_faults import record_damage
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.damages import Damage
 
 _FLAGS = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from reput.counts import counted
 from reput.formats.property_crc import PROPERTY_CRC32, PROPERTY_CRC_SIZE
 from reput.jobs.findings import Finding
-from reput.kernels.columns import RecordColumns, RecordStatus
+from reput.kernels.records.columns import RecordColumns, RecordStatus
 from reput.log.directory import LogFile
 
 Int64s = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from reput.formats.record_layout import MIN_RECORD_SIZE, STORE_TIMESTAMP, SYS_FL
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.scan import SplitAudit
 from reput.jobs.findings import Finding
-from reput.kernels.record_scan import ScanLevel, read_records_at
+from reput.kernels.records.record_scan import ScanLevel, read_records_at
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from reput.files import DISK
 from reput.formats.consume_queue_ext import MAX_ADDRESS, MIN_UNIT_SIZE, encode_address
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.unit_types import EXT_HEAD_TYPE
+from reput.kernels.queues.unit_types import EXT_HEAD_TYPE
 
 Int64s = npt.NDArray[np.int64]
 

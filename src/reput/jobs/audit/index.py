@@ -24,8 +24,8 @@ from reput.formats.index_file import (
 )
 from reput.jobs.audit.runs import MAX_RUNS, AscendingRun, RunFinder
 from reput.jobs.findings import Finding
-from reput.kernels.index_file import SLOT_COUNT, IndexKeys, IndexTable
-from reput.kernels.unit_types import INDEX_ENTRY_TYPE
+from reput.kernels.queues.index_file import SLOT_COUNT, IndexKeys, IndexTable
+from reput.kernels.queues.unit_types import INDEX_ENTRY_TYPE
 
 _BLOCK_ENTRIES = 256 << 10
 #: Limit of broken chains that are reported for a file; the text says how many there are.

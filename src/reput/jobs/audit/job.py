@@ -53,7 +53,7 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.directory import IndexFilePath, StoreDirectory, in_log_order
-from reput.log.index_geometry import index_geometry
+from reput.log.geometry.index_geometry import index_geometry
 from reput.log.splits import Split
 from reput.progress import Progress
 
@@ -72,7 +72,7 @@ class AuditResult:
             only the first are there (`reput.jobs.findings.MOST_OF_A_CODE`).
         counts: count of all findings, by code.
         commands: the commands that the advice of the findings names.
-        messages: count of messages that were read (`reput.kernels.stand_ins`).
+        messages: count of messages that were read (`reput.kernels.records.stand_ins`).
         lost_messages: count of messages that queues know, and the log has not (`reput.jobs.audit.losses.Witnesses`).
         uncounted_bytes: bytes of the losses whose messages no queue tells.
         log_bytes: bytes of the records that were read.

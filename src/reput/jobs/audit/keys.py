@@ -12,10 +12,10 @@ from reput.formats.index_file import HEADER_POSITIONS, PHY_OFFSET, entry_positio
 from reput.formats.java import INT32_MAX
 from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.runs import AscendingRun, EntryFiles, Int64s, Slice
-from reput.kernels.columns import RecordColumns
-from reput.kernels.index_file import IndexKeys, index_keys
-from reput.kernels.record_scan import RecordScanner, ScanLevel
-from reput.kernels.unit_types import INDEX_ENTRY_TYPE
+from reput.kernels.queues.index_file import IndexKeys, index_keys
+from reput.kernels.queues.unit_types import INDEX_ENTRY_TYPE
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.scan import MAX_ROWS, gaps_of
 
 #: State of an entry: its record's; once more the same; its record's with a wrong time. Other entries lead nowhere.

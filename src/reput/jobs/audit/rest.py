@@ -26,7 +26,7 @@ from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests
 from reput.jobs.audit.ranges import NO_RANGES, Table, free_blocks, is_inside
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding, Findings
-from reput.kernels.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
+from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
 
 _BLOCK_BYTES = 1 << 20
 _FIRST_BYTES = 4096

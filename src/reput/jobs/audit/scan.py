@@ -18,9 +18,9 @@ from reput.jobs.audit.runs import Int64s
 from reput.jobs.audit.times import StoreTimes
 from reput.jobs.audit.units import VERIFIED, SlotRanges, UnitCheck, UnitTarget
 from reput.jobs.record_faults import faulty_records, has_units, record_damage
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import message_count
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import message_count
 from reput.log.damages import NO_DAMAGES, Damage, Damages
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import OnDamage, scan_split

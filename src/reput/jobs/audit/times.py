@@ -11,7 +11,7 @@ import numpy as np
 from reput.counts import counted
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import LogFile
 
 _NONE = np.empty((0, 2), np.int64)

@@ -19,10 +19,10 @@ from reput.formats.multi_dispatch import takes_part
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.formats.record_layout import SysFlag
 from reput.jobs.audit.ext import ExtFiles
-from reput.kernels.columns import RecordColumns
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.record_scan import read_records_at
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.queues.unit_types import UNIT_TYPE
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import read_records_at
 
 Int64s = npt.NDArray[np.int64]
 

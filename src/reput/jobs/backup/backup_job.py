@@ -39,8 +39,8 @@ from reput.jobs.backup.target import BackupTarget, find_target, folder_of, held_
 from reput.jobs.rebuild.emptied_queues import find_emptied_queues
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import message_count
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import message_count
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.failed_sync import watched
 from reput.log.positions import LastRecord, LogPosition

@@ -19,8 +19,8 @@ from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOff
 from reput.formats.paths import CONFIG
 from reput.formats.sink_commit import SINKS_FILE, Sinks, encode_sinks
 from reput.jobs.rebuild.emptied_queues import queue_ends, queues_without_a_record_before, write_emptied_queue
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.metadata import decode_file, metadata_path
 from reput.log.scan import first_rows, scan_split

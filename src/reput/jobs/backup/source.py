@@ -28,7 +28,7 @@ from reput.formats.paths import (
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
 from reput.jobs.rebuild.geometry import find_sizes, has_queue_files
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE
 from reput.log.metadata import BACKUP_SUFFIX, read_shutdown

@@ -14,9 +14,9 @@ from reput.formats.property_crc import PROPERTY_CRC32, PROPERTY_CRC_SIZE
 from reput.formats.record_layout import SysFlag
 from reput.jobs.diff.match import Match, PropertyPair
 from reput.jobs.diff.rows import Int64s
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_batch import record_batch
-from reput.kernels.record_scan import read_records_at
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_batch import record_batch
+from reput.kernels.records.record_scan import read_records_at
 from reput.log.directory import LogFile, open_listed
 
 _NUMBERS = (

@@ -37,7 +37,7 @@ from reput.jobs.log_bounds import bounded_splits, fixed_log_end, proven_split
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.kernels.content_hash import IGNORABLE, ignored_mask
+from reput.kernels.records.content_hash import IGNORABLE, ignored_mask
 from reput.log.damages import Damages, joined
 from reput.log.directory import LogFile, StoreDirectory
 from reput.progress import Progress
@@ -116,7 +116,7 @@ def diff(
     as the output of `rebuild`, the units of its queues are compared; one of a batch consume queue is of a whole record.
 
     Args:
-        ignore: further fields that may differ, of `reput.kernels.content_hash.IGNORABLE`.
+        ignore: further fields that may differ, of `reput.kernels.records.content_hash.IGNORABLE`.
         max_rows: limit of rows of the table.
         work_dir: a folder for outcomes of tasks: a comparison that was killed continues there.
 

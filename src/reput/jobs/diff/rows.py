@@ -19,11 +19,11 @@ from reput.files import DISK
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit
 from reput.formats.paths import file_name_to_offset
 from reput.formats.record_layout import SysFlag
-from reput.kernels.columns import RecordColumns
-from reput.kernels.content_hash import hash_contents
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import without_stand_ins
-from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
+from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.content_hash import hash_contents
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import without_stand_ins
 from reput.log.damages import Damages
 from reput.log.directory import QueueFiles
 from reput.log.scan import OnDamage, scan_split

@@ -17,7 +17,7 @@ from reput.jobs.lake.staging import StagedFileWriter, StagedTextWriter, Staging
 from reput.jobs.lake.topic_schemas import TopicSamples
 from reput.jobs.text_rows import TextKind
 from reput.log.damages import Damages
-from reput.log.reader import record_batches
+from reput.log.reads.reader import record_batches
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
 

@@ -12,7 +12,7 @@ from reput.log.damages import Damage
 from reput.log.directory import StoreDirectory
 from reput.log.lost_end import lost_end
 from reput.log.positions import LogPosition, TailLimit
-from reput.log.reader import read_split
+from reput.log.reads.reader import read_split
 from reput.log.scan import OnDamage
 from reput.log.selection import Selection
 from reput.log.splits import Split, plan_splits

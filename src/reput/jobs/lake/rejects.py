@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from reput.jobs.lake.files import LakeFile
 from reput.jobs.lake.staging import Staging
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 
 _PLACE = ("queue_id", "queue_offset", "commit_log_offset")
 

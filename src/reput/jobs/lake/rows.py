@@ -16,7 +16,7 @@ from reput.jobs.lake.field_ids import fresh_ids, with_ids
 from reput.jobs.lake.files import Kind, table_name
 from reput.jobs.lake.rejects import rejects_schema
 from reput.jobs.lake.table_formats import table_schema
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 from reput.log.selection import Selection, make_selection
 
 #: Columns that every file has: the origin of a row.

@@ -24,8 +24,8 @@ from reput.formats.java import INT32_MAX
 from reput.formats.properties import split_keys
 from reput.jobs.text_rows import TextKind
 from reput.jobs.text_values import BASE64, body_of, json_object
-from reput.kernels.message_columns import ASSIGNED
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.message_columns import ASSIGNED
+from reput.kernels.records.record_batch import SCHEMA
 
 #: Where the row was: what files are put into order by.
 _ORDER = "commit_log_offset"

@@ -16,8 +16,8 @@ from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import Runner
-from reput.log.open_batches import batch_reader
-from reput.log.plan_parts import Part, cut_part
+from reput.log.plans.plan_parts import Part, cut_part
+from reput.log.reads.open_batches import batch_reader
 from reput.progress import Progress
 
 #: Log bytes of a task.

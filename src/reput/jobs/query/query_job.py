@@ -1,7 +1,7 @@
 """`find_messages`: find messages by keys, topics and time range, exactly and without a limit.
 
-Ranges of the log that files, queues and index prove to hold no wanted message are not read (`reput.log.pruning`). All
-other ranges are read, so the result has every message that `read_log` finds.
+Ranges of the log that files, queues and index prove to hold no wanted message are not read (`reput.log.plans.pruning`).
+All other ranges are read, so the result has every message that `read_log` finds.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pyarrow as pa
 from reput.files import DISK, FileLayer
 from reput.jobs.query.kept_reads import READING, KeptReads
 from reput.log.directory import StoreDirectory
-from reput.log.open_batches import batch_reader
-from reput.log.plan import PlanOptions, plan_read
-from reput.log.plan_parts import Part, part_bytes, read_part
+from reput.log.plans.plan import PlanOptions, plan_read
+from reput.log.plans.plan_parts import Part, part_bytes, read_part
+from reput.log.reads.open_batches import batch_reader
 from reput.log.selection import Selection, make_selection
 from reput.progress import Progress
 

@@ -28,10 +28,10 @@ from reput.jobs.query.kept_reads import KeptReads
 from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.jobs.runner import LocalRunner
-from reput.log.batch_scanner import BatchScanner
+from reput.log.datasets.batch_scanner import BatchScanner
 from reput.log.directory import StoreDirectory
-from reput.log.open_batches import batch_reader
-from reput.log.plan_parts import Part
+from reput.log.plans.plan_parts import Part
+from reput.log.reads.open_batches import batch_reader
 from reput.log.selection import make_selection
 from reput.progress import Progress
 

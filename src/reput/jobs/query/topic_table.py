@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from reput.errors import ConfigError
 from reput.jobs.decoding import BodyDecoder, JsonDecoder, make_decoder
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.record_batch import SCHEMA
 
 #: Column with the reason why a body could not be decoded; null where it could.
 BODY_ERROR = "body_error"

@@ -14,8 +14,8 @@ import numpy as np
 from reput.files import DISK, File
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.paths import offset_to_file_name, topic_folder_name
-from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
-from reput.kernels.columns import RecordColumns
+from reput.kernels.queues.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
+from reput.kernels.records.columns import RecordColumns
 from reput.log.queue_types import QueueTypes
 
 #: Bytes of units that a task holds in memory before it spills them.

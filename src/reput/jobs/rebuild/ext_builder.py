@@ -19,8 +19,8 @@ from reput.files import DISK, File
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.consume_queue_ext import END_MARK
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.consume_queue import UnitRuns
-from reput.kernels.consume_queue_ext import ExtRuns, ExtWrite, place_ext_units
+from reput.kernels.queues.consume_queue import UnitRuns
+from reput.kernels.queues.consume_queue_ext import ExtRuns, ExtWrite, place_ext_units
 
 #: Bytes of ext units that a task holds in memory before it spills them.
 _SPILL_BYTES = 32 << 20

@@ -17,7 +17,7 @@ from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.unit_writer import FurtherUnits
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import read_config
-from reput.log.file_sizes import BATCH, SIMPLE, OddSize, find_file_sizes, queue_files
+from reput.log.geometry.file_sizes import BATCH, SIMPLE, OddSize, find_file_sizes, queue_files
 from reput.log.queue_types import QueueTypes, find_queue_types
 
 

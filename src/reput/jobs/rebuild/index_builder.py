@@ -16,8 +16,8 @@ import numpy as np
 from reput.files import DISK, File
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position, file_size
 from reput.formats.paths import index_file_name
-from reput.kernels.columns import RecordColumns
-from reput.kernels.index_file import IndexKeys, IndexTable, index_keys
+from reput.kernels.queues.index_file import IndexKeys, IndexTable, index_keys
+from reput.kernels.records.columns import RecordColumns
 
 #: RocketMQ names an index file by the local time of its creation, but only the order of names counts. By the clock of
 #: UTC-12 our names sort before those of files that a broker makes later, wherever it runs, and do not depend on where

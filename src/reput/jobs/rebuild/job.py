@@ -28,7 +28,7 @@ from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
-from reput.log.file_sizes import BATCH, SIMPLE
+from reput.log.geometry.file_sizes import BATCH, SIMPLE
 from reput.progress import Progress
 
 __all__ = ["RebuildOptions", "RebuildResult", "rebuild"]

@@ -11,7 +11,7 @@ from reput.jobs.job_folder import Option
 from reput.log.directory import StoreDirectory
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 SPLIT_BYTES = 64 << 20
 

@@ -22,7 +22,7 @@ from reput.log.scan import OnDamage
 from reput.log.sink_commits import SinkWatch
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 _BUILD, _OUTCOMES = "build", "outcomes"
 _PLAN, _RESULT, _SWAP = "plan", "result", "swap"

@@ -13,8 +13,8 @@ from reput.errors import CorruptConsumeQueueError
 from reput.files import DISK, Entry
 from reput.formats.consume_queue import FILLER
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, file_name_to_offset
-from reput.kernels.record_scan import RecordScanner, ScanLevel
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.queues.unit_types import UNIT_TYPE
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 
 #: Units whose record is looked at, of all queues: the first whole record is the answer.

@@ -18,8 +18,8 @@ from reput.jobs.rebuild.batch_builder import BatchUnitSpill, QueueKey, UnitChunk
 from reput.jobs.rebuild.ext_builder import ExtChunk
 from reput.jobs.rebuild.index_builder import KeyChunk, KeySpill
 from reput.jobs.rebuild.unit_writer import FurtherUnits, QueueRange, UnitWriter
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import message_count
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import message_count
 from reput.log.damages import NO_DAMAGES, Damages
 from reput.log.queue_types import QueueTypes
 from reput.log.scan import OnDamage, scan_split

@@ -20,16 +20,16 @@ from reput.formats.java import INT64_MAX
 from reput.formats.paths import offset_to_file_name, topic_folder_name
 from reput.jobs.rebuild.ext_builder import ExtChunk, ExtLayout, ExtSpill
 from reput.jobs.record_faults import has_units, misnumbered_fault, queue_fault, record_damage, wrong_queue_offsets
-from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UnitRuns, group_units
-from reput.kernels.consume_queue_ext import bit_maps_of, encode_ext_units
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.queues.consume_queue import UnitRuns, group_units
+from reput.kernels.queues.consume_queue_ext import bit_maps_of, encode_ext_units
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.records.columns import RecordColumns
 from reput.log.damages import NO_DAMAGES
 from reput.log.queue_jumps import Jump, has_room, judge_jump, next_queue_offsets
 from reput.log.scan import OnDamage
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 _FILLER = encode_unit(*FILLER)
 #: A next queue offset that makes every row a repeat: `group_units` takes none of the queue.

@@ -16,7 +16,7 @@ from reput.jobs.audit.files import ListedQueue, ListedQueues, StoreListing
 from reput.jobs.audit.losses import follow
 from reput.jobs.audit.rest import is_used
 from reput.jobs.audit.runs import Int64s
-from reput.kernels.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
+from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 
 
 class Known(NamedTuple):

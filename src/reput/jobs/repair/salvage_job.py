@@ -43,7 +43,7 @@ from reput.jobs.repair.salvage_log import (
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
-from reput.log.file_sizes import BATCH, SIMPLE, queue_files
+from reput.log.geometry.file_sizes import BATCH, SIMPLE, queue_files
 from reput.log.queue_types import find_queue_types
 from reput.log.sink_commits import SinkWatch
 from reput.progress import Progress

@@ -28,8 +28,8 @@ from reput.jobs.audit.crcs import carries_crc
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.known_messages import Known, known_messages
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import STAND_IN_HOST, STAND_IN_TOPIC, message_count
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import STAND_IN_HOST, STAND_IN_TOPIC, message_count
 from reput.log.damages import Damage
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.jobs.statistics.latency import latency_codes
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_batch import record_batch
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_batch import record_batch
+from reput.kernels.records.record_scan import ScanLevel
 
 #: Columns that are summed for each group.
 SUMS = ("messages", "bytes", "body_bytes")

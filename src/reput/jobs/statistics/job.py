@@ -30,9 +30,9 @@ from reput.jobs.split_tasks import run_over_splits
 from reput.jobs.statistics.counting import LATENCY, SUMS, Grouping, add_up, count
 from reput.jobs.statistics.disk_use import DiskUse, disk_use
 from reput.jobs.statistics.latency import quantiles
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_batch import SCHEMA, record_batch
-from reput.kernels.stand_ins import without_stand_ins
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_batch import SCHEMA, record_batch
+from reput.kernels.records.stand_ins import without_stand_ins
 from reput.log.damages import Damages, joined
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.scan import OnDamage, scan_split, with_rows

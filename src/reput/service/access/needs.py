@@ -68,12 +68,7 @@ from reput.remoting.topic_headers import (
     GetTopicConfigRequestHeader,
     UpdateGroupForbiddenRequestHeader,
 )
-from reput.remoting.transaction_headers import (
-    EndTransactionRequestHeader,
-)
-from reput.service.access.policies import Need
-from reput.service.pop.topics import normal_topic_of, revive_topic_of
-from reput.service.topic_validator import (
+from reput.remoting.topic_validator import (
     SCHEDULE_GROUP,
     TIMER_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
@@ -81,6 +76,11 @@ from reput.service.topic_validator import (
     TRANS_OP_HALF_TOPIC,
     dlq_topic_of,
 )
+from reput.remoting.transaction_headers import (
+    EndTransactionRequestHeader,
+)
+from reput.service.access.policies import Need
+from reput.service.pop.topics import normal_topic_of, revive_topic_of
 
 _TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 _PUB, _SUB, _GET, _LIST = (Action.PUB,), (Action.SUB,), (Action.GET,), (Action.LIST,)

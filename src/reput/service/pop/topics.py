@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reput.formats.message import RETRY_TOPIC_PREFIX
-from reput.service.topic_validator import SYSTEM_TOPIC_PREFIX
+from reput.remoting.topic_validator import SYSTEM_TOPIC_PREFIX
 
 REVIVE_TOPIC_PREFIX = SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_"
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
-from reput.client.consumer_api import ConsumerAPI
-from reput.client.mq_client_api import MQClientAPI, refusal
-from reput.client.name_servers import WITH_LOST, NameServers
-from reput.client.peer_log import peers
-from reput.client.send_request import SendRequest
-from reput.client.send_result import SendResult
-from reput.client.topic_route import (
+from reput.client.consuming.consumer_api import ConsumerAPI
+from reput.client.instance.mq_client_api import MQClientAPI, refusal
+from reput.client.instance.name_servers import WITH_LOST, NameServers
+from reput.client.instance.peer_log import peers
+from reput.client.instance.send_request import SendRequest
+from reput.client.instance.send_result import SendResult
+from reput.client.instance.topic_route import (
     DEFAULT_TOPIC,
     MASTER_ID,
     default_publish_queues,
@@ -32,7 +32,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.route_bodies import TopicList, TopicRouteData
-from reput.service.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from reput.spark.wire.options import Access, WireReadOptions
 from reput.transport.blocking_client import BlockingClient, BlockingConnection
 

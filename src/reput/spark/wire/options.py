@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from reput.client.name_servers import name_server_addresses
-from reput.client.session_credentials import SessionCredentials
+from reput.client.instance.name_servers import name_server_addresses
+from reput.client.instance.session_credentials import SessionCredentials
 from reput.config.properties import camel_case
 from reput.config.tls import TlsConfig
 from reput.errors import ConfigError

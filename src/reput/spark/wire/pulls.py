@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reput.client.arrow_messages import pulled_rows
-from reput.client.consumer_api import PULL_S, PullResult, pull_fields, pull_result, pulled_from
-from reput.client.mq_fault_strategy import may_pass
+from reput.client.consuming.arrow_messages import pulled_rows
+from reput.client.consuming.consumer_api import PULL_S, PullResult, pull_fields, pull_result, pulled_from
+from reput.client.producing.mq_fault_strategy import may_pass
 from reput.errors import DataLossError, RemotingError
 from reput.events import Event
-from reput.log.reader import record_batches
+from reput.log.reads.reader import record_batches
 from reput.log.selection import Selection
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
-from reput.service.subscription_data import SubscriptionData
+from reput.remoting.subscription_data import SubscriptionData
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.queue_ranges import QueueRange
 from reput.transport.blocking_client import BlockingConnection

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from reput.client.subscriptions import TOOLS_GROUP
+from reput.client.instance.subscriptions import TOOLS_GROUP
 from reput.errors import CorruptRecordError, DataLossError, ReputError
-from reput.log.pruning import Wanted
+from reput.log.plans.pruning import Wanted
 from reput.log.selection import Selection, make_selection, milliseconds
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from reput.client.mq_fault_strategy import may_pass
-from reput.client.send_request import SHARDING_KEY, SendRequest, batch_requests, queue_of_key, send_request
-from reput.client.send_result import SendStatus
+from reput.client.instance.send_request import SHARDING_KEY, SendRequest, batch_requests, queue_of_key, send_request
+from reput.client.instance.send_result import SendStatus
+from reput.client.producing.mq_fault_strategy import may_pass
 from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
 from reput.formats.message import Message
-from reput.kernels.message_columns import typed_columns
+from reput.kernels.records.message_columns import typed_columns
 from reput.remoting.queue_tables import QueueKey
-from reput.service.timer_requests import NOT_IN_BATCHES
+from reput.remoting.timer_requests import NOT_IN_BATCHES
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.row_keys import RowKeys
 from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from reput.errors import MessageIllegalError
-from reput.kernels.message_columns import check_schema
+from reput.kernels.records.message_columns import check_schema
 from reput.spark.options import OptionTable
 from reput.spark.wire.options import Access, text_of, with_access
 

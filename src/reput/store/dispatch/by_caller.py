@@ -12,8 +12,8 @@ from reput.errors import ReputError, StoreError, StoreFullError, WouldWaitError
 from reput.files import about_to_wait
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.paths import topic_folder_name
-from reput.kernels.columns import RecordColumns
-from reput.kernels.small_pass import SmallPass
+from reput.kernels.queues.small_pass import SmallPass
+from reput.kernels.records.columns import RecordColumns
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.dispatch.reput import RETRY_WAIT_S, Dispatcher, ReputMessageService
 from reput.store.index.index_service import IndexService

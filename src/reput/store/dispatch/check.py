@@ -13,8 +13,8 @@ import numpy as np
 
 from reput.errors import CorruptRecordError
 from reput.formats.message_batch import MIN_ITEM_SIZE
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.progress import Progress
 from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog

@@ -24,8 +24,8 @@ from reput.files import DISK, FileLayer
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import Topics
 from reput.formats.paths import CONSUME_QUEUE
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, marks_path, read_marks, with_mark, write_marks
 from reput.log.failed_sync import watched
@@ -44,7 +44,7 @@ from reput.store.index.restore import restore_index
 from reput.store.queues.tables import QueueTables
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 #: Log bytes of a batch, at the most. A batch ends with syncs; one that a kill interrupts is done again.
 BATCH_BYTES = 1 << 30

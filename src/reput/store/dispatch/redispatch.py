@@ -8,8 +8,8 @@ from typing import NamedTuple
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
 from reput.files import Mapping
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import RecordScanner
 from reput.progress import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, ReputError, StoreError, StoreFullError
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import RecordScanner
 from reput.store.log.commit_log import CommitLog
 from reput.store.outage import Outage
 from reput.store.service_thread import ServiceThread

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from reput.files import File, FileLayer
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position
-from reput.kernels.index_file import END_OFFSET, END_TIMESTAMP, IndexKeys, IndexTable
+from reput.kernels.queues.index_file import END_OFFSET, END_TIMESTAMP, IndexKeys, IndexTable
 
 #: Bytes of a block that is compared at a time. Its buffer stays in the processor's cache: new memory for all entries of
 #: an index file costs more than reading and comparing them.

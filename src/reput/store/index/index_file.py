@@ -20,7 +20,7 @@ from reput.formats.index_file import (
     entry_position,
     file_size,
 )
-from reput.kernels.index_file import (
+from reput.kernels.queues.index_file import (
     BEGIN_TIMESTAMP,
     END_OFFSET,
     END_TIMESTAMP,
@@ -57,7 +57,7 @@ class IndexFile:
     The map is writable from the first put on: a start needs no space for it.
 
     Attributes:
-        header: int64[6], the header's fields (see `reput.kernels.index_file`); each put writes them to the map.
+        header: int64[6], the header's fields (see `reput.kernels.queues.index_file`); each put writes them to the map.
     """
 
     __slots__ = (

@@ -16,11 +16,11 @@ from reput.files import FileLayer
 from reput.formats.index_file import ENTRY_SIZE, HEADER_SIZE, IndexHeader, decode_header, entry_position, file_size
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import INDEX, index_file_name_after
-from reput.kernels.columns import RecordColumns
-from reput.kernels.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
+from reput.kernels.queues.index_file import END_OFFSET, IndexKeys, IndexTable, index_keys
+from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import IndexFilePath
 from reput.log.dispatch_marks import DispatchMark, IndexMark
-from reput.log.index_geometry import build_index_again
+from reput.log.geometry.index_geometry import build_index_again
 from reput.store.index.check import IndexCheck, VerifiedIndexFile
 from reput.store.index.index_file import RESERVE_STEP, IndexFile
 from reput.store.index.restore import slots_of

@@ -11,7 +11,7 @@ from reput.errors import CorruptIndexFileError, StoreError
 from reput.files import FileLayer
 from reput.formats.index_file import HEADER_SIZE, encode_header, entry_position
 from reput.formats.paths import INDEX
-from reput.kernels.unit_types import INDEX_ENTRY_TYPE
+from reput.kernels.queues.unit_types import INDEX_ENTRY_TYPE
 from reput.log.dispatch_marks import IndexMark
 
 #: Entries at a time: 20 M entries would take half a gigabyte.

@@ -17,12 +17,12 @@ from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
 from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
-from reput.kernels import message_objects
-from reput.kernels.columns import RecordColumns
-from reput.kernels.log_room import LogRoom
-from reput.kernels.mapped_pages import PART_SHIFT, PART_SIZE
-from reput.kernels.record_encode import patch
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.machine.mapped_pages import PART_SHIFT, PART_SIZE
+from reput.kernels.records import message_objects
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.log_room import LogRoom
+from reput.kernels.records.record_encode import patch
+from reput.kernels.records.record_scan import RecordScanner
 from reput.log.directory import LogFile
 from reput.store.log.append_room import AppendRoom
 from reput.store.log.mapped_file import MappedFile
@@ -170,7 +170,7 @@ class CommitLog(AppendRoom):
     def append_plain(
         self, message: Message, queue_id: int, number: int, encoder: int, clock_s: float
     ) -> tuple[int, int, int, int] | None:
-        """`append` of a message that nobody has checked or encoded yet, if it is plain (`kernels.message_objects`).
+        """`append` of a message that nobody has checked or encoded yet, if it is plain (`message_objects`).
 
         Args:
             message: The message.

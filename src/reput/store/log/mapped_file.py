@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reput.files import PAGE_SIZE, File, FileLayer, Mapping, about_to_wait
-from reput.kernels.columns import RecordColumns, ScanStop
+from reput.kernels.records.columns import RecordColumns, ScanStop
 from reput.log.directory import open_listed
 
 #: Disk space is reserved in steps of this many bytes. A step takes 70 us, and a fresh store stays small.

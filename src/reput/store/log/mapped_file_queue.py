@@ -13,7 +13,7 @@ import numpy.typing as npt
 from reput.errors import StoreError, StoreFormatError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer, Mapping, about_to_wait
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.index_file import LogFields
+from reput.kernels.queues.index_file import LogFields
 from reput.log.directory import LogFile
 from reput.progress import Progress
 from reput.store.log.mapped_file import MappedFile

@@ -6,9 +6,9 @@ import numpy as np
 
 from reput.files import PAGE_SIZE
 from reput.formats.record_layout import BLANK_SIZE
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import RecordScanner, ScanLevel
-from reput.kernels.record_search import UNREADABLE, find_record
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.record_search import UNREADABLE, find_record
 from reput.store.log.mapped_file import MappedFile
 
 

@@ -19,7 +19,7 @@ from reput.formats.batch_consume_queue import (
     place_holder,
 )
 from reput.formats.consume_queue import Unit
-from reput.kernels.batch_consume_queue import find_batch_unit
+from reput.kernels.queues.batch_consume_queue import find_batch_unit
 from reput.store.queues.folder import QueueFolder
 from reput.store.statistics import TopicCounts
 

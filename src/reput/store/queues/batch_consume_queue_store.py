@@ -11,10 +11,10 @@ import numpy as np
 from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
-from reput.kernels.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
-from reput.kernels.columns import RecordColumns
+from reput.kernels.queues.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
+from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import QueueFiles, numbered_files
-from reput.log.file_sizes import BATCH, check_queue_sizes
+from reput.log.geometry.file_sizes import BATCH, check_queue_sizes
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.queues.unsynced import UnsyncedQueues
 from reput.store.statistics import TopicCounts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reput.config.message_store import OS_PAGE_SIZE
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import FILLER, UNIT, UNIT_SIZE, Unit, encode_unit
-from reput.kernels.consume_queue_ext import last_ext_address
+from reput.kernels.queues.consume_queue_ext import last_ext_address
 from reput.store.queues.folder import QueueFolder
 from reput.store.statistics import TopicCounts
 

@@ -25,7 +25,7 @@ from reput.formats.consume_queue_ext import (
     is_ext_address,
 )
 from reput.formats.paths import file_name_to_offset, offset_to_file_name
-from reput.kernels.consume_queue_ext import place_ext_units, resolve_tags_codes
+from reput.kernels.queues.consume_queue_ext import place_ext_units, resolve_tags_codes
 from reput.log.queue_extensions import decode_whole
 from reput.store.queues.folder import make_next_file
 

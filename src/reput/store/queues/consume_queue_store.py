@@ -16,13 +16,13 @@ from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
-from reput.kernels.columns import RecordColumns
-from reput.kernels.consume_queue import UnitRuns, group_units
-from reput.kernels.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
-from reput.kernels.multi_dispatch import add_multi_dispatch_rows
-from reput.kernels.small_pass import QueueRuns
+from reput.kernels.queues.consume_queue import UnitRuns, group_units
+from reput.kernels.queues.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
+from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
+from reput.kernels.queues.small_pass import QueueRuns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import QueueFiles
-from reput.log.file_sizes import SIMPLE, check_queue_sizes
+from reput.log.geometry.file_sizes import SIMPLE, check_queue_sizes
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
@@ -33,7 +33,7 @@ from reput.store.queues.unsynced import UnsyncedQueues
 from reput.store.statistics import TopicCounts
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 #: Linux allows a process 65 530 maps (vm.max_map_count).
 _MAX_MAPS = 8192

@@ -16,7 +16,7 @@ from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 
 class ConsumeQueueExtensions:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from reput.errors import CorruptRecordError
 from reput.formats.java import INT64_MAX
 from reput.formats.message_batch import MIN_ITEM_SIZE
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.queue_jumps import Jump, has_room, judge_jump, next_queue_offsets
 from reput.store.queues.consume_queue import ConsumeQueue
 

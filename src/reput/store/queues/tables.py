@@ -10,7 +10,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError
 from reput.files import FileLayer
 from reput.formats.metadata import TopicConfig
-from reput.kernels.columns import RecordColumns
+from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import QueueFiles
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE, QueueTypes, is_batch_cq
 from reput.store.log.queue_offsets import QueueOffsets
@@ -20,7 +20,7 @@ from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_store import ConsumeQueueStore
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 #: A queue of either type. Readers use what both types have.
 Queue: TypeAlias = ConsumeQueue | BatchConsumeQueue

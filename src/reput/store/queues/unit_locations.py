@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.formats.consume_queue import UNIT_SIZE
-from reput.kernels.consume_queue import UnitRuns
-from reput.kernels.consume_queue_ext import ExtRuns
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.queues.consume_queue import UnitRuns
+from reput.kernels.queues.consume_queue_ext import ExtRuns
+from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt, Run
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.store.queues.consume_queue import ConsumeQueue
 
 Offsets = npt.NDArray[np.int64]

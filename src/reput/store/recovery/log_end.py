@@ -14,8 +14,8 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError
 from reput.formats.checkpoint import Checkpoint, min_timestamp
 from reput.formats.shutdown import Shutdown
-from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import RecordColumns, RecordStatus, ScanStop
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.scan import first_rows
 from reput.log.store_times import trusted_time
 from reput.progress import Progress

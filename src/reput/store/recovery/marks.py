@@ -17,8 +17,8 @@ from reput.errors import StoreFullError
 from reput.files import FileLayer
 from reput.formats.own_json import decode_with_crc, encode_with_crc
 from reput.formats.paths import CONFIG
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.dispatch_marks import RECOVERY_FILE, DispatchMark, decode_mark, encode_mark, settings_of
 from reput.log.positions import LastRecord, LogPosition
 from reput.store.index.index_service import IndexService

@@ -17,8 +17,8 @@ from reput.formats.java import INT64_MAX
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
 from reput.formats.record_layout import SysFlag
 from reput.formats.shutdown import Shutdown
-from reput.kernels.columns import RecordColumns
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.directory import build_again
 from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog

@@ -16,8 +16,8 @@ from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
 from reput.log.directory import StoreDirectory, numbered_files, usual_size
 from reput.log.failed_sync import leave_mark, remove_mark, watched
-from reput.log.file_sizes import BATCH, INDEX_KEYS, SIMPLE, is_queue_size_proven
-from reput.log.index_geometry import index_geometry
+from reput.log.geometry.file_sizes import BATCH, INDEX_KEYS, SIMPLE, is_queue_size_proven
+from reput.log.geometry.index_geometry import index_geometry
 from reput.log.positions import LogPosition
 from reput.log.queue_extensions import queue_extensions
 from reput.log.queue_types import check_queue_folders, find_queue_types
@@ -50,7 +50,7 @@ from reput.store.retention import CleanService
 from reput.store.retention_plan import ExpiredFile
 
 if TYPE_CHECKING:
-    from reput.kernels.consume_queue_ext import BitMaps
+    from reput.kernels.queues.consume_queue_ext import BitMaps
 
 
 logger = logging.getLogger("reput.store")

@@ -10,8 +10,8 @@ from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.paths import ABORT
 from reput.log.directory import is_gone
-from reput.log.file_sizes import BATCH, SIMPLE
-from reput.log.index_geometry import index_geometry
+from reput.log.geometry.file_sizes import BATCH, SIMPLE
+from reput.log.geometry.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
 from reput.log.sink_commits import SinkWatch
 from reput.progress import Progress

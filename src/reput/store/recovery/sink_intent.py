@@ -26,8 +26,8 @@ from reput.formats.paths import CONFIG
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import PHYSICAL_OFFSET, QUEUE_OFFSET, STORE_TIMESTAMP, SysFlag
 from reput.formats.sink_commit import SINKS_FILE, BrokenBatch, SinkCommit, SinkIntent, Sinks, encode_sinks
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner, ScanLevel
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.sink_commits import read_sinks, was_opened_since
 from reput.store.log.commit_log import CommitLog
 from reput.store.recovery_report import LogEnd

@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
 from reput.files import Mapping
-from reput.kernels.columns import RecordColumns, ScanStop
-from reput.kernels.record_scan import RecordScanner
-from reput.kernels.record_search import find_record
+from reput.kernels.records.columns import RecordColumns, ScanStop
+from reput.kernels.records.record_scan import RecordScanner
+from reput.kernels.records.record_search import find_record
 from reput.progress import Progress
 from reput.store.dispatch.redispatch import ScannedBatch, dispatch_scanner, max_rows, walk
 from reput.store.index.index_service import IndexService

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from reput.errors import MessageIllegalError
 from reput.files import FileLayer
-from reput.kernels.message_table import CheckedTable
+from reput.kernels.records.message_table import CheckedTable
 
 #: Bytes of a file of rows put aside, at the most: the rows are kept in memory until the file is full.
 _FILE_BYTES = 64 << 20

@@ -31,7 +31,7 @@ from reput.formats.sink_commit import (
     Sinks,
     StagedPart,
 )
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.records.record_scan import RecordScanner
 from reput.log.failed_sync import watched
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress, silent

@@ -17,7 +17,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
 from reput.files import FileLayer
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
-from reput.kernels.message_columns import check_schema
+from reput.kernels.records.message_columns import check_schema
 from reput.log.object_storage import check_on_disk
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress, silent

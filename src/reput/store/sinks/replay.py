@@ -24,14 +24,14 @@ import pyarrow.compute as pc
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
 from reput.files import DISK, FileLayer
-from reput.kernels.message_columns import ASSIGNED
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.message_columns import ASSIGNED
+from reput.kernels.records.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
 from reput.log.object_storage import check_on_disk
-from reput.log.plan import Plan, PlanOptions, plan_read
-from reput.log.plan_parts import Part, read_part
+from reput.log.plans.plan import Plan, PlanOptions, plan_read
+from reput.log.plans.plan_parts import Part, read_part
+from reput.log.plans.pruning import Range, wanted_by
 from reput.log.points import Points
-from reput.log.pruning import Range, wanted_by
 from reput.log.selection import Selection, make_selection
 from reput.log.tail import LogTail
 from reput.progress import Progress, silent

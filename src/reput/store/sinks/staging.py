@@ -25,7 +25,7 @@ from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import BLANK_SIZE
 from reput.formats.sink_commit import StagedPart
 from reput.formats.staged_records import HEAD_SIZE, decode_frame_head, decode_tables, encode_frame_head
-from reput.kernels.message_table import CheckedTable
+from reput.kernels.records.message_table import CheckedTable
 from reput.log.store_host import encode_store_host
 
 #: Bytes of a frame: its records stay in the processor's cache from the encoder to the file, and from there to the log.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError, RemotingError, StoreError, StoreFullError, StorePoisonedError
 from reput.remoting.codes import RequestCode, ResponseCode

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.appends import Appends
+from reput.broker.appends.appends import Appends
 from reput.broker.pop import pop_revive_service
 from reput.errors import StoreFullError
 from reput.service.pop import revive_round
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from tests.support.broker import LONG_MS, fill, serving_broker, with_topic
 from tests.support.metrics import MEASURED, labelled
 from tests.support.pop import ack, handles, pop

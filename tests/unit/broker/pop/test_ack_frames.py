@@ -12,7 +12,7 @@ from reput.broker.broker import BrokerController
 from reput.broker.pop.ack_frames import AckFrames
 from reput.errors import RemotingCommandError, StoreFullError, WouldWaitError
 from reput.files import NeverWaiting
-from reput.kernels.ack_frames import AckForm
+from reput.kernels.wire.ack_frames import AckForm
 from reput.remoting.codes import RequestCode, ResponseCode, SerializeType
 from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
 from tests.support.broker import send_command, texts
@@ -25,7 +25,7 @@ MESSAGES = 40
 @pytest.fixture(autouse=True)
 def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: NOW_MS / 1000)
-    monkeypatch.setattr("reput.broker.loop_dispatch.NeverWaiting", nullcontext)  # files are made at once
+    monkeypatch.setattr("reput.broker.appends.loop_dispatch.NeverWaiting", nullcontext)  # files are made at once
 
 
 def ack(offset: object, *, pop_time: int = NOW_MS - 100, revive_qid: int = 1, **fields: object) -> RemotingCommand:

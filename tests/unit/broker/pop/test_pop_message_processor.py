@@ -10,7 +10,7 @@ import pytest
 
 from reput.formats.pop_messages import decode_check_point
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.store.put_rows import PutRow
+from reput.store.puts.put_rows import PutRow
 from tests.support.broker import LONG_MS, SYNCED, Served, fill, messages_of, serving_broker, with_topic
 from tests.support.pop import handles, pop, pop_command
 

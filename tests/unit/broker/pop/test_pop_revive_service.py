@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.loop_dispatch import LoopDispatch
+from reput.broker.appends.loop_dispatch import LoopDispatch
 from reput.broker.pop import pop_revive_service
 from reput.broker.pop.pop_revive_service import PopReviveService
 from reput.broker.state import BrokerState

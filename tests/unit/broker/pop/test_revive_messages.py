@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.inner_message import MessageExtBrokerInner
+from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.errors import RemotingCommandError
@@ -21,7 +21,7 @@ from reput.formats.pop_messages import (
     encode_check_point,
 )
 from reput.log.store_host import encode_store_host
-from reput.store.put_rows import PutRow
+from reput.store.puts.put_rows import PutRow
 from tests.support.broker import serving_broker
 
 REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"

@@ -12,7 +12,7 @@ from reput.formats.java import string_hash
 from reput.formats.properties import decode_properties
 from reput.formats.record_layout import encode_topic, pack_record
 from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
-from reput.store.put_rows import PutRow
+from reput.store.puts.put_rows import PutRow
 
 HOST = encode_host("127.0.0.1:1")
 WAITS = b"REAL_TOPIC\x01orders\x02REAL_QID\x012\x02TIMER_OUT_MS\x015000\x02"

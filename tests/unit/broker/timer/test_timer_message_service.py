@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from reput import Message, MessageStore
-from reput.broker.appends import Appends
-from reput.broker.loop_dispatch import LoopDispatch
+from reput.broker.appends.appends import Appends
+from reput.broker.appends.loop_dispatch import LoopDispatch
 from reput.broker.state import BrokerState
 from reput.broker.timer import open_slot, timer_message_service
 from reput.broker.timer.open_slot import OpenSlot
@@ -28,7 +28,7 @@ from reput.formats.timer_log import TIMER_TOPIC, Magic
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.timer_messages import RecallHandle, encode_recall_handle
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
 from tests.support.broker import (
     LONG_MS,

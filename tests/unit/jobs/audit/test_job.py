@@ -31,7 +31,7 @@ from reput.jobs.findings import COMMANDS, KINDS, SCHEMA, Finding
 from reput.jobs.repair.look import has_records_from
 from reput.jobs.repair.repair_job import repair
 from reput.jobs.runner import LocalRunner
-from reput.kernels.unit_types import UNIT_TYPE
+from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.log.directory import StoreDirectory
 from reput.progress import Progress
 from tests.support.damage import at, cut, flip, overwrite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import reput
-from reput.kernels.json_objects import MOST_LEVELS
+from reput.kernels.records.json_objects import MOST_LEVELS
 from tests.support.examples import examples
 from tests.support.lake import SMALL, put_topics, run
 

@@ -23,8 +23,8 @@ from reput.jobs.lake import Import, import_messages, open_source
 from reput.jobs.query.row_files import write_rows
 from reput.jobs.runner import LocalRunner
 from reput.jobs.text_rows import TextKind
-from reput.kernels.message_columns import typed_columns
-from reput.kernels.record_batch import SCHEMA
+from reput.kernels.records.message_columns import typed_columns
+from reput.kernels.records.record_batch import SCHEMA
 from reput.store.sinks.import_sink import ImportSink
 from tests.support.examples import examples
 from tests.support.lake import NAMES, SMALL, put, put_topics, run

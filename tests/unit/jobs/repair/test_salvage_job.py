@@ -28,8 +28,8 @@ from reput.jobs.repair.salvage_job import SalvageResult, salvage
 from reput.jobs.repair.salvage_log import Loss, NewLogFile, StandIn, plan_log, scan_file, write_log_file
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
-from reput.kernels.record_scan import ScanLevel
-from reput.kernels.stand_ins import STAND_IN_TOPIC
+from reput.kernels.records.record_scan import ScanLevel
+from reput.kernels.records.stand_ins import STAND_IN_TOPIC
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split

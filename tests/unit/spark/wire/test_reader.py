@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan
 
 from reput import Broker
-from reput.client.send_request import send_request
+from reput.client.instance.send_request import send_request
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, MQClientError, RemotingError
 from reput.formats.message import Message
 from reput.remoting.command import RemotingCommand

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from reput import Broker
-from reput.client.send_result import SendResult
+from reput.client.instance.send_result import SendResult
 from reput.errors import MessageIllegalError, MQBrokerError, MQClientError, RemotingError
 from reput.remoting.queue_tables import QueueKey
 from reput.spark.wire import sender as sender_module

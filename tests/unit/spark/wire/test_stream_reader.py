@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from reput import Broker
-from reput.client.name_servers import NameServers
+from reput.client.instance.name_servers import NameServers
 from reput.client.sync import PullConsumer
 from reput.errors import ConfigError, DataLossError, MQClientError, RemotingError
 from reput.remoting.queue_tables import QueueKey

@@ -12,7 +12,7 @@ import pytest
 from reput import Message, MessageStore
 from reput.errors import ReputError, WouldWaitError
 from reput.files import NeverWaiting
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, abandon, crash_at, no_objection
 from tests.support.held_disk import HeldDisk
 from tests.support.invariants import check_store

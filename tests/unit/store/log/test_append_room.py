@@ -15,7 +15,7 @@ from reput.files import NeverWaiting
 from reput.formats.record import encode_blank
 from reput.formats.record_layout import BLANK_SIZE
 from reput.store.log import append_room, mapped_file
-from reput.store.put_rows import PutRow, PutRowResult
+from reput.store.puts.put_rows import PutRow, PutRowResult
 from tests.support.faulty_files import FaultyFiles, Operation, fail_next, no_objection
 from tests.support.heard import heard
 from tests.support.invariants import check_store

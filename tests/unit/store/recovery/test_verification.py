@@ -17,8 +17,8 @@ from reput.errors import CorruptConsumeQueueError
 from reput.files import Mapping
 from reput.formats.message import Message
 from reput.formats.record import encode_blank, encode_record
-from reput.kernels.columns import RecordColumns, RecordStatus, ScanStop
-from reput.kernels.record_scan import RecordScanner
+from reput.kernels.records.columns import RecordColumns, RecordStatus, ScanStop
+from reput.kernels.records.record_scan import RecordScanner
 from reput.store.dispatch import redispatch
 from reput.store.queues.tables import QueueTables
 from reput.store.recovery.verification import _SLOTS, Verification

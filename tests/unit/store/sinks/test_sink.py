@@ -15,7 +15,7 @@ from reput.errors import CorruptMetadataError, MessageIllegalError, StoreError, 
 from reput.files import DISK
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
-from reput.kernels.message_columns import check_schema
+from reput.kernels.records.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
 from reput.store.sinks.bad_rows import checked_tables
 from reput.store.sinks.commit import check_store, put_staged

@@ -1,0 +1,1 @@
+"""Messages on their way into the log, and when their answers may go."""

@@ -1,0 +1,1 @@
+"""Requests for messages: pulls, those that wait, and queries."""

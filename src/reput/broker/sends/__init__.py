@@ -1,0 +1,1 @@
+"""Requests that send messages: plain ones, replies, and those that a consumer sends back."""

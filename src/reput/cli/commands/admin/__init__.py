@@ -1,0 +1,1 @@
+"""`reput admin`: commands that ask brokers and name servers."""

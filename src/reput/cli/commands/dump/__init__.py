@@ -1,0 +1,1 @@
+"""`reput dump`: a module for each kind of file."""

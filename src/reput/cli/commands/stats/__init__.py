@@ -1,0 +1,1 @@
+"""`reput stats`: once, followed, and as a report."""

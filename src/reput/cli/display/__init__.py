@@ -1,0 +1,1 @@
+"""What commands show: tables, lines, JSON, logs, screens."""

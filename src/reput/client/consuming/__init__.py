@@ -1,0 +1,1 @@
+"""Consumers: groups, their queues and offsets, and who handles the messages."""

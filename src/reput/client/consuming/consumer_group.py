@@ -1,0 +1,287 @@
+"""ConsumerGroup: a client as a member of a group: its heartbeats, its share of the queues, the group's offsets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from itertools import groupby
+
+from reput.client.consuming.allocate_message_queue import allocate_averagely
+from reput.client.consuming.consumer_api import ConsumerAPI, PullResult
+from reput.client.instance.client_instance import ClientInstance
+from reput.client.instance.heartbeat import ConsumerRegistration, encode_heartbeat
+from reput.client.instance.message_client_ext import MessageClientExt, decode_messages
+from reput.client.instance.namespaces import NO_NAMESPACE, Namespace
+from reput.client.instance.peer_log import peers
+from reput.client.instance.session_credentials import SessionCredentials
+from reput.client.instance.subscriptions import TOOLS_GROUP, ConsumeFrom, consume_from_where
+from reput.client.instance.topic_route import MASTER_ID
+from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
+from reput.events import Event
+from reput.formats.consumers import ConsumeType, MessageModel
+from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.remoting.queue_tables import QueueKey
+from reput.remoting.subscription_data import SubscriptionData, build_subscription_data, is_tag_type
+from reput.transport.connection import Connection
+from reput.transport.requests import Handler
+from reput.transport.tls import ClientTls
+
+logger = logging.getLogger("reput.client")
+
+#: Seconds between two looks at the group; where a topic is missing yet, or a look has failed, they begin shorter.
+_REBALANCE_S, _SOON_S = 20.0, 0.5
+
+
+class ConsumerGroup:
+    """One member of a group, over a client of its own.
+
+    Args:
+        namesrv: "host:port" of the name servers, separated by `;`.
+        group: The group's name; this one, topics and queues as the brokers have them.
+        subscriptions: By topic; none for a consumer that is given its queues, and is no member.
+        consume_type, message_model: What heartbeats tell of the consumer.
+        consume_from: Where the group begins in a queue without an offset.
+        tls: How to talk TLS; None for the plain protocol.
+        credentials: Sign each request; None for none.
+        namespace: Of group and topics.
+        assigned: Called with all queues of this member, after they have changed.
+
+    Attributes:
+        client: The client.
+        api: Its requests of consumers.
+    """
+
+    def __init__(
+        self,
+        namesrv: str,
+        group: str,
+        subscriptions: Mapping[str, SubscriptionData],
+        *,
+        consume_type: ConsumeType,
+        message_model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom = "last",
+        assigned: Callable[[set[QueueKey]], None],
+        tls: ClientTls | None = None,
+        credentials: SessionCredentials | None = None,
+        namespace: Namespace = NO_NAMESPACE,
+    ) -> None:
+        self.name = group
+        self.namespace = namespace
+        self.subscriptions = dict(subscriptions)
+        self.is_broadcasting = message_model is MessageModel.BROADCASTING
+        self._consume_from = consume_from
+        where = consume_from_where(consume_from)
+        self._registration = ConsumerRegistration(
+            group, consume_type, message_model, where, tuple(self.subscriptions.values())
+        )
+        self.handlers: dict[int, Handler] = {int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._ids_changed}
+        self.client = ClientInstance(
+            namesrv, handlers=self.handlers, heartbeat=self._heartbeat, with_slaves=True,
+            with_lost=not self.subscriptions, tls=tls, credentials=credentials,
+        )  # fmt: skip
+        self.client.on_route_change = self.rebalance_soon
+        self.api = ConsumerAPI(self.client.api)
+        self._assigned = assigned
+        self._suggested: dict[QueueKey, int] = {}
+        self._shares: dict[str, set[QueueKey]] = {}
+        self._wake = asyncio.Event()
+        self._rebalancing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Join the group, and take the first share of its queues.
+
+        Raises:
+            MQClientError: No name server answers.
+            AccessDeniedError: No broker lets this user.
+            SubscriptionError: An expression is none.
+            MQBrokerError: A broker does not filter by expressions.
+        """
+        self.client.start()
+        for topic, subscription in self.subscriptions.items():
+            await self.client.routes.subscribe_queues(topic)
+            if not is_tag_type(subscription.expression_type):
+                await self._check(subscription)
+        if self.subscriptions:
+            denied = await self.client.heartbeat()
+            if denied and not self.client.versions:
+                raise denied[0]
+            self._rebalancing = self.client.spawn(self._rebalance_service())
+
+    async def _check(self, subscription: SubscriptionData) -> None:
+        """Let a broker of the topic look at an expression (`checkClientInBroker`); one that is away cannot."""
+        for address in self.client.routes.brokers_of(subscription.topic)[:1]:
+            try:
+                await self.api.check_client_config(address, self.name, self.client.client_id, subscription)
+            except MQBrokerError:
+                raise
+            except RemotingError as error:
+                peers.failed("an expression was not checked", error, topic=subscription.topic)
+
+    async def close(self) -> None:
+        """Leave the group, and close the client."""
+        client = self.client
+        await client.close(
+            lambda address: client.api.unregister(address, client.client_id, producer=None, consumer=self.name)
+        )
+
+    def _heartbeat(self, client_id: str) -> bytes:
+        return encode_heartbeat(client_id, consumers=[self._registration] if self.subscriptions else [])
+
+    # -- the member's share
+
+    def _ids_changed(self, connection: Connection, command: RemotingCommand) -> None:
+        """Take NOTIFY_CONSUMER_IDS_CHANGED."""
+        self.rebalance_soon()
+
+    def rebalance_soon(self) -> None:
+        """Look at the group again at once."""
+        self._wake.set()
+
+    def stop_rebalance(self) -> None:
+        """Keep the share as it is."""
+        if self._rebalancing is not None:
+            self._rebalancing.cancel()
+
+    async def _rebalance_service(self) -> None:
+        pause = _SOON_S
+        while True:
+            is_settled = await self.rebalance()
+            pause = _REBALANCE_S if is_settled else min(2 * pause, _REBALANCE_S)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            else:
+                pause = _SOON_S
+            self._wake.clear()
+
+    async def rebalance(self) -> bool:
+        """Take this member's share of each topic's queues; False where a topic is not there, or does not tell."""
+        is_settled = True
+        for topic in self.subscriptions:
+            try:
+                is_settled &= await self._rebalance_topic(topic)
+            except ReputError as error:
+                is_settled = False
+                peers.failed("a share of queues stays as it was", error, topic=topic, group=self.name)
+        self._assigned({queue for share in self._shares.values() for queue in share})
+        return is_settled
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        routes = self.client.routes
+        queues = await routes.subscribe_queues(topic)
+        if not queues:
+            self._shares[topic] = set()
+            await routes.renew(topic)
+            return False
+        if self.is_broadcasting:
+            self._shares[topic] = set(queues)
+            return True
+        ids = await self._member_ids(topic)
+        share = set(allocate_averagely(self.client.client_id, queues, ids))
+        if share != self._shares.get(topic):
+            logger.info(
+                Event("queues of this member", topic=topic, group=self.name, queues=len(share), members=len(ids))
+            )
+        self._shares[topic] = share
+        return self.client.client_id in ids
+
+    async def _member_ids(self, topic: str) -> list[str]:
+        """The ids of the group's members, as one of a topic's brokers tells; raises RemotingError where none does."""
+        addresses = self.client.routes.brokers_of(topic)
+        failure = RemotingError(f"topic {topic}: no broker of it is registered at the name server")
+        for address in random.sample(addresses, len(addresses)):
+            try:
+                return await self.api.consumer_ids(address, self.name)
+            except RemotingError as error:
+                failure = error
+        raise failure
+
+    # -- where queues are, and the group's offsets
+
+    def serving(self, queue: QueueKey, broker_id: int = MASTER_ID) -> str:
+        """The address of who serves a queue (`topic_route.serving`); raises RemotingError where nobody does."""
+        address = self.client.routes.address(queue.broker_name, broker_id)
+        if address is None:
+            error = RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
+            error.peer = queue.broker_name
+            raise error
+        return address
+
+    async def pull(self, queue: QueueKey, offset: int, *, count: int, commit_offset: int | None = None) -> PullResult:
+        """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`."""
+        address = self.serving(queue, self._suggested.get(queue, MASTER_ID))
+        subscription = self.subscription(queue.topic)
+        result = await self.api.pull(
+            address, self.name, queue, offset, subscription, count=count, commit_offset=commit_offset
+        )
+        self._suggested[queue] = result.suggested_broker_id
+        if not result.body and result.next_begin_offset <= offset:
+            await self._find(queue, result.suggested_broker_id)
+        return result
+
+    async def _find(self, queue: QueueKey, broker_id: int) -> None:
+        """Look for the broker that one without messages has suggested: the master is back, and the route is older."""
+        routes = self.client.routes
+        if broker_id not in routes.broker(queue.broker_name):
+            await routes.renew(queue.topic)
+            if broker_id not in routes.broker(queue.broker_name):  # a slave that knows its master answers at once
+                await asyncio.sleep(_SOON_S)
+
+    def subscription(self, topic: str) -> SubscriptionData:
+        """What is wanted of a topic; everything of one that was not subscribed."""
+        return self.subscriptions.get(topic) or build_subscription_data(topic, None)
+
+    def decode(self, body: bytes, queue: QueueKey) -> list[MessageClientExt]:
+        """The wanted messages of what a pull of a queue brought."""
+        return decode_messages(body, queue, self.subscription(queue.topic), self.namespace)
+
+    async def begin_offset(self, queue: QueueKey, told: Callable[[QueueKey, int], None] = lambda *_: None) -> int:
+        """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`.
+
+        `told` is called with an offset that the broker has.
+
+        The group of tools commits nothing, and a broker answers 0 for a group that is new.
+        """
+        if self.name == TOOLS_GROUP:
+            return await self.first_offset(queue)
+        offset = await self.api.committed(self.serving(queue), self.name, queue)
+        if offset is None:
+            return await self.first_offset(queue)
+        told(queue, offset)
+        return offset
+
+    async def first_offset(self, queue: QueueKey) -> int:
+        """Where a group without an offset begins in a queue."""
+        address = self.serving(queue)
+        is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        if isinstance(self._consume_from, datetime) and not is_retry:
+            return await self.api.search_offset(address, queue, int(self._consume_from.timestamp() * 1000))
+        if self._consume_from == "last" and not is_retry:
+            return await self.api.max_offset(address, queue)
+        return 0
+
+    async def commit(self, offsets: Mapping[QueueKey, int]) -> None:
+        """Keep offsets of the group at the brokers.
+
+        Raises MQClientError where a broker does not take one; those of other brokers are kept.
+        """
+        errors: dict[str, RemotingError] = {}
+        for broker_name, queues in groupby(sorted(offsets), lambda queue: queue.broker_name):
+            try:
+                for queue in queues:
+                    await self.api.commit(self.serving(queue), self.name, queue, offsets[queue])
+            except RemotingError as error:
+                errors[broker_name] = error
+        if errors:
+            reasons = "; ".join(f"{broker_name}: {error}" for broker_name, error in errors.items())
+            found = MQClientError(f"group {self.name}: offsets are not committed: {reasons}")
+            found.retriable = True
+            found.peer = ";".join(filter(None, (error.peer for error in errors.values())))
+            raise found

@@ -1,0 +1,1 @@
+"""What producers and consumers share: connections, routes, requests, messages, traces (`MQClientInstance`)."""

@@ -1,0 +1,1 @@
+"""Producers: one message, batches, tables, transactions, requests."""

@@ -1,0 +1,1 @@
+"""Queues and index files: columns of records -> units and entries, and back."""

@@ -1,0 +1,1 @@
+"""Records: bytes of the log -> columns and Arrow, and back."""

@@ -1,0 +1,434 @@
+"""Columns -> record bytes, many at a time: the mirror of `record_scan`.
+
+Three kernels. `measure` sizes every row and finds the first that may not be written, before anything is. `encode`
+writes whole records with QUEUEOFFSET, PHYSICALOFFSET and STORETIMESTAMP left 0; it runs outside the append lock.
+`patch` fills those three in under the lock, in 3 ns a record while the bytes are still in the cache.
+
+The columns come as one int64 vector of addresses (Arrow's own buffers) in the order of `PLAN`; 0 means that a column is
+absent. Offsets are Arrow's: native int32, one more than rows.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numba import njit
+
+from reput.formats.hosts import HOST_GROWTH, HOST_V4_SIZE
+from reput.formats.record_layout import (
+    BODY_CRC,
+    BODY_LENGTH,
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    FLAG,
+    MAGIC_CODE,
+    MAX_PROPERTIES_SIZE,
+    MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET,
+    PREPARED_TRANSACTION_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    STORE_HOST,
+    STORE_TIMESTAMP,
+    SYS_FLAG,
+    MagicCode,
+    SysFlag,
+)
+from reput.kernels.machine.crc32 import body_crc
+from reput.kernels.machine.jit import inlined, kernel
+from reput.kernels.machine.memory import (
+    copy,
+    copy_short,
+    load_i32,
+    load_i32_native,
+    load_i64,
+    load_i64_native,
+    load_u8,
+    store_i16,
+    store_i32,
+    store_i64,
+    store_u8,
+)
+from reput.kernels.records.property_crc import is_property_crc, put_property_crc
+
+#: What each element of the vector of addresses points to.
+PLAN = (
+    "queue",  # int32[rows]: the row's queue, numbered within the batch
+    "queue_topic",  # int32[queues]
+    "queue_id",  # int32[queues]
+    "topic_is_v2",  # uint8[topics]
+    "topic_offsets",
+    "topics",
+    "body_offsets",
+    "bodies",
+    "tags_offsets",
+    "tags",
+    "keys_lists",  # a list's offsets into keys_offsets
+    "keys_offsets",
+    "keys",
+    "unique_key_offsets",
+    "unique_keys",
+    "properties_lists",
+    "name_offsets",
+    "names",
+    "value_offsets",
+    "values",
+    "flag",  # int32[rows]
+    "sys_flag",  # int32[rows], host bits as the born hosts need them
+    "born_timestamp",  # int64[rows], ms
+    "reconsume_times",  # int32[rows]
+    "prepared_transaction_offset",  # int64[rows]
+    "born_host_offsets",
+    "born_hosts",
+)
+(
+    P_QUEUE, P_QUEUE_TOPIC, P_QUEUE_ID, P_TOPIC_IS_V2, P_TOPIC_OFFSETS, P_TOPICS, P_BODY_OFFSETS, P_BODIES,
+    P_TAGS_OFFSETS, P_TAGS, P_KEYS_LISTS, P_KEYS_OFFSETS, P_KEYS, P_UNIQUE_OFFSETS, P_UNIQUE, P_PROPERTIES_LISTS,
+    P_NAME_OFFSETS, P_NAMES, P_VALUE_OFFSETS, P_VALUES, P_FLAG, P_SYS_FLAG, P_BORN_TIMESTAMP, P_RECONSUME_TIMES,
+    P_PREPARED, P_HOST_OFFSETS, P_HOSTS,
+) = range(len(PLAN))  # fmt: skip
+
+
+class EncodeFault(IntEnum):
+    """Why a row may not be written."""
+
+    NONE = 0
+    BODY_TOO_LARGE = 1
+    PROPERTIES_TOO_LARGE = 2
+    SEPARATOR_IN_TAGS = 3
+    SEPARATOR_IN_KEYS = 4
+    BLANK_OR_EMPTY_KEY = 5
+    SEPARATOR_IN_UNIQUE_KEY = 6
+    SEPARATOR_IN_PROPERTIES = 7
+    EMPTY_PROPERTY = 8
+    RESERVED_PROPERTY = 9
+
+
+_V1, _V2 = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2)
+_BORN_V6, _STORE_V6, _TRANSACTION = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.TRANSACTION_MASK
+_PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
+_TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
+_UNIQ, _KEY_OF_UNIQ = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
+_INNER_NU, _INNER_BA = int.from_bytes(b"INNER_NU", "big"), int.from_bytes(b"INNER_BA", "big")
+_MAX_PROPERTIES = MAX_PROPERTIES_SIZE
+_BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE, _IN_PROPERTIES, _EMPTY, _RESERVED = (
+    int(fault) for fault in list(EncodeFault)[1:]
+)
+
+
+@inlined
+def text_slice(plan, offsets, data, row):  # type: ignore[no-untyped-def]
+    """Address and size of one value of a string or binary column; size 0 where the column is absent."""
+    table = plan[offsets]
+    if table == 0:
+        return 0, 0
+    begin = np.int64(load_i32_native(table + 4 * row))
+    return plan[data] + begin, np.int64(load_i32_native(table + 4 * row + 4)) - begin
+
+
+@inlined
+def _list(plan, lists, row):  # type: ignore[no-untyped-def]
+    """First and last + 1 element of one value of a list or map column."""
+    table = plan[lists]
+    if table == 0:
+        return 0, 0
+    return np.int64(load_i32_native(table + 4 * row)), np.int64(load_i32_native(table + 4 * row + 4))
+
+
+@inlined
+def int32_of(plan, column, row):  # type: ignore[no-untyped-def]
+    """One value of a number column; 0 where the column is absent."""
+    return load_i32_native(plan[column] + 4 * row) if plan[column] else np.int32(0)
+
+
+@inlined
+def int64_of(plan, column, row):  # type: ignore[no-untyped-def]
+    """One value of a number column; 0 where the column is absent."""
+    return load_i64_native(plan[column] + 8 * row) if plan[column] else np.int64(0)
+
+
+@njit
+def has_separator(text, size, other):  # type: ignore[no-untyped-def]
+    """Whether 1, 2 or the byte `other` is among the bytes."""
+    found = False
+    for i in range(size):
+        byte = load_u8(text + i)
+        found |= (byte == 1) | (byte == 2) | (byte == other)
+    return found
+
+
+@inlined
+def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-untyped-def]
+    """The same for all values from `first` to `last`: they follow each other, so it is one vectorized loop."""
+    if first == last or plan[offsets] == 0:
+        return False
+    begin, _ = text_slice(plan, offsets, data, first)
+    end, size = text_slice(plan, offsets, data, last - 1)
+    return has_separator(begin, end + size - begin, other)
+
+
+@inlined
+def _any_suspicious(plan, rows):  # type: ignore[no-untyped-def]
+    """Whether the texts must be looked at one by one: somewhere is a separator, or a blank in a key."""
+    keys, _ = _list(plan, P_KEYS_LISTS, 0)
+    _, keys_end = _list(plan, P_KEYS_LISTS, rows - 1)
+    pairs, _ = _list(plan, P_PROPERTIES_LISTS, 0)
+    _, pairs_end = _list(plan, P_PROPERTIES_LISTS, rows - 1)
+    return (
+        _any_separator(plan, P_UNIQUE_OFFSETS, P_UNIQUE, 0, rows, 1)
+        or _any_separator(plan, P_TAGS_OFFSETS, P_TAGS, 0, rows, 1)
+        or _any_separator(plan, P_KEYS_OFFSETS, P_KEYS, keys, keys_end, 0x20)
+        or _any_separator(plan, P_NAME_OFFSETS, P_NAMES, pairs, pairs_end, 1)
+        or _any_separator(plan, P_VALUE_OFFSETS, P_VALUES, pairs, pairs_end, 1)
+    )
+
+
+@njit
+def is_reserved(name, size):  # type: ignore[no-untyped-def]
+    """Whether a property's name is one that `Message` has a field for, or that only the store writes."""
+    if size == 4:
+        word = load_i32(name)
+        return word in (_TAGS, _KEYS)
+    if size == 9:
+        return load_i64(name) == _INNER_NU and load_u8(name + 8) == 0x4D
+    if size == 10:
+        return load_i64(name) == _INNER_BA and load_u8(name + 8) == 0x53 and load_u8(name + 9) == 0x45
+    return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == _KEY_OF_UNIQ
+
+
+@inlined
+def _keys_size(plan, row, look):  # type: ignore[no-untyped-def]
+    """Bytes of the KEYS value, and a fault."""
+    first, last = _list(plan, P_KEYS_LISTS, row)
+    size = max(last - first - 1, 0)
+    for i in range(first, last):
+        key, key_size = text_slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
+        if look and has_separator(key, key_size, 1):
+            return 0, _IN_KEYS
+        if key_size == 0 or (look and has_separator(key, key_size, 0x20)):
+            return 0, _BAD_KEY
+        size += key_size
+    return size, 0
+
+
+@inlined
+def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
+    """Bytes of the pairs of the properties column, and a fault."""
+    first, last = _list(plan, P_PROPERTIES_LISTS, row)
+    size = 0
+    for i in range(first, last):
+        name, name_size = text_slice(plan, P_NAME_OFFSETS, P_NAMES, i)
+        value, value_size = text_slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        if name_size == 0 or value_size == 0:
+            return 0, _EMPTY
+        if look and (has_separator(name, name_size, 1) or has_separator(value, value_size, 1)):
+            return 0, _IN_PROPERTIES
+        if is_reserved(name, name_size):
+            return 0, _RESERVED
+        if is_property_crc(name, name_size):  # of the record that these properties were read from
+            continue
+        size += name_size + value_size + 2
+    return size, 0
+
+
+@inlined
+def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
+    """Bytes of the properties text and of what is reserved after it, and a fault."""
+    size, fault = _map_size(plan, row, look)
+    if fault:
+        return 0, fault
+    size += reserved
+    unique, unique_size = text_slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
+    if unique_size:
+        if look and has_separator(unique, unique_size, 1):
+            return 0, _IN_UNIQUE
+        size += unique_size + 10
+    tags, tags_size = text_slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
+    if tags_size:
+        if look and has_separator(tags, tags_size, 1):
+            return 0, _IN_TAGS
+        size += tags_size + 6
+    keys_size, fault = _keys_size(plan, row, look)
+    if fault:
+        return 0, fault
+    if keys_size:
+        size += keys_size + 6
+    return size, _PROPERTIES_TOO_LARGE if size > _MAX_PROPERTIES else 0
+
+
+@kernel("int64(int64[::1], int64, int64, int64, int64, int32[::1], int32[::1])")
+def measure(  # type: ignore[no-untyped-def]
+    plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes
+):
+    """Fill int32[rows] of record sizes and of properties sizes; returns -1, or the first bad row * 16 + its fault.
+
+    `reserved` bytes at the end of each record's properties are left for `patch`: 20 for a property CRC, or none.
+    """
+    look = rows > 0 and _any_suspicious(plan, rows)
+    for row in range(rows):
+        _, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
+        if body_size > max_body_size:
+            return row * 16 + _BODY_TOO_LARGE
+        properties_size, fault = _properties_size(plan, row, reserved, look)
+        if fault:
+            return row * 16 + fault
+        topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(int32_of(plan, P_QUEUE, row))))
+        _, topic_size = text_slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
+        _, host_size = text_slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
+        size = MIN_RECORD_SIZE + body_size + topic_size + properties_size + load_u8(plan[P_TOPIC_IS_V2] + topic)
+        sizes[row] = size + (host_size - HOST_V4_SIZE) + (store_host_size - HOST_V4_SIZE)
+        properties_sizes[row] = properties_size
+    return -1
+
+
+@njit
+def _put_name(target, word):  # type: ignore[no-untyped-def]
+    """TAGS or KEYS and the separator; returns where the value goes."""
+    store_i32(target, word)
+    store_u8(target + 4, 1)
+    return target + 5
+
+
+@njit
+def _put_text(target, text, size):  # type: ignore[no-untyped-def]
+    """A value and the byte that ends the pair; returns where the next goes."""
+    copy_short(target, text, size)
+    store_u8(target + size, 2)
+    return target + size + 1
+
+
+@inlined
+def put_properties(plan, row, target):  # type: ignore[no-untyped-def]
+    """The properties of a row, as text; returns where it ends."""
+    unique, unique_size = text_slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
+    if unique_size:
+        store_i32(target, _UNIQ)
+        target = _put_text(_put_name(target + 4, _KEY_OF_UNIQ), unique, unique_size)
+    tags, tags_size = text_slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
+    if tags_size:
+        target = _put_text(_put_name(target, _TAGS), tags, tags_size)
+    first, last = _list(plan, P_KEYS_LISTS, row)
+    if last > first:
+        target = _put_name(target, _KEYS)
+        for i in range(first, last):
+            key, key_size = text_slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
+            copy_short(target, key, key_size)
+            target += key_size
+            store_u8(target, 0x20 if i + 1 < last else 2)
+            target += 1
+    first, last = _list(plan, P_PROPERTIES_LISTS, row)
+    for i in range(first, last):
+        name, name_size = text_slice(plan, P_NAME_OFFSETS, P_NAMES, i)
+        value, value_size = text_slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        if is_property_crc(name, name_size):
+            continue
+        copy_short(target, name, name_size)
+        store_u8(target + name_size, 1)
+        target = _put_text(target + name_size + 1, value, value_size)
+    return target
+
+
+@njit
+def put_record(  # type: ignore[no-untyped-def]
+    p, size, queue_id, flag, queue_offset, commit_log_offset, sys_flag, born_timestamp, born_host, born_host_size,
+    store_timestamp, store_host, store_host_size, reconsume_times, prepared_transaction_offset, body, body_size,
+    topic, topic_size, is_v2,
+):  # fmt: skip
+    """All of a record of `size` bytes but its properties and their length; returns where these go."""
+    growth = born_host_size - HOST_V4_SIZE
+    flags = np.int64(sys_flag) & ~(_BORN_V6 | _STORE_V6)
+    flags |= _BORN_V6 if growth else 0
+    flags |= _STORE_V6 if store_host_size > HOST_V4_SIZE else 0
+    store_i32(p, size)
+    store_i32(p + MAGIC_CODE, _V2 if is_v2 else _V1)
+    store_i32(p + BODY_CRC, body_crc(body, body_size))
+    store_i32(p + QUEUE_ID, queue_id)
+    store_i32(p + FLAG, flag)
+    store_i64(p + QUEUE_OFFSET, queue_offset)
+    store_i64(p + PHYSICAL_OFFSET, commit_log_offset)
+    store_i32(p + SYS_FLAG, flags)
+    store_i64(p + BORN_TIMESTAMP, born_timestamp)
+    copy_short(p + BORN_HOST, born_host, born_host_size)
+    store_i64(p + STORE_TIMESTAMP + growth, store_timestamp)
+    copy_short(p + STORE_HOST + growth, store_host, store_host_size)
+    growth += store_host_size - HOST_V4_SIZE
+    store_i32(p + RECONSUME_TIMES + growth, reconsume_times)
+    store_i64(p + PREPARED_TRANSACTION_OFFSET + growth, prepared_transaction_offset)
+    target = p + BODY_LENGTH + growth
+    store_i32(target, body_size)
+    copy(target + 4, body, body_size)
+    target += 4 + body_size
+    if is_v2:
+        store_i16(target, topic_size)
+        target += 2
+    else:
+        store_u8(target, topic_size)
+        target += 1
+    copy_short(target, topic, topic_size)
+    return target + topic_size
+
+
+@kernel("int64(int64[::1], int64, int64, int32[::1], int32[::1], int64, int64, int64, int64, int32[::1])")
+def encode(  # type: ignore[no-untyped-def]
+    plan, begin, end, sizes, properties_sizes, store_host, store_host_size, out, capacity, positions
+):
+    """Write rows from `begin` into `out` while they fit its capacity; returns the first row that was not written.
+
+    `positions` (int32) takes where each record starts in `out`, and after the last one where it ends.
+    """
+    p = out
+    row = begin
+    while row < end and p + np.int64(sizes[row]) <= out + capacity:
+        queue = np.int64(int32_of(plan, P_QUEUE, row))
+        topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * queue))
+        is_v2 = load_u8(plan[P_TOPIC_IS_V2] + topic) != 0
+        body, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
+        host, host_size = text_slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
+        positions[row - begin] = p - out
+        name, name_size = text_slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
+        target = put_record(
+            p, np.int64(sizes[row]), load_i32_native(plan[P_QUEUE_ID] + 4 * queue), int32_of(plan, P_FLAG, row), 0, 0,
+            int32_of(plan, P_SYS_FLAG, row), int64_of(plan, P_BORN_TIMESTAMP, row), host, host_size, 0, store_host,
+            store_host_size, int32_of(plan, P_RECONSUME_TIMES, row), int64_of(plan, P_PREPARED, row), body, body_size,
+            name, name_size, is_v2,
+        )  # fmt: skip
+        store_i16(target, properties_sizes[row])
+        put_properties(plan, row, target + 2)
+        p += np.int64(sizes[row])
+        row += 1
+    positions[row - begin] = p - out
+    return row
+
+
+@kernel("void(int64, int64, int32[::1], int32[::1], int64[::1], int64, int64, boolean, int64[::1], int64[::1])")
+def patch(  # type: ignore[no-untyped-def]
+    buffer, rows, positions, queues, next_offsets, base_offset, store_timestamp, property_crc, commit_log_offsets,
+    queue_offsets,
+):  # fmt: skip
+    """Give encoded records their places: queue offsets from `next_offsets` (int64[queues], advanced), log offset, time.
+
+    Prepared and rolled back messages have queue offset 0 and take none (`DefaultMessageStore.assignOffset`). The record
+    at `positions[0]` gets `base_offset`, and `positions` (int32[rows + 1]) say where each record ends. With
+    `property_crc` the last 20 bytes of each record, which `measure` reserved, take the CRC of all before them.
+
+    The places are also written to `commit_log_offsets` and `queue_offsets` (int64[rows] each).
+    """
+    first = np.int64(positions[0])
+    for row in range(rows):
+        p = buffer + np.int64(positions[row])
+        sys_flag = load_i32(p + SYS_FLAG)
+        kind = sys_flag & _TRANSACTION
+        queue_offset = np.int64(0)
+        if kind != _PREPARED and kind != _ROLLBACK:
+            queue = queues[row]
+            queue_offset = next_offsets[queue]
+            store_i64(p + QUEUE_OFFSET, queue_offset)
+            next_offsets[queue] = queue_offset + 1
+        commit_log_offset = base_offset + np.int64(positions[row]) - first
+        store_i64(p + PHYSICAL_OFFSET, commit_log_offset)
+        commit_log_offsets[row], queue_offsets[row] = commit_log_offset, queue_offset
+        store_i64(p + STORE_TIMESTAMP + (HOST_GROWTH if sys_flag & _BORN_V6 else 0), store_timestamp)
+        if property_crc:
+            put_property_crc(p, np.int64(positions[row + 1]) - np.int64(positions[row]))

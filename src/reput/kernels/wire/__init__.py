@@ -1,0 +1,1 @@
+"""Frames of the remoting protocol -> records and answers, all of one read in one call."""

@@ -1,0 +1,1 @@
+"""Sizes of a store's files, found from the files."""

@@ -1,0 +1,1 @@
+"""Plans of a read: which parts of a log can have what is wanted."""

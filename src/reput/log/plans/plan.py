@@ -1,0 +1,349 @@
+"""Plan of a read: which parts of a log are read, cut so that tasks can share them, and why the rest is not read.
+
+A plan fixes the log's end: its rows are a prefix of the log, less what is pruned, even while the store is written. No
+border is found by the bytes, which content can forge. A border is the start of a file, or the start of a record that a
+walk from there has met or the consume queues prove.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.errors import CorruptRecordError
+from reput.files import FileLayer
+from reput.formats.record import decode_record
+from reput.formats.record_layout import MIN_RECORD_SIZE
+from reput.log.directory import LogFile, StoreDirectory, open_listed
+from reput.log.lost_end import lost_end
+from reput.log.plans.blocks import BEGIN, END, Walk, splits_of_blocks, walk
+from reput.log.plans.plan_parts import Part, part_before, part_bytes
+from reput.log.plans.pruning import (
+    Locations,
+    Wanted,
+    points_of,
+    wanted_blocks,
+    wanted_by,
+    wanted_files,
+    wanted_locations,
+)
+from reput.log.plans.queue_records import NotProven
+from reput.log.plans.statistics import BLOCK_BYTES, kept_walk
+from reput.log.plans.time_span import Span, time_span
+from reput.log.points import Points
+from reput.log.scan import OnDamage
+from reput.log.selection import Selection
+from reput.log.sink_commits import SinkWatch, committed_end
+from reput.log.splits import Split
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: The smallest range that is worth a task.
+MIN_TASK_BYTES = 8 << 20
+
+logger = logging.getLogger("reput.log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """Options of a planned read.
+
+    Attributes:
+        processors: the smallest number of tasks that is wanted.
+        split_bytes: log bytes of a task; None: as many as make one task for each processor.
+        flushed_ms: a record with a later store timestamp ends the log; None: no record does.
+        statistics: the folder in which the results of walks are kept; None: they are not kept.
+        clock_margin_ms: how far store timestamps ever go back, by the user's word; None: unknown.
+        prune: whether anything is pruned.
+    """
+
+    processors: int
+    split_bytes: int | None = None
+    flushed_ms: int | None = None
+    statistics: str | None = None
+    clock_margin_ms: int | None = None
+    prune: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Plan of the read of one store.
+
+    Attributes:
+        parts: what is read, in log order.
+        log_bytes: size of the log files that have records.
+        reasons: what was pruned and by what, and what was not pruned and why.
+    """
+
+    parts: tuple[Part, ...]
+    log_bytes: int
+    reasons: tuple[str, ...]
+
+    @property
+    def read_bytes(self) -> int:
+        """Log bytes that the plan reads."""
+        return sum(part_bytes(part) for part in self.parts)
+
+
+def one_by_one(task: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Runner of walks that runs them one after the other."""
+    return [task(item) for item in items]
+
+
+def plan_read(
+    directory: StoreDirectory,
+    selection: Selection,
+    options: PlanOptions,
+    wanted: Wanted | None = None,
+    run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]] = one_by_one,
+) -> Plan:
+    """Plan the read of a store; the wanted rows of its parts are those of a full scan.
+
+    Args:
+        wanted: the conditions of wanted rows, at least as narrow as the selection. None: those of the selection.
+        run: runs walks, if possible at the same time.
+
+    Raises CorruptRecordError for damage in the files that are walked, unless the selection skips damage.
+    """
+    try:
+        return _Planner(directory, selection, options, wanted or wanted_by(selection), run).plan()
+    except CorruptRecordError as error:
+        raise selection.named_modes(error) from None
+
+
+class _Planner:
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        selection: Selection,
+        options: PlanOptions,
+        wanted: Wanted,
+        run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]],
+    ) -> None:
+        self.directory, self.options, self.wanted, self.run = directory, options, wanted, run
+        self.on_damage = selection.on_damage
+        self.reasons: list[str] = []
+        self.log_files: list[LogFile] = []
+        self.started = self.log_end = 0
+        self.end_offset: int | None = None
+
+    def plan(self) -> Plan:
+        directory = self.directory
+        watch = SinkWatch(directory.files, directory.path)
+        self.end_offset = watch.begin_offset  # bytes after it that a power cut left are no damage
+        parts = self._parts()
+        end = watch.committed(self.log_end)
+        if end is None:  # a batch was begun and ended: plan again, up to an end that no start changes any more
+            end = committed_end(directory, self.log_files)
+            parts = self._parts()
+        if end < self.log_end:
+            parts = [cut for part in parts for cut in part_before(part, end)]
+        if self.options.flushed_ms is None and (lost := lost_end(directory, self.log_end)) is not None:
+            if self.on_damage is OnDamage.RAISE:
+                raise lost.error()
+            logger.warning("%s", lost.error())
+        log_bytes = sum(file.size for file in self.log_files[: self.started])
+        plan = Plan(tuple(parts), log_bytes, tuple(self.reasons))
+        logger.info("%s: %d of %d bytes: %s", directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)
+        return plan
+
+    def _parts(self) -> list[Part]:
+        """What is read up to `log_end`, which is found here, committed or not."""
+        self.reasons = []
+        limit = self.end_offset
+        self.log_files = [file for file in self.directory.log_files() if limit is None or file.start_offset < limit]
+        self.started = _started_files(self.log_files, self.directory.files)
+        self.log_end = 0
+        begun = self.log_files[: self.started]
+        keep = np.ones(len(begun), np.bool_)
+        if self.options.prune and begun:
+            keep = wanted_files(begun, self.wanted, self.options.clock_margin_ms, self.directory.files)
+            if not keep.all():
+                self.reasons.append(f"{np.count_nonzero(~keep)} of {keep.size} files left out by offset or by time")
+            keep[-1] = True  # where the log ends is found in it
+        splits = None
+        if self.options.statistics is not None or not self._asks_queues():
+            splits = self._walked(keep)
+        locations = self._locations(begun, splits)
+        if locations is None:
+            return list[Part](self._walked(keep) if splits is None else splits)
+        return self._located_parts(locations, splits, begun)
+
+    def _asks_queues(self) -> bool:
+        return self.options.prune and self.wanted.is_queued and self.options.flushed_ms is None and self.started > 0
+
+    # -- walks --------------------------------------------------------------------------------------------------------
+
+    def _walked(self, keep: npt.NDArray[np.bool_]) -> list[Split]:
+        """Splits of the blocks that pruning by walks leaves, up to the log's end."""
+        options = self.options
+        span = self._span()
+        if span is not None:
+            return self._span_splits(span, keep)
+        unwalked = self._whole_files(keep)
+        block_bytes = options.split_bytes or MIN_TASK_BYTES
+        if options.statistics is not None:
+            block_bytes = min(block_bytes, BLOCK_BYTES)
+        walk_file = partial(self._walk, block_bytes=block_bytes)
+        begun = [file for file, kept in zip(self.log_files[: self.started], keep, strict=True) if kept]
+        walks = self.run(walk_file, begun[unwalked:])
+        for file in self.log_files[self.started :]:
+            if walks and not walks[-1].goes_on:
+                break
+            walks.append(walk_file(file))
+        splits = [Split(file, file.start_offset, file.end_offset, True) for file in begun[:unwalked]]
+        if unwalked and options.prune and self.wanted.is_timed:
+            self.reasons.append(f"{unwalked} files read whole: clocks jump, and no statistics bound their times")
+        walked = sum(found.end - found.file.start_offset for found in walks)
+        size = options.split_bytes or max(-(-walked // options.processors), MIN_TASK_BYTES)
+        pruned = 0
+        for found in walks:
+            blocks = found.blocks
+            if options.prune and blocks.size:
+                wanted = wanted_blocks(blocks, self.wanted)
+                pruned += int((blocks[~wanted, END] - blocks[~wanted, BEGIN]).sum())
+                blocks = blocks[wanted]
+            splits += splits_of_blocks(found.file, blocks, size)
+            self.log_end = found.end
+            if not found.goes_on:
+                break
+        if pruned:
+            self.reasons.append(f"{pruned} bytes left out by the times and offsets of their blocks")
+        return splits
+
+    def _span(self) -> Span | None:
+        """The span of the wanted times where one task reads it; its parts are not cut, since nothing is walked."""
+        options = self.options
+        if options.clock_margin_ms is None or not self.wanted.store_ms.is_bounded or not self.started:
+            return None
+        if not options.prune or options.processors > 1 or (options.split_bytes, options.statistics) != (None, None):
+            return None
+        if options.flushed_ms is not None or self.end_offset is not None:
+            return None
+        try:
+            return time_span(
+                self.directory.queues(), self.log_files[: self.started], self.wanted.store_ms,
+                options.clock_margin_ms, self.directory.files,
+            )  # fmt: skip
+        except NotProven as reason:
+            self.reasons.append(f"no use of a consume queue for times: {reason}")
+            return None
+
+    def _span_splits(self, span: Span, keep: npt.NDArray[np.bool_]) -> list[Split]:
+        """Splits of a span in the kept files; the log's end is found by a walk from its last known record."""
+        begin = self.log_files[0].start_offset if span.begin is None else span.begin
+        known = span.last if span.end is not None else begin
+        splits = []
+        for file, kept in zip(self.log_files[: self.started], keep, strict=True):
+            low = max(begin, file.start_offset)
+            high = file.end_offset if span.end is None else min(span.end, file.end_offset)
+            if file is self.log_files[self.started - 1] and span.end is None:
+                break  # walked below
+            if kept and low < high:
+                splits.append(Split(file, low, high, True))
+        for file in self.log_files[self.started - 1 :]:
+            found = self._walk(file, block_bytes=MIN_TASK_BYTES, begin=max(known, file.start_offset))
+            self.log_end = found.end
+            if span.end is None:
+                splits += splits_of_blocks(file, found.blocks, MIN_TASK_BYTES)
+            if not found.goes_on:
+                break
+        self.reasons.append(f"times: offsets {begin} to {self.log_end if span.end is None else span.end}")
+        return splits
+
+    def _whole_files(self, keep: npt.NDArray[np.bool_]) -> int:
+        """How many of the kept files, from the first on, need no walk: they end with a blank record."""
+        options, wanted = self.options, self.wanted
+        count = int(np.count_nonzero(keep))
+        if options.split_bytes is not None or options.flushed_ms is not None or options.statistics is not None:
+            return 0
+        if options.prune and wanted.commit_log_offset.is_bounded:
+            return 0
+        return count - 1 if count > options.processors else 0
+
+    def _walk(self, file: LogFile, *, block_bytes: int, begin: int | None = None) -> Walk:
+        files, folder = self.directory.files, self.options.statistics
+        if folder is None or self.options.flushed_ms is not None:
+            return walk(
+                file, block_bytes, begin=begin, end_offset=self.end_offset, flushed_ms=self.options.flushed_ms,
+                on_damage=self.on_damage, files=files,
+            )  # fmt: skip
+        return kept_walk(folder, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
+
+    # -- queues and index ---------------------------------------------------------------------------------------------
+
+    def _locations(self, begun: Sequence[LogFile], splits: Sequence[Split] | None) -> Locations | None:
+        """Locations by queues and index; None where the log is read in full."""
+        if not self._asks_queues() or (splits is not None and not splits):
+            return None
+        log_bytes = sum(file.size for file in begun)
+        scan_bytes = log_bytes if splits is None else sum(split.end - split.begin for split in splits)
+        try:
+            locations = wanted_locations(self.directory, begun, self.wanted, scan_bytes)
+        except NotProven as reason:
+            self.reasons.append(f"no use of consume queues and index: {reason}")
+            return None
+        self.reasons.append(locations.reason)
+        return locations
+
+    def _located_parts(
+        self, locations: Locations, splits: Sequence[Split] | None, begun: Sequence[LogFile]
+    ) -> list[Part]:
+        """Parts of the locations in log order, within `splits`; without splits up to the log's end, which is found."""
+        records = locations.records
+        parts: list[Part] = []
+        if splits is None:
+            parts += self._gap_splits(locations)
+        else:
+            begins = np.array([split.begin for split in splits], np.int64)
+            ends = np.array([split.end for split in splits], np.int64)
+            at = np.searchsorted(begins, records.offsets, "right") - 1
+            records = records.rows((at >= 0) & (records.offsets < ends[at]))
+            for gap in locations.gaps:
+                inside = [(max(gap.begin, split.begin), min(gap.end, split.end)) for split in splits]
+                parts += [Split(gap.file, begin, end, True) for begin, end in inside if begin < end]
+        parts += points_of(records, begun, [part.begin for part in parts if isinstance(part, Split)])
+        return sorted(parts, key=lambda part: int(part.offsets[0]) if isinstance(part, Points) else part.begin)
+
+    def _gap_splits(self, locations: Locations) -> list[Split]:
+        """Splits of the gaps; after the last record of the queues they end at the log's end, found by a walk."""
+        splits = [Split(gap.file, gap.begin, gap.end, True) for gap in locations.gaps if gap.begin < locations.end]
+        self.log_end = locations.end
+        tail = [(gap.file, gap.begin) for gap in locations.gaps if gap.begin >= locations.end]
+        tail += [(file, file.start_offset) for file in self.log_files[self.started :]]
+        for file, begin in tail:
+            found = walk(
+                file, MIN_TASK_BYTES, begin=begin, end_offset=self.end_offset, on_damage=self.on_damage,
+                files=self.directory.files,
+            )  # fmt: skip
+            splits += splits_of_blocks(file, found.blocks, MIN_TASK_BYTES)
+            self.log_end = max(self.log_end, found.end)
+            if not found.goes_on:
+                break
+        return splits
+
+
+def _started_files(log_files: Sequence[LogFile], files: FileLayer) -> int:
+    """How many files have records; the files after them were only made in advance."""
+    for count in range(len(log_files), 0, -1):
+        if _starts_with_record(log_files[count - 1], files):
+            return count
+    return 0
+
+
+def _starts_with_record(file: LogFile, files: FileLayer) -> bool:
+    with open_listed(files, file.path) as opened:
+        size = int.from_bytes(opened.read(0, 4), "big", signed=True)
+        if not MIN_RECORD_SIZE <= size <= file.size:
+            return False
+        try:
+            return decode_record(opened.read(0, size)).commit_log_offset == file.start_offset
+        except CorruptRecordError:
+            return False

@@ -1,0 +1,291 @@
+"""Pruning: which parts of a log cannot hold a wanted row. A pruned read has the same rows as a full scan.
+
+Each rule needs a proof, and is not applied without it:
+
+- offsets: by where a record lies;
+- times: by the bounds of blocks that a walk of this log found (`reput.log.plans.statistics`), or by the first records
+  of files and the user's word on how far the clock ever went back. A store timestamp alone bounds nothing: clocks jump;
+- topics and queues: by the consume queues, if they prove themselves (`reput.log.plans.queue_records`);
+- keys: by the index, if it proves itself (`reput.log.plans.index_records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reput.files import DISK, FileLayer
+from reput.formats.java import INT64_MAX, INT64_MIN
+from reput.formats.record_layout import MIN_RECORD_SIZE
+from reput.kernels.records.record_scan import read_records_at
+from reput.log.directory import LogFile, QueueFiles, StoreDirectory, open_listed
+from reput.log.plans.blocks import BEGIN, END, MAX_BORN_MS, MAX_STORE_MS, MIN_BORN_MS, MIN_STORE_MS
+from reput.log.plans.index_records import IndexedRecords, IndexNotProven
+from reput.log.plans.queue_records import (
+    Gap,
+    NotProven,
+    QueueRecords,
+    check_records,
+    claimed_batches,
+    joined_records,
+    proven_batches,
+)
+from reput.log.points import Points, run_starts
+from reput.log.selection import Selection
+
+#: Cost of one more read at another location, in bytes of a scan.
+SEEK_BYTES = 16 << 10
+#: Limit of records that are read one by one: the planner holds their locations, about 100 bytes each.
+MOST_RECORDS = 3_000_000
+
+
+class Range(NamedTuple):
+    """Range of integers from `low` to `high`, both included."""
+
+    low: int = INT64_MIN
+    high: int = INT64_MAX
+
+    def within(self, low: int | None, high: int | None) -> Range:
+        """Intersection with another range; None: no bound."""
+        return Range(
+            self.low if low is None else max(self.low, low), self.high if high is None else min(self.high, high)
+        )
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the range leaves any number out."""
+        return self != Range()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Conditions of a query that can prune; a wanted row meets all of them.
+
+    Attributes:
+        topics, queue_ids, keys: the row has one of these; None: any.
+        queue_offset, commit_log_offset: ranges.
+        store_ms, born_ms: ranges of the two timestamps, ms.
+    """
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    keys: frozenset[str] | None = None
+    queue_offset: Range = field(default_factory=Range)
+    commit_log_offset: Range = field(default_factory=Range)
+    store_ms: Range = field(default_factory=Range)
+    born_ms: Range = field(default_factory=Range)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether a timestamp is bounded."""
+        return self.store_ms.is_bounded or self.born_ms.is_bounded
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether consume queues or the index can find the rows."""
+        texts = (self.topics, self.keys, self.queue_ids)
+        return any(text is not None for text in texts) or self.queue_offset.is_bounded
+
+    def has_queue(self, queue: QueueFiles) -> bool:
+        """Whether messages of a queue may be wanted."""
+        return (self.topics is None or queue.topic in self.topics) and (
+            self.queue_ids is None or queue.queue_id in self.queue_ids
+        )
+
+
+def wanted_by(selection: Selection) -> Wanted:
+    """The conditions of a selection."""
+    return Wanted(
+        topics=selection.topics,
+        keys=selection.keys,
+        store_ms=Range().within(selection.begin_ms, selection.end_ms),
+    )
+
+
+def wanted_blocks(blocks: npt.NDArray[np.int64], wanted: Wanted) -> npt.NDArray[np.bool_]:
+    """bool[n], which blocks of a walk may hold a wanted record."""
+    offset, store, born = wanted.commit_log_offset, wanted.store_ms, wanted.born_ms
+    keep = (blocks[:, END] > offset.low) & (blocks[:, BEGIN] <= offset.high)
+    if store.is_bounded:
+        keep &= (blocks[:, MAX_STORE_MS] >= store.low) & (blocks[:, MIN_STORE_MS] <= store.high)
+    if born.is_bounded:
+        keep &= (blocks[:, MAX_BORN_MS] >= born.low) & (blocks[:, MIN_BORN_MS] <= born.high)
+    return keep
+
+
+def wanted_files(
+    log_files: Sequence[LogFile], wanted: Wanted, clock_margin_ms: int | None, files: FileLayer = DISK
+) -> npt.NDArray[np.bool_]:
+    """bool[n], which files may hold a wanted record, by the files' first records alone.
+
+    Args:
+        log_files: the files that have records, in order.
+        clock_margin_ms: the user's word that no store timestamp is smaller than an earlier record's by more than this;
+            None: nothing is known.
+    """
+    offset, store = wanted.commit_log_offset, wanted.store_ms
+    keep = np.array([file.end_offset > offset.low and file.start_offset <= offset.high for file in log_files], np.bool_)
+    if clock_margin_ms is None or not store.is_bounded:
+        return keep
+    times = [_first_store_ms(file, files) for file in log_files]
+    for i in range(len(log_files)):
+        before = next((time for time in reversed(times[: i + 1]) if time is not None), None)
+        after = next((time for time in times[i + 1 :] if time is not None), None)
+        if before is not None and before - clock_margin_ms > store.high:
+            keep[i] = False
+        if after is not None and after + clock_margin_ms < store.low:
+            keep[i] = False
+    return keep
+
+
+class Locations(NamedTuple):
+    """Locations of the wanted records, by queues and index.
+
+    Attributes:
+        records: the wanted records that queues and index name.
+        gaps: ranges of the log that they do not cover.
+        end: log offset after the last record that any queue names.
+        reason: what was asked, and the result.
+    """
+
+    records: QueueRecords
+    gaps: list[Gap]
+    end: int
+    reason: str
+
+
+def wanted_locations(
+    directory: StoreDirectory, log_files: Sequence[LogFile], wanted: Wanted, scan_bytes: int
+) -> Locations:
+    """Locations of the wanted records, by consume queues and index.
+
+    Args:
+        log_files: the files that have records, in order.
+        scan_bytes: cost of reading the log without queues and index, in bytes.
+
+    Raises NotProven, with the reason, if the log is better read in full: there is no proof, or nothing is gained.
+    """
+    if wanted.keys is None:
+        _check_few(directory, log_files, wanted, scan_bytes)
+        return _locations_by(directory, log_files, wanted, scan_bytes, "consume queues", None)
+    topics = {queue.topic for queue in directory.queues()}
+    index = IndexedRecords(topics, wanted.keys, directory.index_files(), directory.files)
+    try:
+        return _locations_by(directory, log_files, wanted, scan_bytes, "consume queues and index", index)
+    except IndexNotProven as reason:
+        means = f"consume queues (not the index: {reason})"
+        return _locations_by(directory, log_files, wanted, scan_bytes, means, None)
+
+
+def _check_few(directory: StoreDirectory, log_files: Sequence[LogFile], wanted: Wanted, scan_bytes: int) -> None:
+    """Raises NotProven if the units of the wanted queues alone show that locations are no cheaper than a scan."""
+    gain = _Gain(scan_bytes)
+    queues = [queue for queue in directory.queues(wanted.topics) if wanted.has_queue(queue)]
+    for _, _, claimed in claimed_batches(queues, log_files, directory.files):
+        gain.add(_in_ranges(claimed, wanted))
+
+
+def _locations_by(
+    directory: StoreDirectory,
+    log_files: Sequence[LogFile],
+    wanted: Wanted,
+    scan_bytes: int,
+    means: str,
+    index: IndexedRecords | None,
+) -> Locations:
+    """The locations, batch by batch of the log; of each proven batch only the wanted records are kept."""
+    files, queues = directory.files, directory.queues()
+    gain = _Gain(scan_bytes)
+    of_queues = np.array([wanted.has_queue(queue) for queue in queues], np.bool_)
+    found: list[QueueRecords] = []
+    gaps: list[Gap] = []
+    end = -1
+    for batch in proven_batches(queues, log_files, files):
+        keep = of_queues[batch.records.queues]
+        if index is not None:
+            keep &= index.rows(batch.records, batch.end)
+        if keep.size:
+            end = int(batch.records.offsets[-1] + batch.records.sizes[-1])
+        found.append(_in_ranges(batch.records.rows(keep), wanted))
+        gain.add(found[-1])
+        gaps += batch.gaps
+    if index is not None:
+        index.check_rest()
+    if end < 0:
+        raise NotProven("no consume queue has a record of this log")
+    inner = [gap.end - gap.begin for gap in gaps if gap.begin < end]  # later gaps are empty, or both ways read them
+    gain.scan_bytes = min(scan_bytes, end - log_files[0].start_offset)
+    gain.add_gaps(inner)
+    records = joined_records(found)
+    check_records(records, log_files, files)
+    reason = f"{means}: {gain.count} records, and {sum(inner)} bytes that they do not cover"
+    return Locations(records, gaps, end, reason)
+
+
+def _in_ranges(records: QueueRecords, wanted: Wanted) -> QueueRecords:
+    """The records within the wanted ranges of offsets."""
+    return records.rows(
+        (records.queue_offsets >= wanted.queue_offset.low)
+        & (records.queue_offsets <= wanted.queue_offset.high)
+        & (records.offsets >= wanted.commit_log_offset.low)
+        & (records.offsets <= wanted.commit_log_offset.high)
+    )
+
+
+class _Gain:
+    """Cost of reading records and gaps; `add` raises NotProven when it exceeds half of `scan_bytes`."""
+
+    def __init__(self, scan_bytes: int) -> None:
+        self.scan_bytes = scan_bytes
+        self.count = 0
+        self._locations = 0
+        self._cost = 0
+
+    def add(self, records: QueueRecords) -> None:
+        """Add records that must be read."""
+        if records.offsets.size:
+            locations = run_starts(records.offsets, records.sizes).size
+            self.count += records.offsets.size
+            self._locations += locations
+            self._cost += int(records.sizes.sum()) + locations * SEEK_BYTES
+        if self.count > MOST_RECORDS:
+            raise NotProven(f"more than {MOST_RECORDS} records are wanted")
+        self._check()
+
+    def add_gaps(self, sizes: Sequence[int]) -> None:
+        """Add the sizes of all gaps; they must be read."""
+        self._cost += sum(sizes) + len(sizes) * SEEK_BYTES
+        self._check()
+
+    def _check(self) -> None:
+        if 2 * self._cost > self.scan_bytes:
+            raise NotProven(
+                f"{self.count} records in {self._locations} locations are no cheaper than all {self.scan_bytes} bytes"
+            )
+
+
+def points_of(records: QueueRecords, log_files: Sequence[LogFile], cuts: Sequence[int]) -> list[Points]:
+    """The records as points; no points go across an offset of `cuts`, where something else is read."""
+    points = []
+    for file in log_files:
+        in_file = records.of_file(file)
+        rows = np.searchsorted(in_file.offsets, np.unique([cut for cut in cuts if cut < file.end_offset]))
+        for begin, end in pairwise(np.unique([0, *rows.tolist(), in_file.offsets.size]).tolist()):
+            points.append(Points(file, in_file.offsets[begin:end], in_file.sizes[begin:end]))
+    return points
+
+
+def _first_store_ms(file: LogFile, files: FileLayer) -> int | None:
+    """Store timestamp of a file's first record, ms; None if the record does not prove itself."""
+    with open_listed(files, file.path) as opened:
+        size = int.from_bytes(opened.read(0, 4), "big", signed=True)
+        if not MIN_RECORD_SIZE <= size <= file.size:
+            return None
+        data = np.frombuffer(opened.read(0, size), np.uint8)
+    columns = read_records_at(data, np.zeros(1, np.int64), np.array([file.start_offset]), check_crc=True)
+    return int(columns["store_timestamp"][0]) if columns.first_fault() else None

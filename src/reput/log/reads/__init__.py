@@ -1,0 +1,1 @@
+"""Reads of a log as record batches."""

@@ -1,0 +1,1 @@
+"""Puts: messages into the log."""

@@ -1,0 +1,126 @@
+"""Members of a group while the master of their queues is away, and when it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput import Broker
+from reput.client import Message, MessageQueue, MQClientError, Producer, PullConsumer
+from reput.client.consuming.consumer_api import ConsumerAPI, PullResult
+from reput.client.consuming.consumer_group import ConsumerGroup
+from reput.client.consuming.queue_locks import QueueLocks
+from reput.client.instance.topic_route import MASTER_ID
+from reput.errors import RemotingError
+from reput.formats.consumers import ConsumeType
+from reput.remoting.subscription_data import build_subscription_data
+from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, until_copied
+
+QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    """A pair whose slave is alone, with all messages."""
+    hurry(monkeypatch)
+    with name_server(tmp_path) as namesrv:
+        pair = Pair(tmp_path, namesrv)
+        with pair.start("master") as master, pair.slave() as slave:
+            fill(master)
+            until_copied(master, slave)
+            master.close()
+            yield pair
+
+
+async def test_a_slave_tells_offsets_and_keeps_those_of_groups(pair: Pair) -> None:
+    async with PullConsumer(pair.namesrv, group="p") as consumer:
+        assert list(await consumer.queues("orders")) == QUEUES
+        consumer.assign(QUEUES)
+        for queue in QUEUES:
+            await consumer.seek_to_end(queue)
+            assert consumer.position(queue) == len(NUMBERS) // 2
+            assert await consumer.offset_of_time(queue, datetime(2020, 1, 1, tzinfo=UTC)) == 0
+            await consumer.seek_to_begin(queue)
+        found: list[int] = []
+        while len(found) < len(NUMBERS):
+            found += [int(one.body) for one in await consumer.poll(timeout=30)]
+        assert sorted(found) == list(NUMBERS)
+        await consumer.commit()
+        assert [await consumer.committed(queue) for queue in QUEUES] == [5, 5]
+
+
+async def test_a_slave_takes_no_message_and_locks_no_queue(pair: Pair) -> None:
+    async with Producer(pair.namesrv, group="p") as producer:
+        with pytest.raises(MQClientError, match="no queue that takes messages: the master of broker-a is away"):
+            await producer.send(Message("orders", b"x"))
+    group = ConsumerGroup(
+        pair.namesrv, "g", {}, consume_type=ConsumeType.CONSUME_PASSIVELY, assigned=lambda queues: None
+    )
+    await group.start()
+    try:
+        await group.client.routes.subscribe_queues("orders")
+        locks = QueueLocks(group)
+        with pytest.raises(RemotingError, match="the master of broker-a is away, and a slave changes nothing"):
+            await locks.lock(QUEUES[0])
+        assert not locks.is_held(QUEUES[0])
+    finally:
+        await group.close()
+
+
+async def test_a_reader_that_a_slave_sends_to_its_master_finds_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The route that it has is older, and is not refreshed soon; meanwhile it does not ask the slave all the time."""
+    pulls: list[str] = []
+    pull = ConsumerAPI.pull
+
+    async def counted(self: ConsumerAPI, address: str, *arguments: Any, **more: Any) -> PullResult:
+        pulls.append(address)
+        return await pull(self, address, *arguments, **more)
+
+    monkeypatch.setattr("reput.client.instance.client_instance._REFRESH_S", 3600.0)
+    monkeypatch.setattr("reput.client.consuming.consumer_api.SUSPEND_MS", 100)  # so long the slave holds a pull
+    async with PullConsumer(pair.namesrv, group="back", topics={"orders": "*"}, consume_from="first") as consumer:
+        found = 0
+        while found < len(NUMBERS):
+            found += len(await consumer.poll(timeout=30))
+        master: Broker = await asyncio.to_thread(pair.start, "master")
+        monkeypatch.setattr(ConsumerAPI, "pull", counted)
+        try:
+            routes = consumer._open_group().client.routes
+            while MASTER_ID not in routes.broker("broker-a"):
+                await consumer.poll(timeout=0.05)
+        finally:
+            await asyncio.to_thread(master.close)
+    assert len(pulls) < 50
+
+
+async def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_answer(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    consumer_ids = ConsumerAPI.consumer_ids
+
+    async def counted(self: ConsumerAPI, address: str, group: str) -> list[str]:
+        asked.append(address)
+        return await consumer_ids(self, address, group)
+
+    monkeypatch.setattr(ConsumerAPI, "consumer_ids", counted)
+    subscriptions = {"orders": build_subscription_data("orders", "*")}
+    group = ConsumerGroup(
+        pair.namesrv, "g", subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY, assigned=lambda queues: None
+    )
+    await group.start()
+    try:
+        slave = str(group.client.routes.address("broker-a"))
+        monkeypatch.setattr(group.client.routes, "brokers_of", lambda topic: ["127.0.0.1:1", slave])
+        while "127.0.0.1:1" not in asked:
+            assert await group._member_ids("orders") == [group.client.client_id]
+        monkeypatch.setattr(group.client.routes, "brokers_of", lambda topic: [])
+        with pytest.raises(RemotingError, match="topic orders: no broker of it is registered"):
+            await group._member_ids("orders")
+    finally:
+        await group.close()
