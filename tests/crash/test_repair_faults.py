@@ -15,7 +15,7 @@ import pytest
 import reput
 from reput.errors import StoreSyncError
 from reput.jobs.audit.files import list_store
-from reput.jobs.repair.plan import Action
+from reput.jobs.repair.plan import StepAction
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.repair.steps import Seen, take_step
 from reput.jobs.runner import LocalRunner
@@ -88,16 +88,16 @@ def test_killed_before_any_change_of_the_disk_it_ends_the_same_when_it_is_run_ag
         shutil.rmtree(path)
 
 
-STEPS: dict[Callable[[Path], None], Action] = {
-    torn_tail: Action.CUT_TAIL,
-    last_record_broken: Action.CUT_TAIL,
-    last_file_cut: Action.GROW,
-    strange_file: Action.MOVE_AWAY,
-    topics_with_backup: Action.RESTORE_BACKUP,
-    topics_gone: Action.MAKE_TOPICS,
-    offsets_broken: Action.SET_ASIDE,
-    offsets_ahead: Action.LOWER_OFFSETS,
-    checkpoint_ahead: Action.RESET_CHECKPOINT,
+STEPS: dict[Callable[[Path], None], StepAction] = {
+    torn_tail: StepAction.CUT_TAIL,
+    last_record_broken: StepAction.CUT_TAIL,
+    last_file_cut: StepAction.GROW,
+    strange_file: StepAction.MOVE_AWAY,
+    topics_with_backup: StepAction.RESTORE_BACKUP,
+    topics_gone: StepAction.MAKE_TOPICS,
+    offsets_broken: StepAction.SET_ASIDE,
+    offsets_ahead: StepAction.LOWER_OFFSETS,
+    checkpoint_ahead: StepAction.RESET_CHECKPOINT,
 }
 
 
@@ -110,7 +110,7 @@ def test_a_power_cut_at_any_operation_of_a_step_loses_no_original(
     damaged = Path(shutil.copytree(closed_store, tmp_path / "damaged"))
     damage(damaged)
     before = contents(damaged)
-    tail = tail_of(damaged) if STEPS[damage] is Action.CUT_TAIL else b""
+    tail = tail_of(damaged) if STEPS[damage] is StepAction.CUT_TAIL else b""
     for number in share.of(range(100)):
         path = Path(shutil.copytree(damaged, tmp_path / f"{number}"))
         files = FaultyFiles(crash_at(number))
@@ -147,7 +147,7 @@ def test_a_power_cut_at_any_operation_of_a_step_loses_no_original(
 
 def tail_of(store: Path) -> bytes:
     """What a repair cuts off."""
-    (step,) = [step for step in repair(store, runner=LocalRunner(1)).steps if step.action is Action.CUT_TAIL]
+    (step,) = [step for step in repair(store, runner=LocalRunner(1)).steps if step.action is StepAction.CUT_TAIL]
     return Path(step.path).read_bytes()[step.position :].rstrip(b"\0")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reput.filter.java_numbers import Kind, parse_number, sort_key
+from reput.filter.java_numbers import NumberKind, parse_number, sort_key
 
 _TOKEN = re.compile(r"[ \n\t]+|(?P<text>'(?:''|[^'])*')|(?P<number>[0-9.]+)|(?P<word>[A-Za-z_]+)|(?P<sign>>=|<=|<>|.)")
 _WORDS = {"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"}
@@ -24,7 +24,7 @@ class EvaluationError(Exception):
 @dataclass(frozen=True)
 class _Number:
     key: int | float
-    kind: Kind
+    kind: NumberKind
 
 
 Evaluate = Callable[[Mapping[str, str]], Any]
@@ -175,11 +175,11 @@ class _Parser:
         if kind == "number":
             self._at += 1
             if "." in text:
-                return _constant(_Number(float(text), Kind.DOUBLE))
+                return _constant(_Number(float(text), NumberKind.DOUBLE))
             value = int(text)
             if value >= 1 << 63:
                 raise CompileError
-            return _constant(_Number(value, Kind.INTEGER if value < 1 << 31 else Kind.LONG))
+            return _constant(_Number(value, NumberKind.INTEGER if value < 1 << 31 else NumberKind.LONG))
         for word, constant in (("TRUE", True), ("FALSE", False), ("NULL", None)):
             if self._take(word):
                 return Node("boolean", lambda message, constant=constant: constant, constant)
@@ -269,7 +269,7 @@ def _order(left: Node, sign: str, right: Node) -> Node:
         if second is None:
             return None
         if isinstance(first, str) and isinstance(second, str):
-            return _sign(_parse(first, Kind.DOUBLE), _parse(second, Kind.DOUBLE)) in signs
+            return _sign(_parse(first, NumberKind.DOUBLE), _parse(second, NumberKind.DOUBLE)) in signs
         return _compare(first, second) in signs
 
     return Node("condition", order)
@@ -309,13 +309,13 @@ def _compare(left: Any, right: Any) -> int:
     return _sign(_key(left, kind), _key(right, kind))
 
 
-def _key(value: Any, kind: Kind) -> int:
+def _key(value: Any, kind: NumberKind) -> int:
     if isinstance(value, str):
         return _parse(value, kind)
-    return sort_key(float(value.key)) if kind is Kind.DOUBLE else int(value.key)
+    return sort_key(float(value.key)) if kind is NumberKind.DOUBLE else int(value.key)
 
 
-def _parse(text: str, kind: Kind) -> int:
+def _parse(text: str, kind: NumberKind) -> int:
     number = parse_number(text, kind)
     if number is None:
         raise EvaluationError

@@ -15,7 +15,7 @@ from reput.kernels.queues.batch_consume_queue import (
     group_batch_units,
     select_batch_units,
 )
-from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, PullLimits, Selected
+from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, Selected, SelectLimits
 from reput.kernels.records.columns import NARROW, WIDE, RecordColumns, ScanStop
 from tests.oracles import batch_consume_queue as twin
 from tests.oracles.consume_queue import Limits
@@ -117,7 +117,7 @@ def test_the_records_of_a_pull_are_chosen(units, end_offset, log_begin, log_end,
     hashes, room = np.array(tags, np.int32), max(limits.memory_count, limits.disk_count)
     out = np.full(PULL_RESULT_COUNT + 2 * (room + 1), -99, np.int64)
     pull_limits = np.array(
-        PullLimits(FILE_SIZE, log_end - limits.memory_begin, limits.memory_count, limits.memory_size,
+        SelectLimits(FILE_SIZE, log_end - limits.memory_begin, limits.memory_count, limits.memory_size,
                    limits.disk_count, limits.disk_size), np.int64,
     )  # fmt: skip
     select_batch_units(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.filter.java_numbers import Kind, numbers_of, parse_number
+from reput.filter.java_numbers import NumberKind, numbers_of, parse_number
 from tests.oracles import sql92
 from tests.support.expressions import MESSAGES, drawn, outcome
 
@@ -30,8 +30,8 @@ def test_columns_give_what_one_message_after_the_other_gives(expression: str, me
     assert outcome(expression, messages) == sql92.evaluate(expression, messages)
 
 
-@given(st.lists(st.none() | NUMBERS, max_size=40), st.sampled_from(Kind))
-def test_a_column_of_numbers_is_each_number(texts: list[str | None], kind: Kind) -> None:
+@given(st.lists(st.none() | NUMBERS, max_size=40), st.sampled_from(NumberKind))
+def test_a_column_of_numbers_is_each_number(texts: list[str | None], kind: NumberKind) -> None:
     values, good = numbers_of(pa.array(texts, pa.string()), kind)
     expected = [None if text is None else parse_number(text, kind) for text in texts]
     assert [

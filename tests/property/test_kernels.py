@@ -20,8 +20,8 @@ from reput.kernels.machine.crc32 import crc32_slices
 from reput.kernels.machine.java_hash import java_hash_slices
 from reput.kernels.queues.consume_queue import (
     PULL_RESULT_COUNT,
-    PullLimits,
     Selected,
+    SelectLimits,
     group_units,
     select_run,
     select_units,
@@ -333,7 +333,7 @@ def test_one_pull_takes_what_rocketmq_takes(units, in_order, log_begin, log_end,
     hashes, room = np.array(tags, np.int32), max(limits.max_count, 1)
     answer = np.full(PULL_RESULT_COUNT + 2 * (room + 1), -99, np.int64)
     block = np.array(
-        PullLimits(
+        SelectLimits(
             FILE_SIZE, log_end - limits.memory_begin, limits.memory_count, limits.memory_size, limits.disk_count,
             limits.disk_size,
         ),
@@ -361,7 +361,7 @@ def test_a_pull_of_units_as_they_lie_is_the_same_pull(units, in_order, log_begin
     bytes_of_units = as_array(b"".join(encode_unit(*unit) for unit in units))
     memory_size = log_end - limits.memory_begin
     block = np.array(
-        PullLimits(
+        SelectLimits(
             FILE_SIZE, memory_size, limits.memory_count, limits.memory_size, limits.disk_count, limits.disk_size
         ),
         np.int64,

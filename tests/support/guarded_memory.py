@@ -35,7 +35,7 @@ from reput.formats.record_layout import unpack_record
 from reput.kernels.machine.crc32 import crc32_slices
 from reput.kernels.machine.java_hash import java_hash_slices
 from reput.kernels.queues.batch_consume_queue import group_batch_units
-from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, PullLimits, group_units, select_run, select_units
+from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, SelectLimits, group_units, select_run, select_units
 from reput.kernels.queues.consume_queue_ext import resolve_tags_codes
 from reput.kernels.queues.index_file import (
     IndexFields,
@@ -309,7 +309,7 @@ def index_files() -> int:
 def pull_units() -> int:
     """`select_units` and `select_run` over random units: what it takes lies in the log and in one file."""
     answer = np.empty(PULL_RESULT_COUNT + 82, np.int64)
-    limits = np.array(PullLimits(4096, _BASE + 5000, 40, 1 << 27, 40, 1 << 27), np.int64)
+    limits = np.array(SelectLimits(4096, _BASE + 5000, 40, 1 << 27, 40, 1 << 27), np.int64)
     for _ in range(2000):
         places = [0, -1, 2**63 - 1, -(2**63), *(_BASE + _RANDOM.randrange(-5, 5100) for _ in range(6))]
         units = [(_RANDOM.choice(places), _RANDOM.choice(_EXTREMES), _RANDOM.randrange(-2, 3)) for _ in range(40)]

@@ -16,7 +16,7 @@ _NOBODY: list[tuple[int | None, str | None]] = [(None, None)]
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class RegisteredBroker:
     """One broker that is registered, or was and is lost; None for what nobody tells.
 
     Attributes:
@@ -35,7 +35,7 @@ class Broker:
     disk_ratio: float | None
 
 
-async def brokers(client: AdminClient) -> list[Broker]:
+async def brokers(client: AdminClient) -> list[RegisteredBroker]:
     """All brokers of all clusters; `client.silent` names those that do not answer, by broker name and id.
 
     Raises MQClientError where no broker is registered.
@@ -47,21 +47,23 @@ async def brokers(client: AdminClient) -> list[Broker]:
         for broker_id, address in sorted(one.broker_addrs.items()) or _NOBODY
     ]
 
-    async def look(one: tuple[str, str, int | None, str | None]) -> Broker:
+    async def look(one: tuple[str, str, int | None, str | None]) -> RegisteredBroker:
         _, name, broker_id, address = one
         if address is None:
             client.silent[name] = nobody_there([name])
-            return Broker(*one, None, None, None, None)
+            return RegisteredBroker(*one, None, None, None, None)
         try:
             table = (await client.ask_json(address, RequestCode.GET_BROKER_RUNTIME_INFO)).get("table", {})
         except MQBrokerError:
             raise
         except RemotingError as error:
             client.silent[f"{name}, id {broker_id}"] = str(error)
-            return Broker(*one, None, None, None, None)
+            return RegisteredBroker(*one, None, None, None, None)
         out = table.get("getTransferredTps") or table.get("getTransferedTps")  # the second one before 5.0
         ratio = table.get("commitLogDiskRatio")
-        return Broker(*one, table.get("brokerVersionDesc"), _rate(table.get("putTps")), _rate(out), _rate(ratio))
+        return RegisteredBroker(
+            *one, table.get("brokerVersionDesc"), _rate(table.get("putTps")), _rate(out), _rate(ratio)
+        )
 
     found = await gather(look, asked)
     for one in info.broker_addr_table.values():

@@ -10,7 +10,7 @@ from typing import Protocol
 from reput.broker.appends.appends import Appends
 from reput.broker.appends.dead_letters import DeadLetters
 from reput.broker.appends.durable_answers import DurableAnswers
-from reput.broker.appends.log_room import LogRoom
+from reput.broker.appends.log_room import RoomWaiters
 from reput.broker.appends.loop_dispatch import LoopDispatch
 from reput.broker.appends.put_hooks import PutHooks
 from reput.broker.appends.put_times import PutTimes
@@ -69,7 +69,7 @@ class Following(Protocol):
         """Why it copies nothing, as one text; None while it does."""
 
 
-class Gate(Protocol):
+class AccessGate(Protocol):
     """Who may do what (`reput.broker.access`)."""
 
     def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
@@ -164,7 +164,7 @@ class BrokerState:
         if config.broker_role is BrokerRole.SLAVE:
             writer.take_copies_only()
         self.config_files = StateFiles(self.writes, writer.flush)
-        self.room = LogRoom(writer, self.log_work)
+        self.room = RoomWaiters(writer, self.log_work)
         self.dispatch = LoopDispatch(store, writer, self.log_work)
         self.on_append: Callable[[], None] = _nothing if is_sync else self.dispatch.soon
         self.sending = RequestQueue("sends", config.send_thread_pool_queue_capacity)
@@ -185,7 +185,7 @@ class BrokerState:
             writer, self.room, self.dispatch, self.hooks, self.now_ms, is_sync=is_sync, replicas=self.replicas
         )
         self.registration = Registration(config, store, address, name_servers, name_server_client)
-        self.gate: Gate | None = None
+        self.gate: AccessGate | None = None
         self.slave: Following | None = None
         self.creation = TopicCreation(self.topics, self.writes, self.registration.register)
         self.dead_letters = DeadLetters(self.appends, self.creation, self.stats)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from reput.client.consuming.message_handler import OnMessage
-    from reput.client.consuming.tail import Tail
+    from reput.client.consuming.tail import PullTail
     from reput.client.instance.subscriptions import MessageSelector
     from reput.client.producing.transactions import LocalTransactionState, TransactionSendResult
 
@@ -274,7 +274,7 @@ class PullConsumer(_Face):
         """The messages of this consumer's queues one by one, as they come; what is handled is committed."""
         return self._told(self._call(self._client.tail, timeout))
 
-    def _told(self, tail: Tail) -> Iterator[MessageClientExt]:
+    def _told(self, tail: PullTail) -> Iterator[MessageClientExt]:
         while not tail.must_wait or self._run(tail.advance()):
             yield tail.give()
 

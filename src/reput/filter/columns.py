@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reput.filter.java_numbers import Kind, numbers_of
+from reput.filter.java_numbers import NumberKind, numbers_of
 
 
 class Columns:
@@ -24,7 +24,7 @@ class Columns:
         self.texts = texts
         self.rows = rows
         self._present: dict[str, npt.NDArray[np.bool_]] = {}
-        self._numbers: dict[tuple[str, Kind], tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = {}
+        self._numbers: dict[tuple[str, NumberKind], tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]] = {}
 
     def is_present(self, name: str) -> npt.NDArray[np.bool_]:
         """bool[rows]: whether the message has the property."""
@@ -37,7 +37,7 @@ class Columns:
         """bool[rows]: whether the property is "true" in any case (`Boolean.valueOf`)."""
         return flags(pc.equal(pc.ascii_lower(self.texts[name]), "true"))
 
-    def numbers(self, name: str, kind: Kind) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def numbers(self, name: str, kind: NumberKind) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """See `numbers_of`."""
         found = self._numbers.get((name, kind))
         if found is None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from reput.filter.columns import Columns, flags
 from reput.filter.expression_error import ExpressionError
-from reput.filter.java_numbers import Kind, parse_number, sort_key
+from reput.filter.java_numbers import NumberKind, parse_number, sort_key
 
 FALSE, TRUE, NULL, ERROR = range(4)
 #: What a comparison for equality meets beside conditions.
@@ -51,7 +51,7 @@ _ORDERS = {">": gt, ">=": ge, "<": lt, "<=": le}
 
 
 @dataclass(frozen=True)
-class Property:
+class PropertyExpression:
     """The value of a property (`PropertyExpression`)."""
 
     name: str
@@ -69,7 +69,7 @@ class Number:
     """A number; is_literal: False after a minus sign, where RocketMQ checks less when it compiles."""
 
     value: int | float
-    kind: Kind
+    kind: NumberKind
     is_literal: bool = True
 
 
@@ -99,7 +99,7 @@ class Condition:
         self.depth = 1 + max((one.depth for one in conditions), default=0)
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"more than {MAX_DEPTH} conditions inside of each other")
-        names = {part.name for part in parts if isinstance(part, Property)}
+        names = {part.name for part in parts if isinstance(part, PropertyExpression)}
         self.names = frozenset(names.union(*(one.names for one in conditions)))
         self.comparisons = 1 + sum(one.comparisons for one in conditions)
 
@@ -112,8 +112,8 @@ class Condition:
         return np.broadcast_to(self.evaluate(Columns(texts, rows)) == TRUE, rows)
 
 
-Operand: TypeAlias = Property | Text | Number | Nothing | Condition
-_Comparable: TypeAlias = Property | Number | Nothing
+Operand: TypeAlias = PropertyExpression | Text | Number | Nothing | Condition
+_Comparable: TypeAlias = PropertyExpression | Number | Nothing
 
 
 class Constant(Condition):
@@ -131,7 +131,7 @@ class Constant(Condition):
 class _Cast(Condition):
     """A property in place of a condition: FALSE, as its value is a text, and NULL without one (`createBooleanCast`)."""
 
-    def __init__(self, operand: Property) -> None:
+    def __init__(self, operand: PropertyExpression) -> None:
         self._name = operand.name
         self._contain((operand,))
 
@@ -179,9 +179,9 @@ class _Equal(Condition):
         """NULL where only the left side is null, FALSE where only the right one is, TRUE where both are."""
         left, right = self._left, self._right
         if isinstance(left, Condition | Nothing) or isinstance(right, Condition | Nothing):
-            is_text = isinstance(left, Property | Text) and isinstance(right, Condition)
+            is_text = isinstance(left, PropertyExpression | Text) and isinstance(right, Condition)
             return _EQUAL[_as_boolean(left, columns) if is_text else _state(left, columns), _state(right, columns)]
-        if isinstance(left, Property | Text) and isinstance(right, Property | Text):
+        if isinstance(left, PropertyExpression | Text) and isinstance(right, PropertyExpression | Text):
             same, good = _same_texts(left, right, columns), np.array(True)
         else:
             same, good = _compare(eq, left, right, columns)
@@ -214,7 +214,7 @@ class _Order(Condition):
 class _In(Condition):
     """IN with a list of texts, and NOT IN (`UnaryInExpression`)."""
 
-    def __init__(self, operand: Property, texts: tuple[str, ...], *, negated: bool) -> None:
+    def __init__(self, operand: PropertyExpression, texts: tuple[str, ...], *, negated: bool) -> None:
         self._name, self._negated = operand.name, negated
         self._texts = pa.array([_encode(text) for text in texts], pa.binary()).cast(pa.string(), safe=False)
         self._contain((operand,))
@@ -247,7 +247,7 @@ class _Search(Condition):
             return np.where(_state(self._operand, columns) == ERROR, np.uint8(ERROR), np.uint8(FALSE))
         if isinstance(self._operand, Number):
             return np.array(FALSE, np.uint8)
-        if isinstance(self._operand, Property):
+        if isinstance(self._operand, PropertyExpression):
             texts = columns.texts[self._operand.name]
         else:
             texts = pa.array([_encode(self._operand.value)], pa.binary())
@@ -262,20 +262,22 @@ def _encode(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def _texts(operand: Property | Text, columns: Columns) -> pa.StringArray | pa.Scalar:
-    if isinstance(operand, Property):
+def _texts(operand: PropertyExpression | Text, columns: Columns) -> pa.StringArray | pa.Scalar:
+    if isinstance(operand, PropertyExpression):
         return columns.texts[operand.name]
     return pa.scalar(_encode(operand.value), pa.binary())
 
 
-def _same_texts(left: Property | Text, right: Property | Text, columns: Columns) -> npt.NDArray[np.bool_]:
+def _same_texts(
+    left: PropertyExpression | Text, right: PropertyExpression | Text, columns: Columns
+) -> npt.NDArray[np.bool_]:
     if isinstance(left, Text) and isinstance(right, Text):
         return np.array(left.value == right.value)
     return flags(pc.equal(_texts(left, columns), _texts(right, columns)))
 
 
-def _is_present(operand: Property | Text | Number, columns: Columns) -> npt.NDArray[np.bool_] | np.bool_:
-    return columns.is_present(operand.name) if isinstance(operand, Property) else np.True_
+def _is_present(operand: PropertyExpression | Text | Number, columns: Columns) -> npt.NDArray[np.bool_] | np.bool_:
+    return columns.is_present(operand.name) if isinstance(operand, PropertyExpression) else np.True_
 
 
 def _state(operand: Operand, columns: Columns) -> Codes:
@@ -286,14 +288,14 @@ def _state(operand: Operand, columns: Columns) -> Codes:
         if operand.condition is None:
             return np.array(NULL, np.uint8)
         return np.where(operand.condition.evaluate(columns) == ERROR, np.uint8(ERROR), np.uint8(NULL))
-    if isinstance(operand, Property):
+    if isinstance(operand, PropertyExpression):
         return np.where(columns.is_present(operand.name), np.uint8(_TEXT), np.uint8(NULL))
     return np.array(_TEXT if isinstance(operand, Text) else _NUMBER, np.uint8)
 
 
 def _as_boolean(operand: Operand, columns: Columns) -> Codes:
     """A text as `Boolean.valueOf` reads it."""
-    if isinstance(operand, Property):
+    if isinstance(operand, PropertyExpression):
         is_true = columns.is_true(operand.name).astype(np.uint8)
         return np.where(columns.is_present(operand.name), is_true, np.uint8(NULL))
     assert isinstance(operand, Text)
@@ -301,20 +303,23 @@ def _as_boolean(operand: Operand, columns: Columns) -> Codes:
 
 
 def _compare(
-    is_so: Callable[[Any, Any], Any], left: Property | Text | Number, right: Property | Text | Number, columns: Columns
+    is_so: Callable[[Any, Any], Any],
+    left: PropertyExpression | Text | Number,
+    right: PropertyExpression | Text | Number,
+    columns: Columns,
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Compare as numbers (`__compare`): the results, and which of them count as both sides are numbers."""
     kinds = [one.kind for one in (left, right) if isinstance(one, Number)]
-    kind = max(kinds, default=Kind.DOUBLE)
+    kind = max(kinds, default=NumberKind.DOUBLE)
     (first, first_good), (second, second_good) = _keys(left, kind, columns), _keys(right, kind, columns)
     return np.asarray(is_so(first, second)), np.asarray(first_good & second_good)
 
 
 def _keys(
-    operand: Property | Text | Number, kind: Kind, columns: Columns
+    operand: PropertyExpression | Text | Number, kind: NumberKind, columns: Columns
 ) -> tuple[npt.NDArray[np.int64] | np.int64, npt.NDArray[np.bool_] | np.bool_]:
     """What `numbers_of` gives for an operand."""
-    if isinstance(operand, Property):
+    if isinstance(operand, PropertyExpression):
         return columns.numbers(operand.name, kind)
     if isinstance(operand, Text):
         value = parse_number(operand.value, kind)
@@ -322,8 +327,8 @@ def _keys(
     return np.int64(_key(operand, kind)), np.True_
 
 
-def _key(number: Number, kind: Kind) -> int:
-    return sort_key(float(number.value)) if kind is Kind.DOUBLE else int(number.value)
+def _key(number: Number, kind: NumberKind) -> int:
+    return sort_key(float(number.value)) if kind is NumberKind.DOUBLE else int(number.value)
 
 
 # -- what the parser makes, with RocketMQ's checks
@@ -333,7 +338,7 @@ def condition(operand: Operand) -> Condition:
     """An operand in place of a condition (`asBooleanExpression`); raises ExpressionError."""
     if isinstance(operand, Condition):
         return operand
-    if isinstance(operand, Property):
+    if isinstance(operand, PropertyExpression):
         return _Cast(operand)
     raise ExpressionError("a text or a number is no condition")
 
@@ -399,7 +404,7 @@ def not_between(operand: Operand, low: Operand, high: Operand) -> Condition:
 
 def in_list(operand: Operand, texts: tuple[str, ...], *, negated: bool) -> Condition:
     """IN and NOT IN (`createInFilter`)."""
-    if not isinstance(operand, Property):
+    if not isinstance(operand, PropertyExpression):
         raise ExpressionError("IN is for a property")
     return _In(operand, texts, negated=negated)
 

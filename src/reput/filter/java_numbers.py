@@ -26,7 +26,7 @@ _BLANKS = "".join(map(chr, range(0x21)))
 _PLAIN = {False: r"^-?[0-9]{1,18}$", True: r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}
 
 
-class Kind(IntEnum):
+class NumberKind(IntEnum):
     """Java's type of a number; of two kinds in one comparison, the greater one is what both become."""
 
     INTEGER = 0
@@ -42,9 +42,9 @@ def sort_key(value: float) -> int:
     return int(bits if bits >= 0 else bits ^ INT64_MAX)
 
 
-def parse_number(text: str, kind: Kind) -> int | None:
+def parse_number(text: str, kind: NumberKind) -> int | None:
     """A number as `numbers_of` gives it; None for a text that Java refuses (NumberFormatException)."""
-    if kind is Kind.DOUBLE:
+    if kind is NumberKind.DOUBLE:
         text = text.strip(_BLANKS)
         found = _DOUBLE.fullmatch(text)
         if found is None:
@@ -59,7 +59,7 @@ def parse_number(text: str, kind: Kind) -> int | None:
     if len(significant) > 19:
         return None
     value = int(significant or "0") * (-1 if digits[0] == "-" else 1)
-    low, high = (INT32_MIN, INT32_MAX) if kind is Kind.INTEGER else (INT64_MIN, INT64_MAX)
+    low, high = (INT32_MIN, INT32_MAX) if kind is NumberKind.INTEGER else (INT64_MIN, INT64_MAX)
     return value if low <= value <= high else None
 
 
@@ -70,7 +70,7 @@ def _hexadecimal(text: str) -> float:
         return -float("inf") if text[0] == "-" else float("inf")
 
 
-def numbers_of(texts: pa.StringArray, kind: Kind) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def numbers_of(texts: pa.StringArray, kind: NumberKind) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Texts as numbers of one kind.
 
     Args:
@@ -80,7 +80,7 @@ def numbers_of(texts: pa.StringArray, kind: Kind) -> tuple[npt.NDArray[np.int64]
     Returns:
         int64[n] numbers, and bool[n]: whether the text is such a number; False also for null.
     """
-    is_double = kind is Kind.DOUBLE
+    is_double = kind is NumberKind.DOUBLE
     plain = pc.fill_null(pc.match_substring_regex(texts, _PLAIN[is_double]), False)
     usual = pc.if_else(plain, texts, pa.scalar("0"))
     values = pc.cast(usual, pa.float64() if is_double else pa.int64()).to_numpy(zero_copy_only=False)
@@ -90,7 +90,7 @@ def numbers_of(texts: pa.StringArray, kind: Kind) -> tuple[npt.NDArray[np.int64]
         values = np.where(bits >= 0, bits, bits ^ np.int64(INT64_MAX))
     else:
         values = values.copy()
-        if kind is Kind.INTEGER:
+        if kind is NumberKind.INTEGER:
             good = good & (values >= INT32_MIN) & (values <= INT32_MAX)
     odd = np.flatnonzero(~plain.to_numpy(zero_copy_only=False) & texts.is_valid().to_numpy(zero_copy_only=False))
     if odd.size:

@@ -21,7 +21,7 @@ from reput.filter.expressions import (
     Constant,
     Number,
     Operand,
-    Property,
+    PropertyExpression,
     Text,
     between,
     condition,
@@ -36,7 +36,7 @@ from reput.filter.expressions import (
     order,
     search,
 )
-from reput.filter.java_numbers import Kind
+from reput.filter.java_numbers import NumberKind
 from reput.formats.java import INT32_MAX, INT64_MAX
 
 if TYPE_CHECKING:
@@ -150,14 +150,14 @@ def _decimal(token: str) -> Number:
     if len(digits) > 19 or int(digits) > INT64_MAX:
         raise ExpressionError(f"{digits[:30]} is no number of 64 bits")
     value = int(digits)
-    return Number(value, Kind.INTEGER if value <= INT32_MAX else Kind.LONG)
+    return Number(value, NumberKind.INTEGER if value <= INT32_MAX else NumberKind.LONG)
 
 
 def _floating_point(token: str) -> Number:
     value = float(token)
     if value in (0.0, math.inf):  # as in RocketMQ, 0.0 is none
         raise ExpressionError(f"{token[:30]} is too great or too small")
-    return Number(value, Kind.DOUBLE)
+    return Number(value, NumberKind.DOUBLE)
 
 
 #: What makes the node of each rule.
@@ -183,5 +183,5 @@ _NODES: dict[str, Callable[..., Operand]] = {
     "true": lambda: Constant(TRUE),
     "false": lambda: Constant(FALSE),
     "null": lambda: Constant(NULL),
-    "property": lambda token: Property(str(token)),
+    "property": lambda token: PropertyExpression(str(token)),
 }

@@ -36,7 +36,7 @@ class Commands:
     salvage: str = "reput repair STORE --salvage NEW_STORE --apply"
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """Class, meaning and advice of a finding's code. `advice` has places for `Commands`: {repair}, {salvage}."""
 
     finding_class: FindingClass
@@ -61,157 +61,163 @@ _COMPARE = (
 )
 
 #: Kinds of findings by code; docs/jobs.md shows the same table.
-KINDS: dict[str, Kind] = {
-    "log-file-missing": Kind(_LOST, "a log file between two others is missing", _SALVAGE),
-    "log-missing": Kind(
+KINDS: dict[str, FindingKind] = {
+    "log-file-missing": FindingKind(_LOST, "a log file between two others is missing", _SALVAGE),
+    "log-missing": FindingKind(
         _LOST,
         "no log file is there, but queues or a checkpoint are",
         "mount the disk of the log, give its folder as --commit-log-path, or restore a backup",
     ),
-    "record-damaged": Kind(
+    "record-damaged": FindingKind(
         _LOST,
         "bytes of the log that no record proves",
         "restore the log file from a copy, or go on with what is whole with {repair}",
     ),
-    "log-begins-late": Kind(
+    "log-begins-late": FindingKind(
         _LOST,
         "the log begins after messages that are younger than fileReservedTime: the files before it are gone",
         "restore the log files from a copy, or let queues and index begin where the log does with {repair}; none, if "
         "retention deleted them on a full disk, or by a shorter time: give --set fileReservedTime=HOURS",
     ),
-    "log-ends-early": Kind(
+    "log-ends-early": FindingKind(
         _LOST,
         "the store was closed, and its log ends before the end that the clean exit recorded, or that queues lead to",
         "look for the end of the log in a copy or on a replica, or go on without it with {repair}",
     ),
-    "checkpoint-ahead": Kind(
+    "checkpoint-ahead": FindingKind(
         _LOST,
         "the checkpoint says that later records were on the disk than the log has",
         "look for the end of the log in a copy or on a replica, or go on without it with {repair}",
     ),
-    "config-damaged": Kind(
+    "config-damaged": FindingKind(
         _LOST,
         "a JSON file below config/ cannot be read, nor its backup",
         "correct it, put back a copy, or go on without it with {repair}",
     ),
-    "checkpoint-wrong": Kind(
+    "checkpoint-wrong": FindingKind(
         _HIDDEN,
         "the checkpoint speaks of later units or index entries than the log has records: a start may read too little",
         "let the next start read the whole log with {repair}",
     ),
-    "file-size": Kind(
+    "file-size": FindingKind(
         _HIDDEN,
         "a file has another size than the files beside it: RocketMQ does not start",
         "restore it from a copy, or mend the store with {repair}",
     ),
-    "foreign-file": Kind(
+    "foreign-file": FindingKind(
         _HIDDEN,
         "a name that RocketMQ does not know: it does not start, or ignores the file",
         "move it away with {repair}, which leaves a file with records of its own",
     ),
-    "property-crc-missing": Kind(
+    "property-crc-missing": FindingKind(
         _HIDDEN,
         "a record without a property CRC between records that have one: its bytes outside the body may be wrong",
         "restore the log file from a copy; none, where the broker ran without enabledAppendPropCRC for a while",
     ),
-    "config-changed": Kind(
+    "config-changed": FindingKind(
         _HIDDEN,
         "topics.json has other settings than reput recorded for its dataVersion: changed by hand, or by the disk",
         "put back what was recorded with {repair}; to keep what is there, raise counter in its dataVersion",
     ),
-    "consumer-offset-ahead": Kind(
+    "consumer-offset-ahead": FindingKind(
         _HIDDEN,
         "a group's offset is after the end of its queue: the group misses as many of the next messages",
         "lower the offset with {repair}, or let the broker reset it",
     ),
-    "queue-offset-lost": Kind(
+    "queue-offset-lost": FindingKind(
         _HIDDEN,
         "no unit of an emptied queue tells its next offset, which reput or a group has recorded: offsets would be used "
         "twice",
         "put it back with {repair}; so does a start of a reput store",
     ),
-    "queue-file-missing": Kind(_HIDDEN, "a queue file between two others is missing", _REBUILD),
-    "queue-type": Kind(
+    "queue-file-missing": FindingKind(_HIDDEN, "a queue file between two others is missing", _REBUILD),
+    "queue-type": FindingKind(
         _HIDDEN, "a topic has queues of another kind than topics.json says: RocketMQ does not start", _REBUILD
     ),
-    "queue-offset-repeated": Kind(
+    "queue-offset-repeated": FindingKind(
         _HIDDEN,
         "a record with the queue offset of an earlier record, which wins: consumers never get this record",
         "put the message again, if it is wanted",
     ),
-    "queue-offset-wrong": Kind(
+    "queue-offset-wrong": FindingKind(
         _HIDDEN,
         "a record with another queue offset than its unit and the records around it say, or than its INNER_BASE",
         "restore the log file from a copy; none, for consumers",
     ),
-    "store-time-wrong": Kind(
+    "store-time-wrong": FindingKind(
         _HIDDEN,
         "a record with an earlier or later store time than the records around it: a wrong bit, or the clock was set "
         "back; what asks by time misses it",
         "restore the log file from a copy; none, where the clock was set back, and for consumers",
     ),
-    "compression-wrong": Kind(
+    "compression-wrong": FindingKind(
         _HIDDEN,
         "a record whose flags name a compression that its body does not have, or none for one that it has: consumers "
         "cannot read the body",
         "restore the log file from a copy; none, for consumers",
     ),
-    "unit-missing": Kind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
-    "unit-wrong": Kind(_HIDDEN, "a unit differs from the record of its queue offset", _COMPARE),
-    "ext-unit-wrong": Kind(_HIDDEN, "a unit leads to an ext unit that is not its record's", _REBUILD),
-    "index-entry-missing": Kind(_HIDDEN, "a key of a record has no index entry: queries do not find it", _COMPARE),
-    "index-entry-wrong": Kind(_HIDDEN, "an index entry leads to no record that has its key", _COMPARE),
-    "index-chain-broken": Kind(_HIDDEN, "a slot or an entry does not lead to the newest entry before it", _REBUILD),
-    "index-header-wrong": Kind(_HIDDEN, "the header of an index file is not what its entries make", _REBUILD),
-    "index-order": Kind(
+    "unit-missing": FindingKind(_HIDDEN, "a record has no unit in its queue: consumers do not get it", _REBUILD),
+    "unit-wrong": FindingKind(_HIDDEN, "a unit differs from the record of its queue offset", _COMPARE),
+    "ext-unit-wrong": FindingKind(_HIDDEN, "a unit leads to an ext unit that is not its record's", _REBUILD),
+    "index-entry-missing": FindingKind(
+        _HIDDEN, "a key of a record has no index entry: queries do not find it", _COMPARE
+    ),
+    "index-entry-wrong": FindingKind(_HIDDEN, "an index entry leads to no record that has its key", _COMPARE),
+    "index-chain-broken": FindingKind(
+        _HIDDEN, "a slot or an entry does not lead to the newest entry before it", _REBUILD
+    ),
+    "index-header-wrong": FindingKind(_HIDDEN, "the header of an index file is not what its entries make", _REBUILD),
+    "index-order": FindingKind(
         _HIDDEN,
         "index files whose names have another order than their entries: queries in RocketMQ miss messages",
         _REBUILD,
     ),
-    "index-geometry": Kind(
+    "index-geometry": FindingKind(
         _HIDDEN,
         "the index files do not tell their count of slots, so they were not compared",
         "give --set maxHashSlotNum=... and --set maxIndexNum=...",
     ),
-    "torn-tail": Kind(
+    "torn-tail": FindingKind(
         _HARMLESS,
         "bytes after the log's end that no record proves, of a store that was not closed",
         "none: a start cuts them",
     ),
-    "not-dispatched": Kind(
+    "not-dispatched": FindingKind(
         _HARMLESS,
         "the log's last records have no units or entries yet",
         "none: a start, or the running store, dispatches them",
     ),
-    "unit-behind-end": Kind(
+    "unit-behind-end": FindingKind(
         _HARMLESS,
         "units of messages that the log lost: a recovery cut them off, or a power cut took them before a flush",
         "none: they are written over; a replica or a backup may have the messages",
     ),
-    "unit-expired": Kind(_HARMLESS, "units of records that retention has deleted", "none: they go with their file"),
-    "index-entry-repeated": Kind(
+    "unit-expired": FindingKind(
+        _HARMLESS, "units of records that retention has deleted", "none: they go with their file"
+    ),
+    "index-entry-repeated": FindingKind(
         _HARMLESS, "a record was indexed twice, by a dispatch after a crash", "none: queries show it once or twice"
     ),
-    "index-entry-behind-end": Kind(
+    "index-entry-behind-end": FindingKind(
         _HARMLESS, "index entries of messages that the log lost, as `unit-behind-end`", "none: they lead nowhere"
     ),
-    "index-entry-expired": Kind(
+    "index-entry-expired": FindingKind(
         _HARMLESS, "index entries of records that retention has deleted", "none: they go with their file"
     ),
-    "consumer-offset-unused": Kind(
+    "consumer-offset-unused": FindingKind(
         _HARMLESS,
         "a group's offset of a queue that has never had a message",
         "none, if the topic was deleted; else lower it before the first message: the group would miss as many",
     ),
-    "config-backup": Kind(
+    "config-backup": FindingKind(
         _HARMLESS, "a JSON file below config/ cannot be read, but its backup can", "none: the backup is read"
     ),
-    "checkpoint-short": Kind(
+    "checkpoint-short": FindingKind(
         _HARMLESS,
         "the checkpoint is missing or short: a start after a kill reads more",
         "none: the next flush writes it",
     ),
-    "foreign-part": Kind(_HARMLESS, "a part of the store that reput does not read", "see the text"),
+    "foreign-part": FindingKind(_HARMLESS, "a part of the store that reput does not read", "see the text"),
 }
 
 
@@ -240,7 +246,7 @@ class Finding:
     count: int = 1
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FindingKind:
         """Class, meaning and advice of this finding's code."""
         return KINDS[self.code]
 

@@ -39,7 +39,7 @@ _NO_LOG_IS_SO_LONG = 1 << 56
 _RETRY_S = 1.0
 
 
-class Slave(NamedTuple):
+class HAConnection(NamedTuple):
     """A connection of a slave or a follower.
 
     Attributes:
@@ -113,7 +113,7 @@ class HAService:
             connection.wake()
 
     @property
-    def slaves(self) -> list[Slave]:
+    def slaves(self) -> list[HAConnection]:
         """All connections."""
         with self._changing:
             return [connection.slave for connection in self._connections]
@@ -209,8 +209,8 @@ class _Connection:
         self.thread = threading.Thread(target=self._run, name=f"reput-ha-{address}", daemon=True)
 
     @property
-    def slave(self) -> Slave:
-        return Slave(self._address, self._requested, self._sent, self.acknowledged)
+    def slave(self) -> HAConnection:
+        return HAConnection(self._address, self._requested, self._sent, self.acknowledged)
 
     def wake(self) -> None:
         """Let the thread look again, if it sleeps."""

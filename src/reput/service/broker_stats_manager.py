@@ -40,7 +40,7 @@ class GroupGets:
         self.size = self.retry_size = 0
 
 
-class Totals:
+class BrokerStats:
     """Messages put and got since the start, as they were at the last two midnights (`BrokerStats`).
 
     Attributes:
@@ -81,7 +81,7 @@ class BrokerStatsManager:
         self.group_gets: dict[tuple[str, str], GroupGets] = {}
         self.send_backs: Counter[tuple[str, str]] = Counter()
         self.dead_letters: BoundedCounter[tuple[str, str]] = BoundedCounter()
-        self.totals = Totals()
+        self.totals = BrokerStats()
         self.transactions: Counter[tuple[str, bool]] = Counter()
         self.commit_s: Histogram[str] = Histogram(_COMMIT_BOUNDS_S)
         self.topic_creation_ms: Histogram[tuple[bool, bool]] = Histogram(_CREATION_BOUNDS_MS)

@@ -68,7 +68,7 @@ def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     return replace(version, counter=version.counter + 1, state_version=0, timestamp=now_ms)
 
 
-class TopicConfigManager:
+class StoreTopics:
     """Topics of one store: `config/topics.json` is read at the start, and written with each change.
 
     Args:
@@ -95,7 +95,7 @@ class TopicConfigManager:
         return self._topics.topic_config_table.get(topic)
 
     def update(self, configs: Sequence[TopicConfig]) -> None:
-        """Make topics or change them, in one write (`TopicConfigManager.updateTopicConfigList`).
+        """Make topics or change them, in one write (`StoreTopics.updateTopicConfigList`).
 
         They are on the disk when this returns.
 
@@ -109,7 +109,7 @@ class TopicConfigManager:
             self._replace(dict(self._topics.topic_config_table) | {config.topic_name: config for config in configs})
 
     def delete(self, topics: Collection[str]) -> None:
-        """Forget topics, in one write (`TopicConfigManager.deleteTopicConfig`); unknown ones change nothing.
+        """Forget topics, in one write (`StoreTopics.deleteTopicConfig`); unknown ones change nothing.
 
         Raises:
             StoreError: The change could not be made durable; the store goes on with the topics as they were.

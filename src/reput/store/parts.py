@@ -15,7 +15,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, as_json, encode_shut
 from reput.log.failed_sync import watched
 from reput.log.metadata import read_shutdown
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
-from reput.store.config_files import TopicConfigManager
+from reput.store.config_files import StoreTopics
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
@@ -59,7 +59,7 @@ class WriterParts(Parts):
     lock: RecordLock
     checkpoint: StoreCheckpoint
     abort: AbortFile
-    topics: TopicConfigManager
+    topics: StoreTopics
 
     def check_alone(self) -> None:
         """Check that no other process has the store open for writing, as one may once the file `lock` was removed.

@@ -9,7 +9,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.formats.metadata import Topics
 from reput.progress import Progress
-from reput.store.config_files import TopicConfigManager
+from reput.store.config_files import StoreTopics
 from reput.store.parts import Parts
 from reput.store.preload import Preloaded, preload
 from reput.store.reads.get import GetMessage
@@ -56,7 +56,7 @@ class Reader:
     @property
     def topics(self) -> Topics:
         """The content of `config/topics.json` as the file is now; raises CorruptMetadataError."""
-        return TopicConfigManager(self.files, self.path).topics
+        return StoreTopics(self.files, self.path).topics
 
     def preload(self, log_bytes: int | None) -> Preloaded:
         """See `MessageReader.preload`."""

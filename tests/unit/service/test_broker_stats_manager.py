@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from reput.service.broker_stats_manager import BrokerStatsManager, Totals
+from reput.service.broker_stats_manager import BrokerStats, BrokerStatsManager
 from reput.stats_window import StatsSnapshot
 from reput.store.statistics import TopicCounts
 
@@ -119,7 +119,7 @@ def test_a_sample_that_is_late_counts_by_its_time() -> None:
 
 
 def test_totals_of_midnight_are_those_of_the_days_last_sample() -> None:
-    totals = Totals()
+    totals = BrokerStats()
     for day, put, got in ((1, 5, 3), (1, 10, 6), (2, 11, 7), (2, 20, 9), (3, 21, 9)):
         totals.record(date(2026, 5, day), put, got)
     assert (totals.yesterday_morning, totals.today_morning) == ((10, 6), (20, 9))

@@ -10,7 +10,7 @@ import pytest
 import reput
 from reput.errors import ConfigError, CorruptMetadataError, StoreFullError, StoreStateError
 from reput.formats.metadata import Topics, decode_metadata
-from reput.store.config_files import TopicConfigManager
+from reput.store.config_files import StoreTopics
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3"
@@ -123,17 +123,17 @@ def test_a_topic_that_rocketmq_could_not_read_is_refused(path, store, config, re
 def test_a_kill_at_any_operation_leaves_the_old_topics_or_the_new_ones(tmp_path):
     root = tmp_path / "store"
     (root / "config").mkdir(parents=True)
-    TopicConfigManager(FaultyFiles(), str(root)).update([FIRST])
+    StoreTopics(FaultyFiles(), str(root)).update([FIRST])
     for number in range(100):
         work = tmp_path / str(number)
         shutil.copytree(root, work)
         files = FaultyFiles(crash_at(number))
         try:
-            TopicConfigManager(files, str(work)).update([SECOND])
+            StoreTopics(files, str(work)).update([SECOND])
         except Crash:
-            assert TopicConfigManager(FaultyFiles(), str(work)).find("a") in (FIRST, SECOND)
-            TopicConfigManager(FaultyFiles(), str(work)).update([SECOND])
-            assert TopicConfigManager(FaultyFiles(), str(work)).find("a") == SECOND
+            assert StoreTopics(FaultyFiles(), str(work)).find("a") in (FIRST, SECOND)
+            StoreTopics(FaultyFiles(), str(work)).update([SECOND])
+            assert StoreTopics(FaultyFiles(), str(work)).find("a") == SECOND
         else:
             break
     assert number > 5
@@ -145,7 +145,7 @@ def test_a_power_cut_after_the_call_loses_nothing(tmp_path, path, open_store):
     store.update_topic(FIRST)
     store.update_topic(SECOND)
     files.cut_power(path, tmp_path / "after")
-    assert TopicConfigManager(FaultyFiles(), str(tmp_path / "after")).find("a") == SECOND
+    assert StoreTopics(FaultyFiles(), str(tmp_path / "after")).find("a") == SECOND
 
 
 def test_a_full_disk_changes_nothing(path, open_store):

@@ -11,7 +11,7 @@ from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import ExchangeHAInfoResponseHeader
-from reput.service.broker_stats_manager import Totals
+from reput.service.broker_stats_manager import BrokerStats
 from reput.store.runtime_info import RuntimeInfo
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -151,7 +151,7 @@ def _of_store(info: RuntimeInfo) -> dict[str, str]:
     return table
 
 
-def _at_midnight(totals: Totals) -> dict[str, str]:
+def _at_midnight(totals: BrokerStats) -> dict[str, str]:
     """Totals of messages at the last two midnights (`BrokerStats`)."""
     mornings = {"YesterdayMorning": totals.yesterday_morning, "TodayMorning": totals.today_morning}
     kinds = ("msgPutTotal", "msgGetTotal")

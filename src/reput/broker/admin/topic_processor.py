@@ -38,7 +38,7 @@ _MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class TopicList:
+class CreateTopicListRequestBody:
     """Body of UPDATE_AND_CREATE_TOPIC_LIST (`CreateTopicListRequestBody`)."""
 
     topic_config_list: tuple[TopicConfig, ...] = ()
@@ -232,8 +232,8 @@ def _encode_topics(topics: Topics) -> bytes:
     return encode_body(body)
 
 
-def _decode_topics(body: bytes) -> TopicList:
-    found = decode_body(TopicList, body)
+def _decode_topics(body: bytes) -> CreateTopicListRequestBody:
+    found = decode_body(CreateTopicListRequestBody, body)
     _check_count(len(found.topic_config_list))
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from reput.broker.appends.inner_message import MessageExtBrokerInner
-from reput.broker.appends.log_room import LogRoom
+from reput.broker.appends.log_room import RoomWaiters
 from reput.broker.appends.loop_dispatch import LoopDispatch
 from reput.broker.appends.put_hooks import PutHooks
 from reput.broker.appends.replica_acks import ReplicaAcks
@@ -38,7 +38,7 @@ class Appends:
     def __init__(
         self,
         writer: LoopWriter,
-        room: LogRoom,
+        room: RoomWaiters,
         dispatch: LoopDispatch,
         hooks: PutHooks,
         now_ms: Callable[[], int],

@@ -15,7 +15,7 @@ from reput.transport.connection import Connection
 logger = logging.getLogger("reput.broker")
 
 
-class LogRoom:
+class RoomWaiters:
     """Holds connections whose next request needs room in the log, until there is room.
 
     The next log file is mostly made ahead; who needs it earlier waits, as under RocketMQ's `AllocateMappedFileService`.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
 from reput.client.consuming.pulled_queue import PulledQueue
-from reput.client.consuming.tail import Tail
+from reput.client.consuming.tail import PullTail
 from reput.client.instance.arguments import check_arguments, check_queue, check_topic_name
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.namespaces import Namespace
@@ -98,7 +98,7 @@ class PullConsumer:
         self._queues: dict[QueueKey, PulledQueue] = {}
         self._has_topics_or_queues = topics is not None
         self._arrived = asyncio.Event()
-        self._tail: Tail | None = None
+        self._tail: PullTail | None = None
         self._before: dict[QueueKey, int | None] = {}  # positions before the last table
 
     async def start(self) -> None:
@@ -312,7 +312,7 @@ class PullConsumer:
         check_seconds("timeout", timeout, may_be_zero=True)
         return await self._poll_messages(max_messages, timeout)
 
-    def tail(self, timeout: float | None = None) -> Tail:
+    def tail(self, timeout: float | None = None) -> PullTail:
         """The messages of this consumer's queues one by one, as they come.
 
             async for message in consumer.tail(): ...
@@ -331,7 +331,7 @@ class PullConsumer:
             check_seconds("timeout", timeout, may_be_zero=True)
         self._open_group()
         held = [] if self._tail is None else self._tail.hand_over()
-        self._tail = Tail(self._poll_messages, self._commit_positions, timeout, held)
+        self._tail = PullTail(self._poll_messages, self._commit_positions, timeout, held)
         return self._tail
 
     async def _poll_messages(self, max_messages: int, timeout: float | None) -> list[MessageClientExt]:

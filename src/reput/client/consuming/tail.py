@@ -15,7 +15,7 @@ from reput.remoting.queue_tables import QueueKey
 _MOST, _COMMIT_S = 100, 1.0
 
 
-class Tail:
+class PullTail:
     """An asynchronous iterator; made by `PullConsumer.tail`.
 
     Args:

@@ -73,7 +73,7 @@ class StoredBatch(NamedTuple):
     queue_offset: int
 
 
-class Rows:
+class SentTable:
     """A table that is sent.
 
     Args:

@@ -15,7 +15,7 @@ from reput.client.instance.namespaces import Namespace
 from reput.client.producing.batch_sender import BatchSender
 from reput.client.producing.mq_fault_strategy import FAILED_S, MQFaultStrategy, may_pass
 from reput.client.producing.producer import INSTANCE_ID
-from reput.client.producing.row_batches import RESULTS, RowBatch, RowBlock, Rows, StoredBatch
+from reput.client.producing.row_batches import RESULTS, RowBatch, RowBlock, SentTable, StoredBatch
 from reput.errors import MQClientError, RemotingError, ReputError
 from reput.formats.properties import encode_properties
 from reput.formats.unique_id import UniqueIds
@@ -39,7 +39,7 @@ async def send_rows(
     """See `Producer.send_arrow`, and for the arguments `RowSender`."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
-    rows = await asyncio.to_thread(Rows, table, namespace)
+    rows = await asyncio.to_thread(SentTable, table, namespace)
     sender = RowSender(
         client, faults, rows, tls=tls, group=group, instance_id=namespace.name, timeout_s=timeout_s, attempts=attempts
     )
@@ -64,7 +64,7 @@ class RowSender:
         self,
         client: ClientInstance,
         faults: MQFaultStrategy,
-        rows: Rows,
+        rows: SentTable,
         *,
         tls: ClientTls | None,
         group: str,

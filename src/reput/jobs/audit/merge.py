@@ -13,7 +13,7 @@ from reput.formats.index_file import entry_position
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import AuditedIndexFile
 from reput.jobs.audit.keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
-from reput.jobs.audit.ranges import Table, adjacent, gaps, union
+from reput.jobs.audit.ranges import RangeTable, adjacent, gaps, union
 from reput.jobs.audit.rest import IndexRest, QueueRest, repeated_offset
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.audit.units import DIFFERENT, EXT_DIFFERENT, SlotRanges
@@ -63,9 +63,9 @@ def merge_units(
         verified = union(_slots(ranges[~different]))
         wrong_ext = ranges[ranges[:, _STATE] == EXT_DIFFERENT]
         rest = QueueRest(
-            folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), Table(verified),
+            folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), RangeTable(verified),
             (int(verified[0, 0]), int(verified[-1, 1])) if len(verified) else (0, 0),
-            ext_different=Table(np.stack(adjacent(wrong_ext[:, _FIRST], wrong_ext[:, _COUNT])[1:], axis=1)),
+            ext_different=RangeTable(np.stack(adjacent(wrong_ext[:, _FIRST], wrong_ext[:, _COUNT])[1:], axis=1)),
         )  # fmt: skip
         merged.rests.append(_with_different(rest, ranges[different], merged.findings))
     for (topic, queue_id), starts in listed.items():  # queues whose records retention has deleted, or that had none
@@ -120,8 +120,8 @@ def _with_different(rest: QueueRest, different: Int64s, findings: Findings) -> Q
         remaining = remaining[np.argsort(remaining[:, _FIRST], kind="stable")]
         known = union(np.concatenate([known, _slots(remaining)]))
     return replace(
-        rest, known=Table(known), different=Table(remaining[:, :_STATE]),
-        repeated=Table(np.array(repeated, np.int64).reshape(-1, 3)),
+        rest, known=RangeTable(known), different=RangeTable(remaining[:, :_STATE]),
+        repeated=RangeTable(np.array(repeated, np.int64).reshape(-1, 3)),
     )  # fmt: skip
 
 
@@ -172,7 +172,9 @@ def merge_keys(
         starts, firsts, counts = adjacent(odd[:, 1], odd[:, 2], odd[:, 3])
         _add_entries(findings, file.path, slots, np.stack([firsts, counts, odd[starts, 3]], axis=1))
         known = union(np.stack([of_file[:, 1], of_file[:, 1] + of_file[:, 2]], axis=1))
-        rests.append(IndexRest(file.path, slots, file.header.begin_timestamp, file.header.index_count, Table(known)))
+        rests.append(
+            IndexRest(file.path, slots, file.header.begin_timestamp, file.header.index_count, RangeTable(known))
+        )
     last = max((result.last for result in results), default=-1)
     findings.add(_missing_findings(folder, results, log_files, last if may_wait else None))
     return findings, rests

@@ -14,7 +14,7 @@ from reput.jobs.audit.runs import Int64s
 NO_RANGES: Int64s = np.empty((0, 2), np.int64)
 
 
-class Table:
+class RangeTable:
     """int64[n, columns] that counts by its content: a resumed task is known by the `repr` of its item."""
 
     __slots__ = ("rows",)
@@ -26,7 +26,7 @@ class Table:
         return len(self.rows)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Table) and np.array_equal(self.rows, other.rows)
+        return isinstance(other, RangeTable) and np.array_equal(self.rows, other.rows)
 
     def __hash__(self) -> int:
         return hash(self.rows.tobytes())
@@ -62,7 +62,7 @@ def gaps(ranges: Int64s, begin: int, end: int) -> Int64s:
     return found[found[:, 0] < found[:, 1]]
 
 
-class Block(NamedTuple):
+class NumberBlock(NamedTuple):
     """Numbers [begin, end) that are read at once, and bool[end - begin], which of them are in no range."""
 
     begin: int
@@ -70,7 +70,7 @@ class Block(NamedTuple):
     is_free: npt.NDArray[np.bool_]
 
 
-def free_blocks(ranges: Int64s, begin: int, end: int, first_size: int, size: int) -> Iterator[Block]:
+def free_blocks(ranges: Int64s, begin: int, end: int, first_size: int, size: int) -> Iterator[NumberBlock]:
     """Blocks that have all numbers of [begin, end) that are in no range of a `union`.
 
     Args:
@@ -85,7 +85,7 @@ def free_blocks(ranges: Int64s, begin: int, end: int, first_size: int, size: int
         steps = np.zeros(stop - at + 1, np.int8)
         steps[np.maximum(some[:, 0], at) - at] = 1
         steps[np.minimum(some[:, 1], stop) - at] = -1
-        yield Block(at, stop, np.cumsum(steps[:-1], dtype=np.int8) > 0)
+        yield NumberBlock(at, stop, np.cumsum(steps[:-1], dtype=np.int8) > 0)
         at, first_size = stop, size
 
 

@@ -23,7 +23,7 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests
-from reput.jobs.audit.ranges import NO_RANGES, Table, free_blocks, is_inside
+from reput.jobs.audit.ranges import NO_RANGES, RangeTable, free_blocks, is_inside
 from reput.jobs.audit.runs import Int64s
 from reput.jobs.findings import Finding, Findings
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
@@ -52,11 +52,11 @@ class QueueRest:
     is_batch: bool
     file_size: int
     starts: tuple[int, ...]
-    known: Table = field(default_factory=lambda: Table(NO_RANGES))
+    known: RangeTable = field(default_factory=lambda: RangeTable(NO_RANGES))
     verified: Range = (0, 0)
-    different: Table = field(default_factory=lambda: Table(np.empty((0, 4), np.int64)))
-    ext_different: Table = field(default_factory=lambda: Table(NO_RANGES))
-    repeated: Table = field(default_factory=lambda: Table(np.empty((0, 3), np.int64)))
+    different: RangeTable = field(default_factory=lambda: RangeTable(np.empty((0, 4), np.int64)))
+    ext_different: RangeTable = field(default_factory=lambda: RangeTable(NO_RANGES))
+    repeated: RangeTable = field(default_factory=lambda: RangeTable(np.empty((0, 3), np.int64)))
 
     def path(self, slot: int) -> str:
         """Path of the file that holds a slot."""
@@ -340,7 +340,7 @@ class IndexRest:
     slots: int
     begin_ms: int
     end: int
-    known: Table
+    known: RangeTable
 
 
 def look_at_index_file(log: LogBounds, rest: IndexRest) -> Rests:

@@ -23,7 +23,7 @@ from reput.jobs.runner import Runner
 from reput.progress import Progress
 
 
-class StagedRows(Protocol):
+class SinkPart(Protocol):
     """What a sink has staged of a part."""
 
     @property
@@ -32,7 +32,7 @@ class StagedRows(Protocol):
         ...
 
 
-S = TypeVar("S", bound=StagedRows)
+S = TypeVar("S", bound=SinkPart)
 #: (name of the part, its rows, number of its first row in the file, path of the file) -> staged rows. Picklable.
 Stage = Callable[[str, Iterator[pa.RecordBatch], int, str], S]
 

@@ -188,7 +188,7 @@ def _decoded(log_rows: LogRows, columns: TopicColumns, names: Sequence[str], par
     return (columns.rows(batch, names) for batch in log_rows.read(part))
 
 
-class TopicTable(ds.Dataset):  # type: ignore[misc]
+class SqlTable(ds.Dataset):  # type: ignore[misc]
     """Table that DuckDB scans, as often as a query needs, and with the columns that it needs.
 
     Attributes:
@@ -237,7 +237,7 @@ class SqlRows:
         tables: the tables that the query may read.
     """
 
-    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[TopicTable], source: Source) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, tables: Sequence[SqlTable], source: Source) -> None:
         names = distinct_names(reader.schema.names)
         fields = [field.with_name(name) for field, name in zip(reader.schema, names, strict=True)]
         self.reader = batch_reader(pa.schema(fields), _batches(reader, names, tables))
@@ -271,7 +271,7 @@ def undecoded_finding(topic: str, count: int | None = None) -> str:
 
 
 def _batches(
-    reader: pa.RecordBatchReader, names: Sequence[str], tables: Sequence[TopicTable]
+    reader: pa.RecordBatchReader, names: Sequence[str], tables: Sequence[SqlTable]
 ) -> Iterator[pa.RecordBatch]:
     """Rows with our own errors. No method: Arrow's reader and its owner would hold each other, and never be freed."""
     try:
@@ -305,8 +305,8 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         raise ConfigError(f"sql: {_on_one_line(str(error))}{hint}") from None
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise ConfigError("sql: expected one statement that reads: select ... from topic")
-    tables = {topic: TopicTable(source, topic) for topic in source.tables(sql)}
-    tables[MESSAGES] = TopicTable(source, None)
+    tables = {topic: SqlTable(source, topic) for topic in source.tables(sql)}
+    tables[MESSAGES] = SqlTable(source, None)
     for name, table in tables.items():
         connection.register(name, table)
     try:
@@ -373,7 +373,7 @@ def _reason(text: str, source: Source) -> str:
     return f"{unknown}does not exist; there are {', '.join([MESSAGES, *topics[:_SHOWN_TOPICS]])}{more}"
 
 
-def _raise_failure(tables: Iterable[TopicTable]) -> None:
+def _raise_failure(tables: Iterable[SqlTable]) -> None:
     """Raise the error that ended a scan, if there was one."""
     for table in tables:
         failure, table.failure = table.failure, None  # its traceback refers to `tables`: a cycle that is never freed

@@ -30,7 +30,7 @@ from reput.jobs.rebuild.scan_task import (
     scan_one,
     scan_splits,
 )
-from reput.jobs.rebuild.unit_writer import QueueFinish, QueueRange
+from reput.jobs.rebuild.unit_writer import QueueFinish, WrittenRange
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.damages import Damages, joined
@@ -205,7 +205,7 @@ class Build:
     def _finish(
         self,
         index_plans: list[IndexFilePlan],
-        queues: list[QueueRange],
+        queues: list[WrittenRange],
         ext_chunks: dict[tuple[str, int], list[ExtChunk]],
         batch_chunks: dict[QueueKey, list[UnitChunk]],
     ) -> int:

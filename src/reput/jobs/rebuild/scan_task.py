@@ -17,7 +17,7 @@ from reput.formats.paths import CONSUME_QUEUE
 from reput.jobs.rebuild.batch_builder import BatchUnitSpill, QueueKey, UnitChunk
 from reput.jobs.rebuild.ext_builder import ExtChunk
 from reput.jobs.rebuild.index_builder import KeyChunk, KeySpill
-from reput.jobs.rebuild.unit_writer import FurtherUnits, QueueRange, UnitWriter
+from reput.jobs.rebuild.unit_writer import FurtherUnits, UnitWriter, WrittenRange
 from reput.kernels.records.record_scan import ScanLevel
 from reput.kernels.records.stand_ins import message_count
 from reput.log.damages import NO_DAMAGES, Damages
@@ -64,7 +64,7 @@ class ScanOutcome:
     messages: int
     log_bytes: int
     last_timestamp: int
-    queues: tuple[QueueRange, ...]
+    queues: tuple[WrittenRange, ...]
     batch_chunks: dict[QueueKey, list[UnitChunk]]
     undeclared: frozenset[str]
     chunks: tuple[KeyChunk, ...]
@@ -137,9 +137,9 @@ def queues_join(outcomes: Sequence[ScanOutcome]) -> bool:
     return True
 
 
-def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[QueueRange]:
+def merge_queues(outcomes: Iterable[ScanOutcome]) -> list[WrittenRange]:
     """Ranges of slots of each queue over all tasks. Queues are in the order of their first record."""
-    merged: dict[tuple[str, int], QueueRange] = {}
+    merged: dict[tuple[str, int], WrittenRange] = {}
     for outcome in outcomes:
         for queue in outcome.queues:
             before = merged.setdefault((queue.topic, queue.queue_id), replace(queue, units=0))

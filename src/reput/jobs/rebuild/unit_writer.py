@@ -1,7 +1,7 @@
 """Write consume queue units of scanned records to the files of a rebuild, in independent tasks.
 
 The slot of a unit is its queue offset, so tasks share the files without a lock: each writes its own slots. The merge
-checks from the `QueueRange`s whether the slots of all tasks join without a gap or an overlap.
+checks from the `WrittenRange`s whether the slots of all tasks join without a gap or an overlap.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NOTHING_FURTHER = FurtherUnits()
 
 
 @dataclass(slots=True)
-class QueueRange:
+class WrittenRange:
     """Slots [first_offset, next_offset) of one queue that a task has written; `units` of them are no fillers."""
 
     topic: str
@@ -114,7 +114,7 @@ class UnitWriter:
         self._jumps: dict[tuple[str, int], _Jump] = {}
         self._ends: dict[tuple[str, int], int] = {}
         self._on_damage = on_damage
-        self.ranges: dict[tuple[str, int], QueueRange] = {}
+        self.ranges: dict[tuple[str, int], WrittenRange] = {}
         self._batch_topics = batch_topics
         self._folder = folder
         self._file_size = file_size
@@ -229,7 +229,7 @@ class UnitWriter:
                 has_unit[row] = False
         return has_unit
 
-    def _judge_jumps(self, columns: RecordColumns, queues: list[QueueRange | None]) -> None:
+    def _judge_jumps(self, columns: RecordColumns, queues: list[WrittenRange | None]) -> None:
         """Judge jumps that were the last thing known of their queue by the queue's next records."""
         for k, queue in enumerate(queues):
             if queue is None or (jump := self._jumps.get((queue.topic, queue.queue_id))) is None:
@@ -249,7 +249,9 @@ class UnitWriter:
             else:
                 del self._jumps[queue.topic, queue.queue_id]
 
-    def _counts(self, columns: RecordColumns, row: int, queue: QueueRange | None, expected: int, log_path: str) -> bool:
+    def _counts(
+        self, columns: RecordColumns, row: int, queue: WrittenRange | None, expected: int, log_path: str
+    ) -> bool:
         """Whether a gap is left before a record's unit; else the record gets none."""
         assert queue is not None
         key, k = (queue.topic, queue.queue_id), int(columns["queue"][row])
@@ -275,14 +277,14 @@ class UnitWriter:
 
     def _queues_of(
         self, columns: RecordColumns, names: list[str | None], has_unit: npt.NDArray[np.bool_] | None
-    ) -> list[QueueRange | None]:
+    ) -> list[WrittenRange | None]:
         """Range of each queue of the scan, begun for new queues; None for queues without units in the scan."""
         first_rows = columns.queue_rows
         if has_unit is not None:
             first_rows = np.full(first_rows.size, -1, np.int32)
             rows = np.flatnonzero(has_unit)[::-1]
             first_rows[columns["queue"][rows]] = rows  # NumPy keeps the last of equal indexes: the queue's first row
-        ranges: list[QueueRange | None] = []
+        ranges: list[WrittenRange | None] = []
         for k, ((_, queue_id), name) in enumerate(zip(columns.queues(), names, strict=True)):
             row = int(first_rows[k])
             if row < 0 or name is None:
@@ -291,12 +293,12 @@ class UnitWriter:
             queue = self.ranges.get((name, queue_id))
             if queue is None:
                 offset = int(columns["queue_offset"][row])
-                queue = self.ranges[name, queue_id] = QueueRange(name, queue_id, offset, offset)
+                queue = self.ranges[name, queue_id] = WrittenRange(name, queue_id, offset, offset)
                 DISK.make_directories(queue_folder(self._folder, queue))
             ranges.append(queue)
         return ranges
 
-    def _write(self, runs: UnitRuns, queues: list[QueueRange | None], next_offsets: npt.NDArray[np.int64]) -> None:
+    def _write(self, runs: UnitRuns, queues: list[WrittenRange | None], next_offsets: npt.NDArray[np.int64]) -> None:
         base = runs.units.ctypes.data
         writes: list[tuple[str, int, int, int]] = []
         for k in np.flatnonzero(runs.counts).tolist():
@@ -312,7 +314,7 @@ class UnitWriter:
                 address, position, left = address + size, position + size, left - size
         _write_runs(writes)
 
-    def _fill(self, queue: QueueRange | None, offset: int, end: int) -> None:
+    def _fill(self, queue: WrittenRange | None, offset: int, end: int) -> None:
         assert queue is not None
         while offset < end:
             inside = offset * UNIT_SIZE % self._file_size
@@ -321,7 +323,7 @@ class UnitWriter:
                 file.write(inside, _FILLER * count)
             offset += count
 
-    def _file(self, queue: QueueRange, start: int) -> str:
+    def _file(self, queue: WrittenRange, start: int) -> str:
         """Path of the queue file that begins at position `start` of the queue. The first task to need it makes it."""
         path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
         if path not in self._made:
@@ -336,7 +338,7 @@ class QueueFinish:
 
     folder: str
     file_size: int
-    queues: tuple[QueueRange, ...]
+    queues: tuple[WrittenRange, ...]
     ext_folder: str = ""
     ext_file_size: int | None = None
     ext_chunks: tuple[tuple[ExtChunk, ...], ...] = ()
@@ -363,7 +365,7 @@ class QueueFinish:
         return used
 
 
-def queue_folder(folder: str, queue: QueueRange) -> str:
+def queue_folder(folder: str, queue: WrittenRange) -> str:
     """Folder of a queue's files."""
     return os.path.join(folder, queue.topic, str(queue.queue_id))
 

@@ -13,7 +13,7 @@ from reput.jobs.audit.end import checkpoint_findings
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.job import AuditResult
 from reput.jobs.findings import Finding, is_of_log
-from reput.jobs.repair.plan import LogState, Tail
+from reput.jobs.repair.plan import LogRemainder, LogState
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.metadata import read_shutdown
 from reput.log.window import WINDOW_BYTES, Window
@@ -122,7 +122,7 @@ def _has_records(path: str, start: int, begin: int, end: int) -> bool:
         return window.find_proven(begin) is not None  # as the scan of an audit, so that both see the same records
 
 
-def tail_of(file: LogFile, end: int) -> Tail | None:
+def tail_of(file: LogFile, end: int) -> LogRemainder | None:
     """Tail of a file after the log's end; None where all its bytes there are zero."""
     position, count = max(end - file.start_offset, 0), 0
     with DISK.open(file.path) as opened:
@@ -131,7 +131,7 @@ def tail_of(file: LogFile, end: int) -> Tail | None:
         for begin in range(position, file.size, _BLOCK_BYTES):
             block = opened.read(begin, _BLOCK_BYTES)
             count += len(block) - block.count(0)
-    return Tail(file.path, position, count)
+    return LogRemainder(file.path, position, count)
 
 
 def _claims_more(directory: StoreDirectory, end: int) -> bool:

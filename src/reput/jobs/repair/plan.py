@@ -17,7 +17,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.findings import FILE_CODES, LOG_CODES, Finding, FindingClass, is_of_log
 
 
-class Action(StrEnum):
+class StepAction(StrEnum):
     """Action of a step."""
 
     #: Replace a file below config/ by its backup.
@@ -43,7 +43,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One step of a repair.
 
     Attributes:
@@ -54,7 +54,7 @@ class Step:
         lost_bytes: bytes that afterwards only the original has, which is kept beside.
     """
 
-    action: Action
+    action: StepAction
     path: str
     text: str
     codes: tuple[str, ...] = ()
@@ -74,14 +74,14 @@ class RepairPlan:
         lost_messages: messages that the queues know, and that have no whole record; 0 where a salvage counts them.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[RepairStep, ...]
     remaining: tuple[Finding, ...]
     needs_salvage: bool
     lost_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class LogRemainder:
     """Bytes of a log file after the log's last whole record: from `position` on, `data_bytes` that are not zero."""
 
     path: str
@@ -105,7 +105,7 @@ class LogState:
     """
 
     folders: tuple[str, ...]
-    tails: tuple[Tail, ...] = ()
+    tails: tuple[LogRemainder, ...] = ()
     short: tuple[tuple[str, int], ...] = ()
     foreign: tuple[str, ...] = ()
     broken: tuple[Finding, ...] = ()
@@ -152,16 +152,16 @@ def make_plan(
     if wrong and not log.broken:
         text = f"set its times to 0: the next start reads the whole log ({wrong[0].text})"
         codes = tuple(sorted({finding.code for finding in wrong}))
-        steps.append(Step(Action.RESET_CHECKPOINT, wrong[0].path, text, codes))
+        steps.append(RepairStep(StepAction.RESET_CHECKPOINT, wrong[0].path, text, codes))
     ahead = [finding for finding in findings if finding.code == _OFFSETS]
     if ahead and not log.broken:
         text = f"lower {counted(len(ahead), 'offset')} of groups to the ends of their queues ({ahead[0].text})"
-        steps.append(Step(Action.LOWER_OFFSETS, ahead[0].path, text, (_OFFSETS,)))
+        steps.append(RepairStep(StepAction.LOWER_OFFSETS, ahead[0].path, text, (_OFFSETS,)))
     derived = {finding.code for finding in findings if _is_derived(finding, log.folders)}
     unknown_sizes = {finding.code for finding in findings if finding.code == _INDEX_SIZES}
     if index_sizes_given:
         derived |= unknown_sizes
-    was_cut = any(step.action is Action.CUT_TAIL for step in steps) and not was_killed
+    was_cut = any(step.action is StepAction.CUT_TAIL for step in steps) and not was_killed
     if (derived or was_cut or rebuilding or log.claims_more) and not log.broken:
         why = "as the log has it" if derived or rebuilding else "since they lead to records that the log lacks"
         text = f"build queues and index again, {why}"
@@ -176,7 +176,7 @@ def make_plan(
                 "; index files tell no sizes any more: --set maxHashSlotNum=N --set maxIndexNum=N gives the broker's"
             )
         # a rebuild for another reason makes the index, too, and refuses before where it finds no sizes
-        steps.append(Step(Action.REBUILD, store, text, tuple(sorted(derived | unknown_sizes))))
+        steps.append(RepairStep(StepAction.REBUILD, store, text, tuple(sorted(derived | unknown_sizes))))
     answered = {code for step in steps for code in step.codes}
     remaining = tuple(
         finding
@@ -187,44 +187,48 @@ def make_plan(
     return RepairPlan(tuple(steps), remaining, bool(log.broken), 0 if log.broken else log.lost_messages)
 
 
-def config_steps(findings: Sequence[Finding]) -> list[Step]:
+def config_steps(findings: Sequence[Finding]) -> list[RepairStep]:
     """Steps for files below config/, which do not depend on the log."""
     steps = []
     for finding in findings:
         name = os.path.basename(finding.path)
         if name == SHUTDOWN_FILE:
             text = "move it aside: it only spares the next start some work"
-            steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
+            steps.append(RepairStep(StepAction.SET_ASIDE, finding.path, text, (finding.code,)))
         elif finding.code == "config-backup":
             text = f"put {name}.bak in its place: {finding.text}"
-            steps.append(Step(Action.RESTORE_BACKUP, finding.path, text, (finding.code,)))
+            steps.append(RepairStep(StepAction.RESTORE_BACKUP, finding.path, text, (finding.code,)))
         elif finding.code == "config-damaged" and name == "topics.json":
             text = f"make it anew from what reput recorded, and from the queues that are there: {finding.text}"
-            steps.append(Step(Action.MAKE_TOPICS, finding.path, text, (finding.code,)))
+            steps.append(RepairStep(StepAction.MAKE_TOPICS, finding.path, text, (finding.code,)))
         elif finding.code == "config-damaged":
             text = f"move it aside, and its backup; what it said is lost, and RocketMQ begins without: {finding.text}"
-            steps.append(Step(Action.SET_ASIDE, finding.path, text, (finding.code,)))
+            steps.append(RepairStep(StepAction.SET_ASIDE, finding.path, text, (finding.code,)))
     changed = [finding for finding in findings if finding.code == _CHANGED]
     if changed:
         text = f"put back {counted(len(changed), 'topic')} as reput recorded them ({changed[0].text})"
-        steps.append(Step(Action.RESTORE_TOPICS, changed[0].path, text, (_CHANGED,)))
+        steps.append(RepairStep(StepAction.RESTORE_TOPICS, changed[0].path, text, (_CHANGED,)))
     return steps
 
 
-def _log_steps(findings: Sequence[Finding], log: LogState) -> list[Step]:
+def _log_steps(findings: Sequence[Finding], log: LogState) -> list[RepairStep]:
     codes = tuple(sorted({finding.code for finding in findings if is_of_log(finding, log.folders)}))
     steps = [
-        Step(Action.MOVE_AWAY, path, "move it out of the log's folder: RocketMQ does not start", ("foreign-file",))
+        RepairStep(
+            StepAction.MOVE_AWAY, path, "move it out of the log's folder: RocketMQ does not start", ("foreign-file",)
+        )
         for path in log.foreign
     ]
     if log.broken:
         return steps
     for path, size in log.short:
-        steps.append(Step(Action.GROW, path, f"make it {size} bytes long again, by zeros", ("file-size",), size))
+        steps.append(
+            RepairStep(StepAction.GROW, path, f"make it {size} bytes long again, by zeros", ("file-size",), size)
+        )
     for tail in log.tails:
         text = f"zeros for {tail.data_bytes} bytes that no record proves, with no whole record after them"
         answers = tuple(code for code in codes if code in LOG_CODES)
-        steps.append(Step(Action.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes))
+        steps.append(RepairStep(StepAction.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes))
     return steps
 
 

@@ -23,7 +23,7 @@ from reput.jobs.rebuild.job import is_unfinished, rebuild, remove_rest
 from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.swap import check_folders, locked
 from reput.jobs.repair.look import look_at_log, with_own_name
-from reput.jobs.repair.plan import Action, RepairPlan, Step, config_steps, make_plan
+from reput.jobs.repair.plan import RepairPlan, RepairStep, StepAction, config_steps, make_plan
 from reput.jobs.repair.steps import Seen, take_step
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory
@@ -55,7 +55,7 @@ class RepairResult:
     """
 
     is_applied: bool
-    steps: tuple[Step, ...]
+    steps: tuple[RepairStep, ...]
     findings: tuple[Finding, ...]
     remaining: tuple[Finding, ...]
     needs_salvage: bool
@@ -146,20 +146,20 @@ class _Repair:
         self.plan = RepairPlan((), (), needs_salvage=False)
         self.lost_messages = 0
 
-    def run(self) -> tuple[list[Step], list[str]]:
+    def run(self) -> tuple[list[RepairStep], list[str]]:
         """Look and take steps by turns; returns the steps, and the paths of originals."""
-        done: list[Step] = []
+        done: list[RepairStep] = []
         kept: dict[str, None] = {}
         for _ in range(_MOST_LOOKS):
             with locked(self._directory.path), watched(self._directory.path, self._files):
                 remove_rest(self._directory.path)
                 steps = self.look().steps
                 for step in steps:
-                    if step.action is not Action.REBUILD:
+                    if step.action is not StepAction.REBUILD:
                         kept |= dict.fromkeys(take_step(self._files, step, Seen(self._listing, self.findings)))
             if not steps or all(step in done for step in steps):
                 break
-            if any(step.action is Action.REBUILD for step in steps):
+            if any(step.action is StepAction.REBUILD for step in steps):
                 kept |= dict.fromkeys(self._rebuild())
             done += [step for step in steps if step not in done]
         else:
@@ -192,10 +192,10 @@ class _Repair:
             index_sizes_given={"max_hash_slot_num", "max_index_num"} <= self._options.config.keys(),
         )
         self.lost_messages = max(self.lost_messages, self.plan.lost_messages)
-        if any(step.action is Action.REBUILD for step in self.plan.steps):
+        if any(step.action is StepAction.REBUILD for step in self.plan.steps):
             sizes = self._check_rebuild()
             steps = [
-                replace(step, text=f"{step.text}, {sizes}") if step.action is Action.REBUILD else step
+                replace(step, text=f"{step.text}, {sizes}") if step.action is StepAction.REBUILD else step
                 for step in self.plan.steps
             ]
             self.plan = replace(self.plan, steps=tuple(steps))
@@ -206,7 +206,7 @@ class _Repair:
         check_folders(self._directory)
         config, _ = find_sizes(self._directory, self._options.config, index=self._options.index)
         index = f" and index files of {config.max_hash_slot_num} slots and {config.max_index_num} entries"
-        if not any(step.action in (Action.MAKE_TOPICS, Action.SET_ASIDE) for step in self.plan.steps):
+        if not any(step.action in (StepAction.MAKE_TOPICS, StepAction.SET_ASIDE) for step in self.plan.steps):
             find_geometry(self._directory, self._options)
         return f"in queue files of {config.mapped_file_size_consume_queue} bytes{index if self._options.index else ''}"
 

@@ -27,7 +27,7 @@ from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.topics import with_recorded_topics
 from reput.jobs.findings import Finding
 from reput.jobs.rebuild.originals import free_name, keep_copy, keep_tail, move_aside
-from reput.jobs.repair.plan import Action, Step
+from reput.jobs.repair.plan import RepairStep, StepAction
 from reput.log.metadata import BACKUP_SUFFIX, decode_file, read_metadata
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE
 
@@ -41,18 +41,18 @@ class Seen(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def take_step(files: FileLayer, step: Step, seen: Seen) -> list[str]:
+def take_step(files: FileLayer, step: RepairStep, seen: Seen) -> list[str]:
     """Take one step in a store that no other process has open; returns the paths of originals."""
     return _TAKEN[step.action](files, step, seen)
 
 
-def _restore_backup(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _restore_backup(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     kept = keep_copy(files, step.path)
     files.write_atomically(step.path, files.read_bytes(step.path + BACKUP_SUFFIX))
     return [kept]
 
 
-def _set_aside(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _set_aside(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     kept = []
     for path in (step.path + BACKUP_SUFFIX, step.path):  # last the file that the finding is about
         if files.exists(path):
@@ -61,7 +61,7 @@ def _set_aside(files: FileLayer, step: Step, _: Seen) -> list[str]:
     return kept
 
 
-def _make_topics(files: FileLayer, step: Step, seen: Seen) -> list[str]:
+def _make_topics(files: FileLayer, step: RepairStep, seen: Seen) -> list[str]:
     kept, backup = [], step.path + BACKUP_SUFFIX
     if files.exists(backup):
         kept.append(free_name(files, backup))
@@ -72,7 +72,7 @@ def _make_topics(files: FileLayer, step: Step, seen: Seen) -> list[str]:
     return kept
 
 
-def _restore_topics(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _restore_topics(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
     topics = decode_file(step.path, lambda data: decode_metadata(Topics, data), files)
     restored = with_recorded_topics(_root(step), topics or Topics())
@@ -80,7 +80,7 @@ def _restore_topics(files: FileLayer, step: Step, _: Seen) -> list[str]:
     return kept
 
 
-def _root(step: Step) -> str:
+def _root(step: RepairStep) -> str:
     """Path of the store whose file below config/ a step changes."""
     return os.path.dirname(os.path.dirname(step.path))
 
@@ -98,17 +98,17 @@ def topics_of(listing: StoreListing) -> Topics:
     return Topics(table)
 
 
-def _move_away(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _move_away(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     return [move_aside(files, step.path)]
 
 
-def _grow(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _grow(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     with files.open(step.path, writable=True, size=step.position) as file:
         file.sync()
     return []
 
 
-def _cut_tail(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _cut_tail(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     kept = keep_tail(files, step.path, step.position)
     with files.open(step.path, writable=True) as file:
         file.zero_from(step.position)
@@ -116,13 +116,13 @@ def _cut_tail(files: FileLayer, step: Step, _: Seen) -> list[str]:
     return [kept]
 
 
-def _reset_checkpoint(files: FileLayer, step: Step, _: Seen) -> list[str]:
+def _reset_checkpoint(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
     kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
     files.write_atomically(step.path, encode_checkpoint(Checkpoint(0, 0, 0)))
     return kept
 
 
-def _lower_offsets(files: FileLayer, step: Step, seen: Seen) -> list[str]:
+def _lower_offsets(files: FileLayer, step: RepairStep, seen: Seen) -> list[str]:
     offsets = read_metadata(_root(step), ConsumerOffsets, files) or ConsumerOffsets()
     kept = [keep_copy(files, step.path)] if files.exists(step.path) else []
     ends = {
@@ -141,14 +141,14 @@ def _lower_offsets(files: FileLayer, step: Step, seen: Seen) -> list[str]:
     return kept
 
 
-_TAKEN: dict[Action, Callable[[FileLayer, Step, Seen], list[str]]] = {
-    Action.RESTORE_BACKUP: _restore_backup,
-    Action.SET_ASIDE: _set_aside,
-    Action.MAKE_TOPICS: _make_topics,
-    Action.RESTORE_TOPICS: _restore_topics,
-    Action.LOWER_OFFSETS: _lower_offsets,
-    Action.MOVE_AWAY: _move_away,
-    Action.GROW: _grow,
-    Action.CUT_TAIL: _cut_tail,
-    Action.RESET_CHECKPOINT: _reset_checkpoint,
+_TAKEN: dict[StepAction, Callable[[FileLayer, RepairStep, Seen], list[str]]] = {
+    StepAction.RESTORE_BACKUP: _restore_backup,
+    StepAction.SET_ASIDE: _set_aside,
+    StepAction.MAKE_TOPICS: _make_topics,
+    StepAction.RESTORE_TOPICS: _restore_topics,
+    StepAction.LOWER_OFFSETS: _lower_offsets,
+    StepAction.MOVE_AWAY: _move_away,
+    StepAction.GROW: _grow,
+    StepAction.CUT_TAIL: _cut_tail,
+    StepAction.RESET_CHECKPOINT: _reset_checkpoint,
 }

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.table import Value
-from reput.jobs.report.units import Step, unit_of, without_unit, write_name, write_number, write_value
+from reput.jobs.report.units import UnitStep, unit_of, without_unit, write_name, write_number, write_value
 
 #: Colours of names, which can be told apart from each other, and read on a light and on a dark page.
 _PALETTE = (
@@ -180,7 +180,7 @@ class _Pane(NamedTuple):
     """One quantity of a plot of lines: the label of its axis, and the unit that its values are divided to."""
 
     label: str
-    unit: Step
+    unit: UnitStep
 
     @classmethod
     def of(cls, label: str, series: Sequence[Series], *, is_stacked: bool) -> _Pane:
@@ -192,7 +192,7 @@ class _Pane(NamedTuple):
         most = max(heights.values(), default=0)
         unit = unit_of(label)
         if unit is None:
-            return cls(label, Step("", 1, 0))
+            return cls(label, UnitStep("", 1, 0))
         step = unit.step_of(most)
         return cls(unit.label(label, step), step)
 

@@ -22,7 +22,7 @@ _PLACES = frozenset(("offset", "position", "id", "end"))
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
-class Step(NamedTuple):
+class UnitStep(NamedTuple):
     """Name of a unit, its size in the smallest unit of its kind, and the least number that is written in it."""
 
     name: str
@@ -31,45 +31,45 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class UnitKind:
     """Kind of unit: the words that tell it, and its steps, the smallest first."""
 
     words: re.Pattern[str]
-    steps: tuple[Step, ...]
+    steps: tuple[UnitStep, ...]
 
-    def step_of(self, value: float) -> Step:
+    def step_of(self, value: float) -> UnitStep:
         """Step that `value` is written in."""
         return next((step for step in reversed(self.steps) if abs(value) >= step.least), self.steps[0])
 
-    def label(self, name: str, step: Step) -> str:
+    def label(self, name: str, step: UnitStep) -> str:
         """Label of an axis in that step: "bytes" becomes "MiB"."""
         return self.words.sub(step.name, name, count=1)
 
 
-def _binary(suffix: str) -> tuple[Step, ...]:
+def _binary(suffix: str) -> tuple[UnitStep, ...]:
     return tuple(
-        Step(name + suffix, 1 << 10 * power, power and 1 << 10 * power)
+        UnitStep(name + suffix, 1 << 10 * power, power and 1 << 10 * power)
         for power, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))
     )
 
 
-def _times(ms: float) -> tuple[Step, ...]:
+def _times(ms: float) -> tuple[UnitStep, ...]:
     """Steps of a time that is counted in units of so many milliseconds."""
     steps = (("ms", 1, 0), ("s", 1000, 1000), ("min", 60_000, 120_000), ("h", 3_600_000, 7_200_000))
-    return tuple(Step(name, size / ms, least / ms) for name, size, least in steps)
+    return tuple(UnitStep(name, size / ms, least / ms) for name, size, least in steps)
 
 
 _UNITS = (
-    Unit(re.compile(r"\bbytes a second\b"), _binary("/s")),
-    Unit(re.compile(r"\bbytes\b"), _binary("")),
-    Unit(re.compile(r"\bmessages(/s| a second)(?=$|,)"), (Step("msg/s", 1, 0),)),
-    Unit(re.compile(r"\b(ms|milliseconds)(?=$|,)"), _times(1)),
-    Unit(re.compile(r"\bseconds(?=$|,)"), _times(1000)),
-    Unit(re.compile(r"\bshare$"), (Step("%", 0.01, 0),)),
+    UnitKind(re.compile(r"\bbytes a second\b"), _binary("/s")),
+    UnitKind(re.compile(r"\bbytes\b"), _binary("")),
+    UnitKind(re.compile(r"\bmessages(/s| a second)(?=$|,)"), (UnitStep("msg/s", 1, 0),)),
+    UnitKind(re.compile(r"\b(ms|milliseconds)(?=$|,)"), _times(1)),
+    UnitKind(re.compile(r"\bseconds(?=$|,)"), _times(1000)),
+    UnitKind(re.compile(r"\bshare$"), (UnitStep("%", 0.01, 0),)),
 )
 
 
-def unit_of(name: str) -> Unit | None:
+def unit_of(name: str) -> UnitKind | None:
     """Unit that the words of a name tell; None where they tell none."""
     words = name.replace("_", " ")
     return next((unit for unit in _UNITS if unit.words.search(words)), None)

@@ -127,11 +127,11 @@ class Selected(IntEnum):
 
 #: Results of `select_run`.
 UNASKED_UNITS, UNASKED = 2, 4
-#: Entries of the table `PullLimits.asked`.
+#: Entries of the table `SelectLimits.asked`.
 ASKED_FILES = 64
 
 
-class PullLimits(NamedTuple):
+class SelectLimits(NamedTuple):
     """Limits of every pull of a store, as `select_units` reads them: native int64, in this order."""
 
     log_file_size: int
@@ -166,7 +166,7 @@ def select_units(  # type: ignore[no-untyped-def]
             takes all messages. A tags code that is the address of an ext unit matches: callers with extensions resolve
             it before.
         max_count: Largest number of messages; `max_size` largest number of bytes, but one message is always taken.
-        limits: Address of `PullLimits`.
+        limits: Address of `SelectLimits`.
         out: Address of `PULL_RESULT_COUNT` native int64, then room for `max_count` (at least 1) pairs of commit log
             offset and size.
     """

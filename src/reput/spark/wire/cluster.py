@@ -33,7 +33,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.route_bodies import TopicList, TopicRouteData
 from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
-from reput.spark.wire.options import Access, WireReadOptions
+from reput.spark.wire.options import WireAccess, WireReadOptions
 from reput.transport.blocking_client import BlockingClient, BlockingConnection
 
 logger = logging.getLogger("reput.spark")
@@ -53,7 +53,7 @@ class Cluster:
         clock: Seconds, for the age of routes.
     """
 
-    def __init__(self, access: Access, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, access: WireAccess, clock: Callable[[], float] = time.monotonic) -> None:
         self._remoting = BlockingClient(access.tls)
         self._mq = MQClientAPI(self._remoting, access.credentials)
         self._name_servers = NameServers(access.namesrv, self._mq)

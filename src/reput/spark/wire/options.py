@@ -28,7 +28,7 @@ Offsets = str | Mapping[QueueKey, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class WireAccess:
     """How name servers and brokers are asked.
 
     Attributes:
@@ -47,7 +47,7 @@ class WireReadOptions:
     """Options of `spark.read` and `spark.readStream`.
 
     Attributes:
-        access: See `Access`.
+        access: See `WireAccess`.
         subscribe: `subscribe`, topics, comma separated or a JSON list; None with `subscribe_pattern`.
         subscribe_pattern: `subscribePattern`, a regular expression that whole names of topics match.
         starting_offsets: `startingOffsets`: earliest, latest, or by topic and queue: {"orders": {"broker-a:0": 5}},
@@ -64,7 +64,7 @@ class WireReadOptions:
         push_filters: `pushFilters` of a batch, as of a directory.
     """
 
-    access: Access
+    access: WireAccess
     subscribe: tuple[str, ...] | None = None
     subscribe_pattern: re.Pattern[str] | None = None
     starting_offsets: Offsets = EARLIEST
@@ -96,7 +96,7 @@ def stream_options(options: Mapping[str, str]) -> WireReadOptions:
     return _read_options(options, {**_READ, **_STREAM})
 
 
-def with_access(options: Mapping[str, str], own: OptionTable) -> tuple[Access, dict[str, Any]]:
+def with_access(options: Mapping[str, str], own: OptionTable) -> tuple[WireAccess, dict[str, Any]]:
     """The access that options give, and the values of the others by their fields; errors as of `read_options`."""
     values = option_values(options, {**_ACCESS, **own})
     tls = {name: values.pop(name) for name in list(values) if name.startswith("tls")}
@@ -104,7 +104,7 @@ def with_access(options: Mapping[str, str], own: OptionTable) -> tuple[Access, d
     if (keys[0] is None) != (keys[1] is None):
         raise ConfigError("options accessKey and secretKey: give both, or neither")
     credentials = None if keys[0] is None else SessionCredentials(*keys)
-    access = Access(
+    access = WireAccess(
         namesrv=values.pop("namesrv"), credentials=credentials, tls=ClientTls.of(TlsConfig.from_mapping(tls))
     )
     return access, values

@@ -10,7 +10,7 @@ import pyarrow as pa
 from reput.errors import MessageIllegalError
 from reput.kernels.records.message_columns import check_schema
 from reput.spark.options import OptionTable
-from reput.spark.wire.options import Access, text_of, with_access
+from reput.spark.wire.options import WireAccess, text_of, with_access
 
 #: A column of the sink alone: rows with the same text go to the same queue, in their order.
 SHARDING_KEY_COLUMN = "sharding_key"
@@ -22,12 +22,12 @@ class WireWriteOptions:
     """Options of `df.write` and `df.writeStream`.
 
     Attributes:
-        access: See `Access`.
+        access: See `WireAccess`.
         topic: `topic`, where all rows go; None: the column `topic` says it.
         group: `group`, the producer group that brokers see.
     """
 
-    access: Access
+    access: WireAccess
     topic: str | None = None
     group: str = _GROUP
 

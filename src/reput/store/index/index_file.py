@@ -35,7 +35,7 @@ from reput.kernels.queues.index_file import (
 RESERVE_STEP = 1 << 20
 
 
-class Block:
+class KernelFields:
     """Native int64 numbers for a kernel; their address is taken once, as asking for it costs 1 us.
 
     Args:
@@ -102,7 +102,7 @@ class IndexFile:
         except BaseException:
             self._file.close()
             raise
-        self._lookup: tuple[object, tuple[Block, int, int, bool]] | None = None
+        self._lookup: tuple[object, tuple[KernelFields, int, int, bool]] | None = None
 
     @property
     def name(self) -> str:
@@ -133,13 +133,13 @@ class IndexFile:
         return self.capacity if self._is_followed else self.count
 
     @property
-    def lookup(self) -> tuple[Block, int, int, bool]:
+    def lookup(self) -> tuple[KernelFields, int, int, bool]:
         """`IndexFields`, first and last store time (ms), and whether there is no entry; cached until a key is put."""
         kept, header = self._lookup, self.header
         if kept is None or kept[0] is not header:
             begin, end, _, _, _, count = header.tolist()
             mapping = self._mapping
-            block = Block(IndexFields(mapping.fields, self.slots, self._end_number, begin), mapping)
+            block = KernelFields(IndexFields(mapping.fields, self.slots, self._end_number, begin), mapping)
             kept = self._lookup = header, (block, begin, end, count <= 1)
         return kept[1]
 

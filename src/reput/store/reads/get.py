@@ -21,7 +21,7 @@ from reput.kernels.queues.consume_queue import (
     PULL_RESULT_COUNT,
     UNASKED,
     UNASKED_UNITS,
-    PullLimits,
+    SelectLimits,
     select_units,
 )
 from reput.kernels.queues.index_file import scratch_row
@@ -117,11 +117,11 @@ class GetMessage:
         self._queues = queues.simple
         self._batch_queues = queues.batch
         self._store_path = store_path
-        #: What `PullLimits.asked` is, and the marks that it points to, which may live longer than their map.
+        #: What `SelectLimits.asked` is, and the marks that it points to, which may live longer than their map.
         self._asked = np.full((ASKED_FILES, 2), -1, np.int64)
         self._marks: list[memoryview | None] = [None] * ASKED_FILES
         self._limits = np.array(
-            PullLimits(
+            SelectLimits(
                 log.queue.file_size,
                 files.physical_memory() * config.access_message_in_memory_max_ratio // 100,
                 config.max_transfer_count_on_message_in_memory,

@@ -26,7 +26,7 @@ from reput.kernels.queues.index_file import (
     topic_hash,
     verify_keys,
 )
-from reput.store.index.index_file import Block
+from reput.store.index.index_file import KernelFields
 from reput.store.index.index_service import TIME_STEP_MS, IndexService, last_time
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
@@ -55,16 +55,16 @@ class _Scratch(local):
         self.offsets, self.address = offsets.data, offsets.ctypes.data
 
 
-def _block_of(topic: str) -> Block:
+def _block_of(topic: str) -> KernelFields:
     block = _topic_block if len(topic) <= _MOST_REMEMBERED else _topic_block.__wrapped__
     return block(topic)
 
 
 @lru_cache(maxsize=1024)
-def _topic_block(topic: str) -> Block:
+def _topic_block(topic: str) -> KernelFields:
     data = _encoded(topic)
     text = np.frombuffer(data or b"\0", np.uint8)
-    return Block(TopicFields(int(topic_hash(data)), text.ctypes.data, len(data)), text)
+    return KernelFields(TopicFields(int(topic_hash(data)), text.ctypes.data, len(data)), text)
 
 
 def _encoded(text: str) -> bytes:

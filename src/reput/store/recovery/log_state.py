@@ -65,7 +65,7 @@ _Offsets = TypeVar("_Offsets", ConsumerOffsets, LmqConsumerOffsets)
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnd:
+class LogExtent:
     """Where the log of a store directory ends, and each of its queues.
 
     Attributes:
@@ -108,12 +108,12 @@ def lower_log_state(
     Raises:
         StoreError: A file could not be replaced; the next start lowers it.
     """
-    end = LogEnd(root, files, queues, end_offset, end_timestamp, config.timer_precision_ms)
+    end = LogExtent(root, files, queues, end_offset, end_timestamp, config.timer_precision_ms)
     for lower in POINTERS.values():
         lower(end)
 
 
-def _lower_file(kind: type[_T], lowered: Callable[[LogEnd, _T], _T], end: LogEnd) -> None:
+def _lower_file(kind: type[_T], lowered: Callable[[LogExtent, _T], _T], end: LogExtent) -> None:
     """Replace a JSON file, and its backup, which a later start may need."""
     try:
         content = read_metadata(end.root, kind, end.files)
@@ -124,7 +124,7 @@ def _lower_file(kind: type[_T], lowered: Callable[[LogEnd, _T], _T], end: LogEnd
             persist_metadata(end.root, lower, end.files)
 
 
-def _offsets(end: LogEnd, content: _Offsets) -> _Offsets:
+def _offsets(end: LogExtent, content: _Offsets) -> _Offsets:
     """`next`: the offset of the message that a group gets next; of a revive queue, of the last check point done."""
 
     def lowered(key: str, queue_id: int, offset: int) -> int:
@@ -141,7 +141,7 @@ def _offsets(end: LogEnd, content: _Offsets) -> _Offsets:
     return replace(content, offset_table=table, lmq_offset_table=light)
 
 
-def _delays(end: LogEnd, content: DelayOffsets) -> DelayOffsets:
+def _delays(end: LogExtent, content: DelayOffsets) -> DelayOffsets:
     """`next`: the first message of a level that was not delivered; what was due after the log's end was not."""
     table: dict[int, int] = {}
     for level, offset in content.offset_table.items():
@@ -156,7 +156,7 @@ def _delays(end: LogEnd, content: DelayOffsets) -> DelayOffsets:
     return replace(content, offset_table=table)
 
 
-def _orders(end: LogEnd, content: ConsumerOrderInfos) -> ConsumerOrderInfos:
+def _orders(end: LogExtent, content: ConsumerOrderInfos) -> ConsumerOrderInfos:
     """Messages that were popped in order: a queue is not blocked by those that are gone."""
 
     def is_there(key: str, queue_id: int, info: OrderInfo) -> bool:
@@ -170,7 +170,7 @@ def _orders(end: LogEnd, content: ConsumerOrderInfos) -> ConsumerOrderInfos:
     return replace(content, table=table)
 
 
-def _timers(end: LogEnd) -> None:
+def _timers(end: LogExtent) -> None:
     """`next`: the message that gets a unit next; `done`: the slots before the read time, all in the log before it.
 
     Where a unit leads beyond the log, all units go, as in a slave: each message that waits gets another one.
@@ -221,7 +221,7 @@ def _write_checkpoint(root: str, files: FileLayer, checkpoint: TimerCheckpoint) 
 
 
 #: What points into the log, and what lowers it; the timers' files are judged together.
-POINTERS: Mapping[str, Callable[[LogEnd], None]] = {
+POINTERS: Mapping[str, Callable[[LogExtent], None]] = {
     f"{CONFIG}/{FILE_NAMES[ConsumerOffsets]}": partial(_lower_file, ConsumerOffsets, _offsets),
     f"{CONFIG}/{FILE_NAMES[LmqConsumerOffsets]}": partial(_lower_file, LmqConsumerOffsets, _offsets),
     f"{CONFIG}/{FILE_NAMES[DelayOffsets]}": partial(_lower_file, DelayOffsets, _delays),

@@ -23,7 +23,7 @@ from reput.log.queue_extensions import queue_extensions
 from reput.log.queue_types import check_queue_folders, find_queue_types
 from reput.progress import Progress
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
-from reput.store.config_files import TopicConfigManager
+from reput.store.config_files import StoreTopics
 from reput.store.dispatch import locks as dispatch_locks
 from reput.store.dispatch.redispatch import redispatch
 from reput.store.index.index_service import IndexService
@@ -147,7 +147,7 @@ def _recover(
     *,
     retention: bool,
 ) -> WriterParts:
-    topics = TopicConfigManager(files, path)
+    topics = StoreTopics(files, path)
     listing = list_directory(files, path, config)
     loaded = _make(path, config, files, listing, undo, bit_maps)
     marks = RecoveryMarks(path, config, files, loaded.log, loaded.queues, loaded.index)

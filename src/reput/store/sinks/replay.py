@@ -45,7 +45,7 @@ _LOCATION = ("commit_log_offset", "store_size", "store_timestamp")
 _KEPT = [name for name in SCHEMA.names if name not in ASSIGNED]
 
 
-class Clock(Protocol):
+class ReplayClock(Protocol):
     """Clock of a replay's pace."""
 
     def now_s(self) -> float:
@@ -61,11 +61,11 @@ class MonotonicClock:
     """The machine's monotonic clock."""
 
     def now_s(self) -> float:
-        """As `Clock`."""
+        """As `ReplayClock`."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """As `Clock`."""
+        """As `ReplayClock`."""
         time.sleep(seconds)
 
 
@@ -118,7 +118,7 @@ def replay(
     config: MessageStoreConfig | None = None,
     commit_log_path: str | os.PathLike[str] | None = None,
     lock_timeout_ms: int = 0,
-    clock: Clock | None = None,
+    clock: ReplayClock | None = None,
     progress: Progress | None = None,
     on_batch: Callable[[ReplayedBatch], None] = lambda batch: None,
     files: FileLayer = DISK,
@@ -280,7 +280,7 @@ def _ascending_ms(times: pa.Array) -> npt.NDArray[np.int64] | None:
 class _Pace:
     """Pace of a replay: the first message is due now, later messages by the gaps between their store times."""
 
-    def __init__(self, speed: float, clock: Clock) -> None:
+    def __init__(self, speed: float, clock: ReplayClock) -> None:
         self._speed = speed
         self._clock = clock
         self._first_ms: int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reput.broker.admin.topic_processor import GroupList, TopicList
+from reput.broker.admin.topic_processor import CreateTopicListRequestBody, GroupList
 from reput.formats.access import ResourceType
 from reput.formats.metadata import MessageRequestModeBody, SubscriptionGroupConfig
 from reput.remoting.body import decode_body
@@ -106,7 +106,7 @@ _DECODERS = {
     RequestCode.SET_MESSAGE_REQUEST_MODE: lambda body: decode_body(MessageRequestModeBody, body),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: lambda body: decode_body(SubscriptionGroupConfig, body),
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: lambda body: decode_body(GroupList, body),
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lambda body: decode_body(TopicList, body),
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: lambda body: decode_body(CreateTopicListRequestBody, body),
 }
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.jobs.audit.ranges import Table, adjacent, free_blocks, gaps, is_inside, union
+from reput.jobs.audit.ranges import RangeTable, adjacent, free_blocks, gaps, is_inside, union
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=8)
 
@@ -42,5 +42,5 @@ def test_a_table_is_shown_by_all_of_its_content() -> None:
     rows = np.zeros((5000, 2), np.int64)
     others = rows.copy()
     others[2500, 1] = 1
-    assert repr(Table(rows)) == repr(Table(rows.copy())) != repr(Table(others))
-    assert Table(rows) == Table(rows.copy()) != Table(others)
+    assert repr(RangeTable(rows)) == repr(RangeTable(rows.copy())) != repr(RangeTable(others))
+    assert RangeTable(rows) == RangeTable(rows.copy()) != RangeTable(others)

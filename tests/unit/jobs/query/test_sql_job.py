@@ -15,7 +15,7 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.message import Message
 from reput.jobs.query.row_files import write_rows
-from reput.jobs.query.sql_job import Source, TopicTable, query_sql
+from reput.jobs.query.sql_job import Source, SqlTable, query_sql
 
 ORDERS = 300
 
@@ -237,7 +237,7 @@ def test_damage_is_our_own_error(tmp_path: Path) -> None:
 
 
 def test_a_table_can_be_scanned_again(store: Path) -> None:
-    table = TopicTable(Source(path=store), "orders")
+    table = SqlTable(Source(path=store), "orders")
     assert table.scanner(["id"]).to_table() == table.scanner(["id"]).to_table()
 
 

@@ -8,8 +8,8 @@ from reput.kernels.queues.consume_queue import (
     PULL_RESULT_COUNT,
     UNASKED,
     UNASKED_UNITS,
-    PullLimits,
     Selected,
+    SelectLimits,
     group_units,
     select_run,
     select_units,
@@ -79,7 +79,7 @@ def select(units, *, log=(0, FILE_SIZE), tags=(), max_count=32, max_size=1 << 27
     """(messages, units examined, status name)."""
     data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units) + b"\0", np.uint8)
     hashes, answer = np.array([*tags], np.int32), np.empty(PULL_RESULT_COUNT + 128, np.int64)
-    limits = np.array(PullLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
+    limits = np.array(SelectLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
     select_units(
         data.ctypes.data, len(units), *log, hashes.ctypes.data, hashes.size, max_count, max_size,
         limits.ctypes.data, answer.ctypes.data,
@@ -118,7 +118,7 @@ def select_as_they_lie(units, *, log=(0, FILE_SIZE), max_count=32, max_size=1 <<
                        memory=(32, 1 << 18), disk=(8, 1 << 16)):  # fmt: skip
     """(messages, bytes, first commit log offset, whether it lies on the disk); 0 messages: ask `select_units`."""
     data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units), np.uint8)
-    limits = np.array(PullLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
+    limits = np.array(SelectLimits(FILE_SIZE, log[1] - memory_begin, *memory, *disk), np.int64)
     return select_run(data.ctypes.data, len(units), 0, *log, max_count, max_size, limits.ctypes.data)
 
 
@@ -154,7 +154,7 @@ def test_what_was_not_asked_for_is_told():
     data = np.frombuffer(b"".join(encode_unit(*unit) for unit in units), np.uint8)
     units_map, marks = map_of(data), np.zeros(8, np.uint8)
     table = np.full((ASKED_FILES, 2), -1, np.int64)
-    limits = np.array(PullLimits(4 * part, 4 * part, 32, 1 << 18, 8, 1 << 16, table.ctypes.data), np.int64)
+    limits = np.array(SelectLimits(4 * part, 4 * part, 32, 1 << 18, 8, 1 << 16, table.ctypes.data), np.int64)
 
     def asked(count):
         fields = units_map.ctypes.data
