@@ -34,10 +34,9 @@ min_commit_log_offset max_commit_log_offset flushed_offset confirm_offset earlie
 dispatch_behind_bytes runtime_info topic_counts
 delete_expired preload
 """
-#: Those that brokers and followers are made of; and a former name.
+#: Those that brokers and followers are made of.
 INSIDE = """
 config get_raw look_records units index_end topic_metadata change_retention replica_writer loop_writer
-warm_up
 """
 
 

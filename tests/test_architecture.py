@@ -202,6 +202,29 @@ def test_every_way_to_run_a_coroutine_in_a_test_is_noticed(text: str) -> None:
     assert list(runs_in_tests(ast.parse(text)))
 
 
+def test_no_room_has_more_modules_than_one_can_count() -> None:
+    """A layer that grows has rooms; in `formats`, where a module is a format, one looks for its noun."""
+    counts = {
+        folder.relative_to(SOURCE).as_posix(): sum(1 for _ in folder.glob("*.py"))
+        for folder in SOURCE.rglob("*")
+        if folder.is_dir() and folder.name != "__pycache__"
+    }
+    assert len(counts) > 50
+    assert {name: count for name, count in counts.items() if count > 30 and name != "formats"} == {}
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    """But for the client without asyncio, whose classes are those with it."""
+    homes: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+    assert len(homes) > 500
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if "client/sync.py" not in paths} == {}
+
+
 def test_importing_reput_imports_nothing_heavy() -> None:
     loaded = modules_after("import reput")
     assert "reput.errors" in loaded

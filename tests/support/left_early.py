@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import reput
 from reput.errors import StoreFormatError
 from reput.jobs.lake.source import open_source
-from reput.jobs.sql import Source, query_sql
+from reput.jobs.query import Source, query_sql
 
 
 def _first(batches: Any) -> tuple[Any, Any]:

@@ -374,9 +374,6 @@ class MessageReader:
         self._check_open()
         return self._reader.preload(log_bytes)
 
-    #: Former name of `preload`, for one release.
-    warm_up = preload
-
     # -- the log as a whole
 
     @property

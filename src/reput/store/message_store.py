@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.statistics import TopicCounts
     from reput.store.tail_source import TailSource
-    from reput.store.writer import DispatchMode, Writer
+    from reput.store.writer import Writer
 
 
 class MessageStore(MessageWriter):
@@ -54,7 +54,7 @@ class MessageStore(MessageWriter):
         read_only: bool = False,
         small: bool = False,
         retention: bool = False,
-        dispatch: Literal["thread", "external", "caller", "spark"] = "thread",
+        dispatch: Literal["thread", "external", "caller"] = "thread",
         config: MessageStoreConfig | None = None,
         on_arrival: Callable[[RecordColumns], None] | None = None,
         bit_maps: BitMaps | None = None,
@@ -75,7 +75,7 @@ class MessageStore(MessageWriter):
             dispatch: Who keeps queues and index up to date: "thread", a thread of this store, or "external", another
                 process that follows the log, `reput dispatch PATH`. Without such a process get and query see nothing
                 new, and `dispatch_behind_bytes` grows. "caller": an event loop that wants no other thread beside it,
-                with `loop_writer`. "spark" is the former name of "external", for one release.
+                with `loop_writer`.
             config: All configuration; `MessageStoreConfig` has the defaults, RocketMQ's but for SYNC_FLUSH. Sizes of
                 files that are left out are those of the files that are there.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
@@ -102,10 +102,9 @@ class MessageStore(MessageWriter):
         encode_store_host(settings)
         check_on_disk(path)
         root = os.path.abspath(os.path.expanduser(path))
-        if dispatch not in ("thread", "external", "caller", "spark"):
+        if dispatch not in ("thread", "external", "caller"):
             raise ConfigError(f"dispatch={dispatch!r}: expected 'thread', 'external' or 'caller'")
-        mode: DispatchMode = "external" if dispatch == "spark" else dispatch
-        if mode == "external" and (on_arrival is not None or bit_maps is not None):
+        if dispatch == "external" and (on_arrival is not None or bit_maps is not None):
             raise ConfigError('dispatch="external": on_arrival and bit_maps belong to the process that dispatches')
         from reput.store.reader import Reader  # late, as it imports Numba
         from reput.store.writer import Writer
@@ -116,7 +115,7 @@ class MessageStore(MessageWriter):
         wait_for_forgotten(root)
         writer = Writer.open(
             root, settings, files, progress,
-            small=small, retention=retention, dispatch=mode, on_arrival=on_arrival, bit_maps=bit_maps,
+            small=small, retention=retention, dispatch=dispatch, on_arrival=on_arrival, bit_maps=bit_maps,
         )  # fmt: skip
         return cls(root, writer.reader, writer)
 

@@ -49,8 +49,3 @@ class RecoveryReport(NamedTuple):
     verified_records: int = 0
     damage: CorruptRecordError | CorruptConsumeQueueError | None = None
     deleted_files: tuple[ExpiredFile, ...] = ()
-
-    @property
-    def confirmed_records(self) -> int:
-        """Former name of `verified_records`, for one release."""
-        return self.verified_records

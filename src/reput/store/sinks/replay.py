@@ -82,11 +82,6 @@ class ReplayedBatch:
     rows: pa.RecordBatch
     lag_s: float | None
 
-    @property
-    def behind_s(self) -> float | None:
-        """Former name of `lag_s`, for one release."""
-        return self.lag_s
-
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
