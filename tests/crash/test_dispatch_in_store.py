@@ -219,7 +219,10 @@ def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None
     ("wrong", "message"),
     [
         ({"dispatch": "flink"}, "dispatch='flink': expected 'thread', 'external' or 'caller'"),
-        ({"dispatch": "external", "on_arrival": print}, "on_arrival and bit_maps belong to the process that dispatches"),
+        (
+            {"dispatch": "external", "on_arrival": print},
+            "on_arrival and bit_maps belong to the process that dispatches",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(wrong: dict[str, object], message: str, tmp_path: Path) -> None:

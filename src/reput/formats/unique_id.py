@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 _COUNTER_BITS = 0xFFFF
@@ -13,11 +12,11 @@ class UniqueIds:
 
     Args:
         host: 8 or 20 bytes of an address with a port; the last four bytes of the address go in.
+        process: Its number in the system; 16 bits of it go in.
     """
 
-    def __init__(self, host: bytes) -> None:
-        process = os.getpid() & 0xFFFF
-        self._prefix = f"{host[-8:-4].hex()}{process:04x}{id(self) & 0xFFFFFFFF:08x}".upper()
+    def __init__(self, host: bytes, process: int) -> None:
+        self._prefix = f"{host[-8:-4].hex()}{process & 0xFFFF:04x}{id(self) & 0xFFFFFFFF:08x}".upper()
         self._begin_ms = self._end_ms = 0
         self._counter = 0
         #: The time of the last id, and what the ids of that time begin with.

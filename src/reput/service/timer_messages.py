@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +19,6 @@ from reput.formats.properties import (
 from reput.remoting.timer_requests import TIMER_REQUESTS
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
-_HANDLE_VERSION = "v1"
 
 
 def deliver_time(properties: Mapping[str, str], now_ms: int) -> int | None:
@@ -99,26 +95,3 @@ def added_when_due(*, enqueued_ms: int, now_ms: int, roll_times: str | None) -> 
         added[TIMER_ROLL_TIMES] = str(int(roll_times) + 1 if _NUMBER.fullmatch(roll_times) else 1)
     added[TIMER_DEQUEUE_MS] = str(now_ms)
     return added
-
-
-class RecallHandle(NamedTuple):
-    """What a producer recalls a message with (`RecallMessageHandle.HandleV1`); time_text: ms, as it was sent."""
-
-    topic: str
-    broker_name: str
-    time_text: str
-    unique_key: str
-
-
-def encode_recall_handle(handle: RecallHandle) -> str:
-    """The text of a handle."""
-    return base64.urlsafe_b64encode(" ".join((_HANDLE_VERSION, *handle)).encode()).decode()
-
-
-def decode_recall_handle(text: str) -> RecallHandle | None:
-    """The handle of a text; None where it is none."""
-    try:
-        words = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
-    except (binascii.Error, UnicodeDecodeError, ValueError):
-        return None
-    return RecallHandle(*words[1:5]) if len(words) >= 5 and words[0] == _HANDLE_VERSION else None

@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 
 from reput.errors import MessageIllegalError
 from reput.service.timer_messages import (
-    RecallHandle,
     added_when_due,
-    decode_recall_handle,
     deliver_time,
     due_time,
-    encode_recall_handle,
     out_time,
     slot_times,
 )
@@ -93,16 +90,3 @@ def test_a_message_says_when_it_came_into_its_slot_and_when_it_left(before: str,
     times = {"TIMER_ENQUEUE_MS": "6", "TIMER_DEQUEUE_MS": "7"}
     assert added_when_due(enqueued_ms=6, now_ms=7, roll_times=None) == times
     assert added_when_due(enqueued_ms=6, now_ms=7, roll_times=before) == times | {"TIMER_ROLL_TIMES": after}
-
-
-def test_a_handle_is_that_of_rocketmq() -> None:
-    text = "djEgb3JkZXJzIGJyb2tlci1hIDE3OTU1NzkwMzcwMDEgdTA="  # of its broker 5.3.3
-    handle = RecallHandle("orders", "broker-a", "1795579037001", "u0")
-    assert decode_recall_handle(text) == handle
-    assert encode_recall_handle(handle) == text
-    assert decode_recall_handle(text.rstrip("=")) == handle
-
-
-@pytest.mark.parametrize("text", ["", "djE=", "*", "djIgYSBiIDEgYw==", "gICA", "é"])
-def test_what_is_no_handle_is_none(text: str) -> None:
-    assert decode_recall_handle(text) is None

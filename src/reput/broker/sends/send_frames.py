@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from reput.broker.pop.ack_frames import AckFrames
@@ -59,7 +60,7 @@ class SendFrameProcessor:
         self._is_sync = store_config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._waits, self._replicas = state.waits, state.replicas
         host = encode_store_host(store_config)
-        self._unique_ids = UniqueIds(host)
+        self._unique_ids = UniqueIds(host, os.getpid())
         trace_on = "true" if config.trace_on else "false"
         self._is_usable = (
             not is_checked and len(host) == HOST_V4_SIZE and _is_plain(store_config) and _is_text(config.region_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Coroutine, Mapping
 from datetime import datetime
@@ -23,6 +24,7 @@ from reput.log.store_host import encode_store_host
 from reput.remoting.codes import V3_4_9, PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header, required
+from reput.remoting.recall_handle import RecallHandle, encode_recall_handle
 from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.remoting.topic_validator import (
     DLQ_TOPIC_PREFIX,
@@ -31,7 +33,6 @@ from reput.remoting.topic_validator import (
     dlq_topic_of,
     validate_topic,
 )
-from reput.service.timer_messages import RecallHandle, encode_recall_handle
 from reput.service.transactional_message import TRAN_MSG, number
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -50,7 +51,7 @@ class SendMessageProcessor:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._is_sync = state.store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._unique_ids = UniqueIds(encode_store_host(state.store.config))
+        self._unique_ids = UniqueIds(encode_store_host(state.store.config), os.getpid())
         self.ext = {_MSG_REGION: state.config.region_id, _TRACE_ON: "true" if state.config.trace_on else "false"}
 
     def handlers(self) -> dict[int, Handler]:

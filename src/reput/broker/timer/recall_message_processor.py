@@ -16,8 +16,9 @@ from reput.formats.timer_checkpoint import encode_timer_checkpoint
 from reput.remoting.codes import PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
+from reput.remoting.recall_handle import RecallHandle, decode_recall_handle
 from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
-from reput.service.timer_messages import RecallHandle, decode_recall_handle, delete_key
+from reput.service.timer_messages import delete_key
 from reput.service.transactional_message import PGROUP, number
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler

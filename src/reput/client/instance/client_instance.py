@@ -84,7 +84,7 @@ class ClientInstance:
         self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
         self.on_reconnect: Callable[[], None] = lambda: None
-        self._ids = UniqueIds(_RANDOM.randbytes(8))
+        self._ids = UniqueIds(_RANDOM.randbytes(8), os.getpid())
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
         self._process = os.getpid()

@@ -37,6 +37,7 @@ from reput.formats.message import Message
 from reput.formats.properties import check_text_of_property
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
+from reput.remoting.recall_handle import decode_recall_handle
 from reput.remoting.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
@@ -332,7 +333,6 @@ class Producer:
         """
         client = self._open_client()
         from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
-        from reput.service.timer_messages import decode_recall_handle  # here: other producers do without them
 
         check_topic_name(topic)
         check_text("recall_handle", recall_handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -80,7 +81,7 @@ class RowSender:
         self._properties = encode_properties([(INSTANCE_ID, instance_id)]).decode() if instance_id else ""
         self._timeout_s = timeout_s
         self._attempts = attempts
-        self._ids = UniqueIds(secrets.token_bytes(8))
+        self._ids = UniqueIds(secrets.token_bytes(8), os.getpid())
         self._stop = Event()
         self._senders: dict[str, BatchSender] = {}
 

@@ -27,7 +27,7 @@ from reput.formats.timer_checkpoint import decode_timer_checkpoint
 from reput.formats.timer_log import TIMER_TOPIC, Magic
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
-from reput.service.timer_messages import RecallHandle, encode_recall_handle
+from reput.remoting.recall_handle import RecallHandle, encode_recall_handle
 from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
 from tests.support.broker import (
