@@ -128,14 +128,14 @@ docs: setup ## the documentation as a site, build/docs/index.html; a link that l
 	$(BIN)/mkdocs build --strict
 
 bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
-	@$(BIN)/python -m bench.main
+	@$(BIN)/python -m lab.bench.main
 
 campaign: setup ## try to lose a message: power cuts, kills, failing disks; each case is repeated by its number
 	$(BIN)/pytest -q -m campaign
-	@$(BIN)/python -m campaign.main
+	@$(BIN)/python -m lab.campaign.main
 
 soak: setup ## an hour of puts, gets, queries, brokers with Java clients, Spark and kills at once: nothing lost, memory and descriptors flat
-	@$(BIN)/python -m campaign.soak.main
+	@$(BIN)/python -m lab.campaign.soak.main
 
 clean: ## remove the environment, caches and outputs
 	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out

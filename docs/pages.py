@@ -127,7 +127,7 @@ def notebook_page(notebook: Path, name: str) -> str:
 def repository_page(source: str) -> str:
     """A page of the repository's root, whose links lead to the site's pages."""
     text = (ROOT / source).read_text()
-    text = text.replace("](docs/", "](")
+    text = text.replace("](docs/", "](").replace("](../docs/", "](../")
     for name, page in PAGES.items():
         text = text.replace(f"]({name}", f"]({page}")
     return _without_links_to_code(text)
@@ -146,9 +146,22 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+def links_to_the_laboratory(page: Path) -> None:
+    """Change a page of docs whose links lead to pages of lab, which is beside docs in the repository and in it here."""
+    text, up = page.read_text(), "../" * len(page.relative_to(ROOT / "docs").parts)
+    if f"]({up}lab/" in text:
+        write(page.relative_to(ROOT / "docs").as_posix(), text.replace(f"]({up}lab/", f"]({up[3:]}lab/"))
+
+
 PAGES = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 for source_name, page_name in PAGES.items():
     write(page_name, repository_page(source_name))
+for laboratory_page in (ROOT / "lab").glob("*.md"):
+    write(f"lab/{laboratory_page.name}", repository_page(f"lab/{laboratory_page.name}"))
+for written_page in (ROOT / "docs").rglob("*.md"):
+    links_to_the_laboratory(written_page)
+with mkdocs_gen_files.open("lab/soak.png", "wb") as picture_file:
+    picture_file.write((ROOT / "lab/soak.png").read_bytes())
 write("tutorial.md", notebook_page(ROOT / "examples/tutorial/tutorial.ipynb", "tutorial"))
 write("reference/commands.md", commands())
 write("reference/configuration.md", configuration())

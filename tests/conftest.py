@@ -95,7 +95,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The counts that docs/design/interop.md speaks of."""
+    """The counts that lab/interop.md speaks of."""
     if COMPARED:
         terminalreporter.write_line(
             "compared with Apache RocketMQ: " + ", ".join(f"{n} {what}" for what, n in COMPARED.items())

@@ -122,7 +122,7 @@ def test_every_reader_of_arrow_ends_with_the_program() -> None:
 
 
 def test_no_test_imports_from_the_module_of_another_one() -> None:
-    sources = [path for folder in ("tests", "campaign", "bench") for path in (ROOT / folder).rglob("*.py")]
+    sources = [path for folder in ("tests", "lab") for path in (ROOT / folder).rglob("*.py")]
     found = [
         f"{path.relative_to(ROOT)}:{line}: {module}: move what is shared to tests/support"
         for path in sources

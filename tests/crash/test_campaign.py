@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import reput
-from campaign import flips, mutants, replication
-from campaign import main as campaign
-from campaign.cases import Part, run_case
-from campaign.export_steps import STEPS
-from campaign.report import FIGURES, PAGE, markdown, page_with
+from lab.campaign import flips, mutants, replication
+from lab.campaign import main as campaign
+from lab.campaign.cases import Part, run_case
+from lab.campaign.export_steps import STEPS
+from lab.campaign.report import FIGURES, PAGE, markdown, page_with
 from tests.support.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import reput
-from campaign.children import in_child
+from lab.campaign.children import in_child
 from reput.errors import StoreFullError
 from reput.formats.consume_queue import decode_unit
 from reput.formats.consume_queue_ext import is_ext_address

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from campaign.children import in_child
-from campaign.hostile import DEEP, LAUGHS, look_at, set_index, set_many, set_value
-from campaign.samples import sample
+from lab.campaign.children import in_child
+from lab.campaign.hostile import DEEP, LAUGHS, look_at, set_index, set_many, set_value
+from lab.campaign.samples import sample
 from tests.support.shares import sampled
 
 

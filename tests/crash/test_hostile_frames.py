@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from campaign import frames, network
-from campaign.cases import run_case
+from lab.campaign import frames, network
+from lab.campaign.cases import run_case
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign import plants
+from lab.campaign import plants
 from tests.support.shares import sampled
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import reput
-from campaign.soak import main as soak
-from campaign.soak.ledger import Deliveries, Ledger
-from campaign.soak.load import BROKERS, LOG_FILE_SIZE, STORES, body_of
-from campaign.soak.publish import report, tables
-from campaign.soak.samples import compare_thirds
-from campaign.soak.telling import Acknowledgement
+from lab.campaign.soak import main as soak
+from lab.campaign.soak.ledger import Deliveries, Ledger
+from lab.campaign.soak.load import BROKERS, LOG_FILE_SIZE, STORES, body_of
+from lab.campaign.soak.publish import report, tables
+from lab.campaign.soak.samples import compare_thirds
+from lab.campaign.soak.telling import Acknowledgement
 
 
 @pytest.mark.slow

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bench import messages
-from bench.figures import Figure, Goal, Other
-from bench.follow_lag import late_ms
-from bench.main import QUESTIONS
-from bench.publish import page
-from bench.report import format_value, print_others, print_verdicts
-from campaign.pages import BEGIN, END
+from lab.bench import messages
+from lab.bench.figures import Figure, Goal, Other
+from lab.bench.follow_lag import late_ms
+from lab.bench.main import QUESTIONS
+from lab.bench.publish import page
+from lab.bench.report import format_value, print_others, print_verdicts
+from lab.campaign.pages import BEGIN, END
 
 ROOT = Path(__file__).parents[2]
 #: What reput should reach: at least so many a second, at most so many seconds or microseconds.
@@ -128,7 +128,7 @@ COMMANDS = ("--help", "info", "get", "query", "dump", "put", "stats", "rebuild")
 
 def bench(directory: Path, *options: str) -> tuple[str, dict[str, Any]]:
     """What a quick run prints, and the JSON that it keeps."""
-    command = [sys.executable, "-m", "bench.main", "--quick", "--directory", str(directory), *options]
+    command = [sys.executable, "-m", "lab.bench.main", "--quick", "--directory", str(directory), *options]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     (kept,) = directory.iterdir()  # and nothing of the data is left
@@ -193,7 +193,7 @@ README_ROWS = {
 
 
 def test_the_page_of_figures_and_readme_show_the_run_that_is_kept() -> None:
-    run = json.loads((ROOT / "docs/design/figures.json").read_text())
+    run = json.loads((ROOT / "lab/figures.json").read_text())
     _, _, rest = (ROOT / "docs/figures.md").read_text().partition(BEGIN)
     assert rest.partition(END)[0] == page(run)
     others = {one["name"]: one["other"] for figures in run["questions"].values() for one in figures if one["other"]}

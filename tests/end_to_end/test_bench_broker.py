@@ -15,14 +15,14 @@ from threading import Thread
 
 import pytest
 
-from bench.apache import NAME
-from bench.broker.brokers import Brokers
-from bench.broker.frames import make_frames, send
-from bench.broker.load import Job, Measured, Told
-from bench.broker.requests import KINDS
-from bench.broker.sides import Ours, ask, processor_seconds
-from bench.main import _chosen
-from bench.setting import Setting
+from lab.bench.apache import NAME
+from lab.bench.broker.brokers import Brokers
+from lab.bench.broker.frames import make_frames, send
+from lab.bench.broker.load import Job, Measured, Told
+from lab.bench.broker.requests import KINDS
+from lab.bench.broker.sides import Ours, ask, processor_seconds
+from lab.bench.main import _chosen
+from lab.bench.setting import Setting
 from reput import Broker, MessageStore
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, encode_command
@@ -83,7 +83,7 @@ LEAST = {f"broker, requests, {kind}": 5000 for kind in KINDS} | {
 @pytest.mark.java
 @pytest.mark.campaign
 def test_a_quick_run_of_the_broker_has_a_figure_for_every_goal(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "bench.main", "--quick", "--only", "broker", "--directory", str(tmp_path)]
+    command = [sys.executable, "-m", "lab.bench.main", "--quick", "--only", "broker", "--directory", str(tmp_path)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     (kept,) = tmp_path.iterdir()  # and nothing of the data is left

@@ -27,7 +27,11 @@ from tests.support.pages import (
 from tests.support.shares import sampled
 from tests.support.shop import make_shop
 
-DOCS = ROOT / "docs"
+#: Pages of the site that are files: those of docs, and those of lab.
+PAGES = {
+    **{path.relative_to(ROOT / "docs").as_posix(): path for path in sorted((ROOT / "docs").rglob("*.md"))},
+    **{path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "lab").glob("*.md"))},
+}
 #: Pages whose blocks are bytes and JSON of files, which tests/unit/formats and tests/unit/remoting compare.
 BYTES = "formats/"
 #: Where to cut a page whose examples do not go on with the results of those before; any other page is one part.
@@ -80,7 +84,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "*": {
         "pip install": "changes the environment",
         "mqadmin ": "Apache's own; tests/interop and tests/unit/broker/admin run its commands",
-        "python -m bench": "measures for minutes",
+        "python -m lab.bench": "measures for minutes",
     },
     "access.md": {"openssl ": "the tests make certificates of their own"},
     "admin.md": {
@@ -116,7 +120,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "docker compose ": "no containers here",
         "pip wheel": "tests/packaging/test_wheel.py makes the wheel",
     },
-    "design/reliability.md": {"make campaign": "takes hours", "python -m campaign": "takes hours"},
+    "lab/reliability.md": {"make campaign": "takes hours", "python -m lab.campaign": "takes hours"},
     "export.md": {
         "reput export /data/store /data/orders --decode protobuf": "tests/unit/jobs/lake has bodies of Protobuf",
         "reput export /data/store /data/tables --format delta --follow": "goes on until Ctrl-C",
@@ -173,8 +177,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
 
 def parts() -> Iterator[tuple[str, str, list[Block]]]:
     """Each page or part of a page: page, name of the part, blocks."""
-    for path in sorted(DOCS.rglob("*.md")):
-        page = path.relative_to(DOCS).as_posix()
+    for page, path in PAGES.items():
         if page.startswith(BYTES):
             continue
         text = path.read_text(encoding="utf-8")
@@ -316,16 +319,16 @@ def test_every_reason_is_one_of_a_block_that_is_there() -> None:
 
 
 def test_no_example_is_hidden_in_an_indented_block() -> None:
-    """But those of docs/spark-cluster.md, which tests/cluster types, and of docs/design, which take minutes."""
+    """But those of docs/spark-cluster.md, which tests/cluster types, and of docs/design and lab, which take minutes."""
     for page, _, _ in parts():
-        if page != "spark-cluster.md" and not page.startswith("design/"):
-            prose = FENCED.sub("", (DOCS / page).read_text(encoding="utf-8"))
+        if page != "spark-cluster.md" and not page.startswith(("design/", "lab/")):
+            prose = FENCED.sub("", PAGES[page].read_text(encoding="utf-8"))
             assert re.findall(r"\n\n    (?:reput|python|pip|import|from|mqadmin) .*", prose) == [], page
 
 
-@pytest.mark.parametrize("page", [path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))])
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_and_options_within_sentences_are_there(page: str) -> None:
-    prose = FENCED.sub("", (DOCS / page).read_text(encoding="utf-8"))
+    prose = FENCED.sub("", PAGES[page].read_text(encoding="utf-8"))
     commands = re.findall(r"`(reput [a-z-][^`\[]*)`", prose)
     assert [(command, words) for command in commands if (words := unknown_words(command))] == []
 

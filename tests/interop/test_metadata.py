@@ -58,7 +58,7 @@ OURS: tuple[object, ...] = (
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
-    """`java("MetadataFiles", "write", folder)`: runs a class of interop/src/managers."""
+    """`java("MetadataFiles", "write", folder)`: runs a class of lab/interop/src/managers."""
     built = build(VERSION)
     jars = f"{built / 'jars'}/*"
     classes = tmp_path_factory.mktemp("classes")

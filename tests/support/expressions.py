@@ -137,7 +137,7 @@ def all_expressions() -> Sequence[str]:
 
 
 def outcome(text: str, messages: Sequence[Mapping[str, str]]) -> str:
-    """What an expression gives: a letter a message, as the command `filter-evaluate` of interop/ says it."""
+    """What an expression gives: a letter a message, as the command `filter-evaluate` of lab/interop/ says it."""
     try:
         condition = compile_expression(text)
     except ExpressionError:

@@ -1,4 +1,4 @@
-"""Apache RocketMQ's own DefaultMessageStore in a Java process, built from interop/ and driven line by line."""
+"""Apache RocketMQ's own DefaultMessageStore in a Java process, built from lab/interop/ and driven line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Self
 from tests.support.marked import need
 
 VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
-SOURCES = Path(__file__).parents[3] / "interop"
+SOURCES = Path(__file__).parents[3] / "lab" / "interop"
 #: What RocketMQ's own start scripts open to it, for mapped buffers.
 _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
 #: For short runs: the second compiler takes more time than it saves them.
@@ -77,13 +77,13 @@ def build(version: str) -> Path:
                 made = subprocess.run(command, cwd=project, capture_output=True, text=True)
                 if made.returncode:
                     told = made.stdout + made.stderr
-                    raise ApacheError(f"Maven cannot build interop/ for RocketMQ {version}:\n{told}")
+                    raise ApacheError(f"Maven cannot build lab/interop/ for RocketMQ {version}:\n{told}")
                 (project / "target").rename(built)
     return built
 
 
 def classes_command(version: str, home: Path, java_options: tuple[str, ...] = JAVA_OPTIONS) -> list[str]:
-    """What runs a class of interop/, whose name comes behind it. home: of the Java user, for logs."""
+    """What runs a class of lab/interop/, whose name comes behind it. home: of the Java user, for logs."""
     built = build(version)
     opened = [word for name in _OPENED for word in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
     # 5.x has a logback of its own, with names of its own.

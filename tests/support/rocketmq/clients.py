@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.marked import need
 from tests.support.rocketmq.apache import JAVA_OPTIONS, maven
 
-_SOURCES = Path(__file__).parents[3] / "interop"
+_SOURCES = Path(__file__).parents[3] / "lab" / "interop"
 _GO = [["go", "build", "-mod=readonly", "-o", "client", "."]]
 _NODE = [["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]]
 _MAVEN = [["mvn", "-q", "-B", "-ntp", "compile"]]

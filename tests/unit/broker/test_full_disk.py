@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from campaign.children import in_child
+from lab.campaign.children import in_child
 from reput.kernel_loader import load_kernels
 from reput.remoting.codes import ResponseCode
 from tests.support.async_tests import run

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.loop_stalls import stalls
+from lab.bench.loop_stalls import stalls
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import RequestCode, ResponseCode

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import reput
-from campaign import repairs
+from lab.campaign import repairs
 from reput.errors import ConfigError, StoreFormatError
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import ConsumerOffsets, TopicConfig, decode_metadata, encode_metadata

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from campaign.children import in_child
+from lab.campaign.children import in_child
 from reput import Message, MessageStore
 from reput.errors import StoreFullError
 from reput.formats.consume_queue import UNIT_SIZE

@@ -1,0 +1,89 @@
+"""Dispatch by another process: how fast it catches up beside a rebuild, and how far it is behind a busy writer."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from lab.bench.figures import Figure, Goal, percentile
+from lab.bench.processes import start_child
+from lab.bench.setting import Setting
+from reput import Message, MessageStore
+from reput.jobs.rebuild.job import rebuild
+from reput.jobs.runner import LocalRunner, Runner
+from reput.spark import session
+from reput.spark.dispatch import DispatchResult, dispatch
+from reput.spark.runner import SparkRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from reput.store.dispatch.log_dispatch import DispatchedBatch
+
+_RATE = 200_000
+_SECONDS, _QUICK_SECONDS = 20, 3
+_LOOK_S = 0.05
+
+
+def measure(setting: Setting) -> list[Figure]:
+    """Here, then as a query of Spark's; each beside the rebuild of the same log by the same means, in turns."""
+    spark = session()
+    try:
+        figures = _catching_up(setting, "here", None, LocalRunner())
+        figures += _catching_up(setting, "on Spark", spark, SparkRunner(spark))
+        return [*figures, *_following(setting, spark)]
+    finally:
+        spark.stop()
+
+
+def _catching_up(setting: Setting, place: str, spark: SparkSession | None, runner: Runner) -> list[Figure]:
+    rate = Figure(f"dispatch of a log that is there, {place}", "msg/s", note="synced; waiting for Spark not counted")
+    part = Figure(f"dispatch, part of a rebuild's rate, {place}", "", goal=Goal(least=0.8), note="in turns")
+    for i in range(1 + setting.repeats):
+        output = setting.folder("rebuilt")
+        rebuilt = rebuild(setting.stock(), output, runner=runner)
+        shutil.rmtree(output)
+        output = setting.folder("dispatched")
+        dispatched = dispatch(setting.stock(), output, session=spark, once=True)
+        shutil.rmtree(output)
+        if dispatched.messages != setting.stock_count:
+            raise AssertionError(f"{dispatched.messages} of {setting.stock_count} messages were dispatched")
+        if i:
+            rate.values.append(dispatched.messages / dispatched.seconds)
+            part.values.append(rate.values[-1] / (rebuilt.messages / rebuilt.seconds))
+    return [rate, part]
+
+
+def _following(setting: Setting, spark: SparkSession) -> list[Figure]:
+    """A writer of its own process puts 200 000 messages a second; of each batch its oldest message counts."""
+    median = Figure("dispatch, behind a writer of 200 k msg/s, p50", "ms", goal=Goal(most=1000), note="till synced")
+    most = Figure("dispatch, behind a writer of 200 k msg/s, p99", "ms", goal=Goal(most=1000))
+    batches: list[DispatchedBatch] = []
+    stop = threading.Event()
+    path, output = setting.folder("stream"), setting.folder("dispatched")
+    with MessageStore.open(path) as store:
+        store.put_message(Message("orders", b"the query runs when this one is dispatched"))
+    seconds = _QUICK_SECONDS if setting.quick else _SECONDS
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(dispatch, path, output, session=spark, on_batch=batches.append, stop=stop)
+        _wait_for(batches, 1, following)
+        with start_child("put_at_rate", path, str(_RATE), str(seconds)) as writer:
+            count = 1 + int(float(writer.communicate()[0]))
+        _wait_for(batches, count, following)
+        stop.set()
+        messages = following.result().messages
+    if messages != count:
+        raise AssertionError(f"{messages} of {count} messages were dispatched")
+    settled = [float(batch.lag_ms) for batch in batches[len(batches) // 5 :]]  # the first ones compile Spark's code
+    median.values.append(percentile(settled, 0.5))
+    most.values.append(percentile(settled, 0.99))
+    return [median, most]
+
+
+def _wait_for(batches: list[DispatchedBatch], messages: int, following: Future[DispatchResult]) -> None:
+    """Until so many are dispatched, or nobody dispatches any more."""
+    while sum(batch.messages for batch in batches) < messages and not following.done():
+        time.sleep(_LOOK_S)

@@ -1,0 +1,206 @@
+"""A run's figures into the docs: `python -m lab.bench.publish FILE.json`, at the project's root.
+
+Writes lab/figures.json, and the tables between the two marks of docs/figures.md: one for each question.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab.bench.main import QUESTIONS
+from lab.bench.report import format_value
+from lab.campaign.pages import markdown_table, write_between_marks
+
+_LAB = Path(__file__).parents[1]
+_PROTOTYPE, _APACHE, _USER, _BUDGET = "prototype", "RocketMQ", "patience", "budget"
+
+
+class _Question(NamedTuple):
+    title: str
+    #: Where its goals come from, a word of the page's list.
+    origin: str
+
+
+_ROOMS: dict[str, dict[str, _Question]] = {
+    "Writing": {
+        "put_arrow": _Question("Tables put", _PROTOTYPE),
+        "put_messages": _Question("Batches of messages put", _PROTOTYPE),
+        "put_message": _Question("Single puts", _PROTOTYPE),
+        "sync_flush": _Question("Single puts, synced", _PROTOTYPE),
+    },
+    "Reading": {
+        "get_message": _Question("Gets", _PROTOTYPE),
+        "query_message": _Question("Queries by key", _PROTOTYPE),
+        "scan": _Question("Scans", _PROTOTYPE),
+    },
+    "Jobs": {
+        "rebuild": _Question("Rebuild", _PROTOTYPE),
+        "rebuild_cores": _Question("Rebuild, and what bounds it", _PROTOTYPE),
+        "audit": _Question("Audit", _PROTOTYPE),
+        "diff": _Question("Diff", _PROTOTYPE),
+        "statistics": _Question("Statistics", _PROTOTYPE),
+        "export": _Question("Export", _PROTOTYPE),
+        "import": _Question("Import", _PROTOTYPE),
+        "tables": _Question("Tables that follow a log", _USER),
+        "backup": _Question("Backup", _USER),
+        "dispatch": _Question("Dispatch by another process", _USER),
+        "commands": _Question("Commands, from start to result", _USER),
+    },
+    "Start and memory": {
+        "recovery": _Question("Start of a killed store", _APACHE),
+        "open_store": _Question("Open", _USER),
+        "many_queues": _Question("Ten thousand queues", _USER),
+        "memory": _Question("Memory", _BUDGET),
+    },
+    "Spark": {
+        "spark_source": _Question("Source", _PROTOTYPE),
+        "spark_source_large": _Question("Source, ten million messages", _PROTOTYPE),
+        "spark_stream": _Question("Stream", _USER),
+        "spark_sink": _Question("Sink", _PROTOTYPE),
+        "spark_wire": _Question("Messages of a broker", _PROTOTYPE),
+        "spark_cores": _Question("A second core", _PROTOTYPE),
+    },
+    "Replication": {
+        "follow": _Question("Slaves: catch-up and lag", _APACHE),
+        "broker.replication": _Question("Sends that wait for a slave", _APACHE),
+    },
+    "Broker and client": {
+        "broker.sends": _Question("Sends", _APACHE),
+        "broker.sync": _Question("Synced sends", _APACHE),
+        "broker.batches": _Question("Batches", _APACHE),
+        "broker.pulls": _Question("Pulls", _APACHE),
+        "broker.push": _Question("Push consumers", _APACHE),
+        "broker.pops": _Question("Pops and acks", _APACHE),
+        "broker.frames": _Question("Frames made before", _APACHE),
+        "broker.requests": _Question("Requests of consumers", _BUDGET),
+        "broker.timers": _Question("Timers", _USER),
+        "broker.stalls": _Question("Stalls", _USER),
+        "broker.cold": _Question("Old messages beside sends", _APACHE),
+        "broker.start": _Question("Start and memory of a broker", _APACHE),
+        "broker.clients": _Question("The client", _APACHE),
+    },
+}  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m lab.bench.publish", description=__doc__.partition("\n")[0])
+    parser.add_argument("run", metavar="FILE.json", help="what `python -m lab.bench.main --all` has kept")
+    options = parser.parse_args(arguments)
+    run = json.loads(Path(options.run).read_text())
+    (_LAB / "figures.json").write_text(json.dumps(run) + "\n")
+    write_between_marks(_LAB.parent / "docs" / "figures.md", page(run))
+
+
+def page(run: Mapping[str, Any]) -> str:
+    """The run, its machine, and a table for each question; ValueError for a question that the page has no place for."""
+    questions = {name: figures for name, figures in run["questions"].items() if not _has_failures(figures)}
+    placed = {name for room in _ROOMS.values() for name in room}
+    if missing := set(run["questions"]) - placed - {"limits"}:
+        raise ValueError(f"no place for {', '.join(sorted(missing))}: name them in lab/bench/publish.py")
+    parts = [_of_run(run, questions), _not_asked(questions), "## The machine's limits\n", _limits(questions["limits"])]
+    for room, contents in _ROOMS.items():
+        asked = [name for name in contents if name in questions]
+        parts += [f"## {room}\n\n"] if asked else []
+        for name in asked:
+            parts += [
+                f"### {contents[name].title}\n\n{_sentence(name)}\n",
+                _table(questions[name], contents[name].origin),
+            ]
+    return "".join(parts)
+
+
+def _has_failures(figures: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether requests failed that must not: figures of others than were asked for say nothing."""
+    return any(": failed requests, " in figure["name"] and _verdict(figure) == "missed" for figure in figures)
+
+
+def _not_asked(questions: Mapping[str, Any]) -> str:
+    """The questions that the run has no figures of, or none that count."""
+    titles = [one.title for room in _ROOMS.values() for name, one in room.items() if name not in questions]
+    return f"Not measured in this run: {'; '.join(titles)}.\n\n" if titles else ""
+
+
+def _of_run(run: Mapping[str, Any], questions: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    verdicts = [_verdict(figure) for figures in questions.values() for figure in figures]
+    met, count = verdicts.count("met"), len(verdicts) - verdicts.count("")
+    facts = (
+        ("begun", run["begun"]),
+        ("scale", f"{run['scale']:g}; each figure is the median of {run['repeats']} rounds, or more"),
+        ("reput, Python", f"{run['reput']}, {run['python']}"),
+        ("NumPy, Numba, Arrow", f"{run['numpy']}, {run['numba']}, {run['pyarrow']}"),
+        ("system", f"{run['system']}, {run['processors']} processors"),
+        ("load at the start", f"{run['load_at_the_start']:.2f}"),
+        ("goals met", f"{met} of {count}"),
+    )
+    return markdown_table(("the run", ""), facts)
+
+
+def _sentence(name: str) -> str:
+    """The first line of the question's module."""
+    return (QUESTIONS[name].__globals__["__doc__"] or "").partition("\n")[0]
+
+
+def _limits(figures: list[dict[str, Any]]) -> str:
+    rows = [(figure["name"], _value(figure["median"], figure["unit"]), figure["note"]) for figure in figures]
+    return markdown_table(("limit", "median", ""), rows)
+
+
+def _table(figures: list[dict[str, Any]], origin: str) -> str:
+    head = ["figure", "reput", "the other", "times as fast", "goal", ""]
+    rows = [_row(figure, origin) for figure in figures]
+    kept = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    return markdown_table([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
+
+
+def _row(figure: dict[str, Any], origin: str) -> tuple[str, ...]:
+    other = figure["other"]
+    name = figure["name"] + (f" ({figure['note']})" if figure["note"] else "")
+    goal = ", ".join(_goals(figure))
+    return (
+        name,
+        _value(figure["median"], figure["unit"]) + _range(figure["values"]),
+        f"{_value(other['median'], figure['unit'])}, {other['name']}" if other else "",
+        _comparison(other) if other else "",
+        f"{goal} ({origin})" if goal else "",
+        _verdict(figure).replace("missed", "**missed**"),
+    )
+
+
+def _goals(figure: dict[str, Any]) -> Iterator[str]:
+    goal, other = figure["goal"], figure["other"]
+    if goal:
+        sign, bound = ("≥", goal["least"]) if goal["least"] is not None else ("≤", goal["most"])
+        yield f"{sign} {_value(bound, figure['unit'])}"
+    if other and other["least"] is not None:
+        yield f"≥ {other['least']:g} times"
+    if other and other["most"] is not None:
+        yield f"≤ {other['most']:g} of it"
+
+
+def _verdict(figure: Mapping[str, Any]) -> str:
+    """What the goals of a figure say together; an empty text where it has none."""
+    verdicts = [figure["met"], figure["other"]["met"] if figure["other"] else None]
+    told = [verdict for verdict in verdicts if verdict is not None]
+    return "" if not told else "met" if all(told) else "missed"
+
+
+def _comparison(other: Mapping[str, Any]) -> str:
+    if other["most"] is not None:
+        return f"{other['part']:.2f} of it"
+    return f"{other['times']:.2f}{_range(other['rounds'])}"
+
+
+def _range(values: list[float]) -> str:
+    return f" ({format_value(min(values))} .. {format_value(max(values))})" if len(values) > 1 else ""
+
+
+def _value(value: float, unit: str) -> str:
+    return f"{format_value(value)} {unit}".rstrip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""Groups of consumers in virtual time against a reference: joins, deaths, resets, slow handlers, lost answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from lab.campaign.cases import Part
+from tests.support.virtual.histories import KINDS, run
+
+
+def case(folder: Path, seed: int) -> Counter[str]:
+    """One history of a group; the kinds of consumers are in turn."""
+    kind = KINDS[seed % len(KINDS)]
+    return run(kind, seed) + Counter({f"kind: {kind}": 1})
+
+
+PART = Part(
+    "consumers", "groups of consumers that come and go, in virtual time, against a reference", 2000, case,
+    ("messages handled", "commits", "resets", "members that died", "brokers killed"),
+)  # fmt: skip
