@@ -7,9 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
+from typing import NoReturn
 
 from reput.errors import ReputError, StoreBusyError, StoreFullError, WouldWaitError
 from reput.files import may_wait
+
+
+def refuse(refusal: ReputError) -> NoReturn:
+    """Raise why nothing is appended: one object for many puts, in which traces would pile up."""
+    raise refusal.with_traceback(None)
 
 
 def _nobody() -> None:

@@ -10,7 +10,7 @@ from reput.files import Mapping, NeverWaiting, may_wait
 from reput.formats.java import INT64_MAX
 from reput.formats.record import encode_blank
 from reput.formats.record_layout import BLANK_SIZE
-from reput.store.log.append_gate import AppendGate
+from reput.store.log.append_gate import AppendGate, refuse
 from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
 
@@ -155,7 +155,7 @@ class AppendRoom(AppendGate):
             self._wait()
             with self._lock, NeverWaiting():
                 if self._put_refusal is not None:
-                    raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                    refuse(self._put_refusal)
                 try:
                     self._room(size)
                     return

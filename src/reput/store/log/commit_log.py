@@ -24,6 +24,7 @@ from reput.kernels.records.log_room import LogRoom
 from reput.kernels.records.record_encode import patch
 from reput.kernels.records.record_scan import RecordScanner
 from reput.log.directory import LogFile
+from reput.store.log.append_gate import refuse
 from reput.store.log.append_room import AppendRoom
 from reput.store.log.mapped_file import MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
@@ -131,7 +132,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._put_refusal is not None:
-                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._put_refusal)
             file = self._last or self._room(0)
             now = int((time.time() if clock_s is None else clock_s) * 1000)
             if now < self.last_store_timestamp:
@@ -189,7 +190,7 @@ class CommitLog(AppendRoom):
             self._wait()
         with self._lock:
             if self._put_refusal is not None:
-                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._put_refusal)
             file, mapping = self._last, self._last_map
             if file is None:
                 return None
@@ -235,7 +236,7 @@ class CommitLog(AppendRoom):
             self._wait()
         with self._lock:
             if self._put_refusal is not None:
-                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._put_refusal)
             file = self._last or self._room(0)
             mapping = self._last_map
             if mapping is None:
@@ -278,7 +279,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._put_refusal is not None:
-                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._put_refusal)
             now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
             return self._append_some(rows, row, now)
 
@@ -297,7 +298,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._put_refusal is not None:
-                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._put_refusal)
             number = self.queue_offsets.number(key)
             first = self.queue_offsets.values[number]
             placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
@@ -317,7 +318,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._put_refusal is not None:
-                raise self._put_refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._put_refusal)
             if key[0] not in batch_topics:
                 raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
             reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
@@ -378,7 +379,7 @@ class CommitLog(AppendRoom):
         self._wait()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal.with_traceback(None)  # one object for many puts: traces would pile up in it
+                refuse(self._refusal)
             file = self._room_for_copies(len(data))
             position = file.wrote_position
             self._write(file, position, data)
