@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -200,6 +202,17 @@ def test_a_test_that_runs_a_coroutine_is_one() -> None:
 )
 def test_every_way_to_run_a_coroutine_in_a_test_is_noticed(text: str) -> None:
     assert list(runs_in_tests(ast.parse(text)))
+
+
+def test_the_table_of_layers_is_the_list_that_imports_are_checked_by() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = [set(re.findall(r"reput\.(\w+)", layer)) for layer in contracts[0]["layers"]]
+    page = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers")[2].partition("**The noun")[0]
+    rows = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in page.splitlines() if line.startswith("| `")]
+    found = [name for row in rows for name in row]
+    assert sorted(found) == sorted(name for layer in layers for name in layer)
+    floors = [next(floor for floor, layer in enumerate(layers) if name in layer) for name in found]
+    assert floors == sorted(floors)
 
 
 def test_no_room_has_more_modules_than_one_can_count() -> None:
