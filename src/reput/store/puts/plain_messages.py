@@ -1,6 +1,6 @@
 """The short way into the log for plain messages, which a kernel encodes as they are.
 
-The kernel is in `kernels.records.message_objects`. What is not plain is left to `store.put`, which checks and encodes
+The kernel is in `kernels.records.message_objects`. What is not plain is left to `put.py`, which checks and encodes
 any message, and says what is wrong with it.
 """
 
