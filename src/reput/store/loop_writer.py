@@ -75,7 +75,10 @@ class LoopWriter:
             StoreBusyError, StoreFullError, StorePoisonedError: As of `MessageStore.put_message`; nothing changed.
             WouldWaitError: In `NeverWaiting`; `make_room` in another thread helps.
         """
-        return self._writable().parts.log.append_written(write, time.time())
+        log = self._writable().parts.log
+        end_offset = log.append_written(write, time.time())
+        log.tell_if_low()
+        return end_offset
 
     def put_time_forward(self, time_ms: int) -> None:
         """Give no message from now on a store time before this one."""

@@ -7,16 +7,14 @@ offset, bytes. Encoding a table, waiting for the disk and building queues and in
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import MessageIllegalError
 from reput.files import FileLayer, Mapping
 from reput.formats.message import Message
-from reput.formats.property_crc import PROPERTY_CRC_SIZE, encode_property_crc, pack_record_with_crc
-from reput.formats.record_layout import BLANK_SIZE, PHYSICAL_OFFSET, SysFlag, pack_record
+from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.machine.mapped_pages import PART_SHIFT, PART_SIZE
 from reput.kernels.records import message_objects
 from reput.kernels.records.columns import RecordColumns
@@ -28,19 +26,8 @@ from reput.store.log.append_gate import refuse
 from reput.store.log.append_room import AppendRoom
 from reput.store.log.mapped_file import MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
-from reput.store.log.pending import (
-    Append,
-    AppendedRows,
-    EncodedRows,
-    PendingRecord,
-    pack_inner_batch,
-)
+from reput.store.log.pending import AppendedRows, EncodedRows
 from reput.store.log.queue_offsets import QueueKey, QueueOffsets
-
-_PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
-_TRANSACTION = SysFlag.TRANSACTION_MASK
-#: Makes a named tuple in half the time of its class: a put takes few microseconds.
-_new_tuple = tuple.__new__
 
 
 class CommitLog(AppendRoom):
@@ -76,7 +63,6 @@ class CommitLog(AppendRoom):
         self.last_store_timestamp = 0
         self._serve_flushed_only = serve_flushed_only
         self._property_crc = property_crc
-        self._pack_record: Callable[..., bytes] = pack_record_with_crc if property_crc else pack_record
         self._offsets_array: npt.NDArray[np.int64] | None = None
         self._offsets_address = 0
 
@@ -112,66 +98,12 @@ class CommitLog(AppendRoom):
         files = self.queue.mapped_files
         return files[-1].start_offset + files[-1].wrote_position if files else 0
 
-    def append(self, record: PendingRecord, clock_s: float | None = None) -> Append:
-        """Append one record.
-
-        Args:
-            record: All of it but its place.
-            clock_s: `time.time()`, where the caller has looked already: each look costs 50 ns.
-
-        Raises:
-            MessageIllegalError: No file can hold the record.
-            StoreBusyError: The disk does not keep up; nothing has changed.
-            StoreFullError: No space; nothing has changed.
-            StorePoisonedError: A sync failed before.
-        """
-        (
-            key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host,
-            reconsume_times, prepared_transaction_offset, body, topic, properties,
-        ) = record  # fmt: skip
-        self._wait()
-        with self._lock:
-            if self._put_refusal is not None:
-                refuse(self._put_refusal)
-            file = self._last or self._room(0)
-            now = int((time.time() if clock_s is None else clock_s) * 1000)
-            if now < self.last_store_timestamp:
-                # Neither who waited for the lock nor a clock that jumps back disturbs searches by time.
-                now = self.last_store_timestamp
-            kind = sys_flag & _TRANSACTION
-            takes_offset = kind != _PREPARED and kind != _ROLLBACK
-            queue_offset = 0
-            if takes_offset:
-                offsets = self.queue_offsets
-                try:
-                    number = offsets.numbers[key]
-                except KeyError:
-                    number = offsets.number(key)
-                queue_offset = offsets.values[number]
-            while True:
-                position = file.wrote_position
-                offset = file.start_offset + position
-                data = self._pack_record(
-                    magic_code, body_crc, key[1], flag, queue_offset, offset, sys_flag,
-                    now if born_timestamp is None else born_timestamp, born_host, now, store_host,
-                    reconsume_times, prepared_transaction_offset, body, topic, properties,
-                )  # fmt: skip
-                end = position + len(data)
-                if end + BLANK_SIZE <= file.reserved_position:
-                    break
-                self.check_size(len(data))
-                file = self._room(len(data))
-            file.view[position:end] = data
-            file.wrote_position = end
-            if takes_offset:
-                offsets.values[number] = queue_offset + 1
-            self.last_store_timestamp = now
-            return _new_tuple(Append, (offset, file.start_offset + end, queue_offset, now))
-
     def append_plain(
         self, message: Message, queue_id: int, number: int, encoder: int, clock_s: float
     ) -> tuple[int, int, int, int] | None:
-        """`append` of a message that nobody has checked or encoded yet, if it is plain (`message_objects`).
+        """Append a message that nobody has checked or encoded yet, if it is plain (`message_objects`).
+
+        The short way beside `append_rows`, for which a row alone takes several times as long.
 
         Args:
             message: The message.
@@ -184,7 +116,7 @@ class CommitLog(AppendRoom):
             The values of `Append`; None: it is not plain, or the last file has no room for it, and nothing has changed.
 
         Raises:
-            StoreBusyError, StorePoisonedError: As `append`.
+            StoreBusyError, StorePoisonedError: As `append_rows`.
         """
         if self._lock.locked():
             self._wait()
@@ -218,18 +150,20 @@ class CommitLog(AppendRoom):
         with self._lock:
             self.last_store_timestamp = max(self.last_store_timestamp, time_ms)
 
-    def append_written(self, write: Callable[[LogRoom], int], clock_s: float) -> int:
-        """Let a kernel write records at the log's end, under the append lock.
+    def append_written(self, write: Callable[[LogRoom], int], clock_s: float, size: int = 0) -> int:
+        """Let records be written at the log's end, by a kernel for example, under the append lock.
 
         Args:
-            write: Writes whole records, one after the other, and returns their bytes; it must not raise an error.
+            write: Writes whole records, one after the other, counts on in `queue_offsets`, and returns their bytes, 0
+                where there is no room; what it raises is raised again, and it has changed nothing then.
             clock_s: `time.time()`.
+            size: Bytes for which there must be room, in the next file if need be; 0: what is there is enough.
 
         Returns:
             Commit log offset after the last record.
 
         Raises:
-            StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
+            StoreBusyError, StorePoisonedError, StoreFullError: As `append_rows`; nothing has changed.
             WouldWaitError: In `NeverWaiting`; `make_room` helps.
         """
         if self._lock.locked():
@@ -237,7 +171,7 @@ class CommitLog(AppendRoom):
         with self._lock:
             if self._put_refusal is not None:
                 refuse(self._put_refusal)
-            file = self._last or self._room(0)
+            file = (None if size else self._last) or self._room(size)
             mapping = self._last_map
             if mapping is None:
                 mapping = self._last_map = file.mapping
@@ -253,8 +187,6 @@ class CommitLog(AppendRoom):
             if size:
                 file.wrote_position = position + size
                 self.last_store_timestamp = now
-            if file.wrote_position >= self._low_at:
-                self.tell_if_low()
             return file.start_offset + file.wrote_position
 
     def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
@@ -263,85 +195,35 @@ class CommitLog(AppendRoom):
         with self._lock:
             return self.queue_offsets.numbers_of(keys)
 
-    def append_rows(self, rows: EncodedRows, row: int = 0, store_timestamp: int = 0) -> AppendedRows:
-        """Append encoded rows, each as a put of its own, as many as have space reserved; the next call takes the rest.
+    def append_rows(
+        self, rows: EncodedRows, row: int = 0, *, store_timestamp: int = 0, together: bool = False
+    ) -> AppendedRows:
+        """Append encoded rows, as many as have space reserved; the next call takes the rest.
 
         Args:
             rows: The records, of any topics and queues.
             row: The first one to append.
             store_timestamp: Their store time (ms), not before the last record's; 0 for now.
+            together: All rows from `row` on, in one file, or none of them.
 
         Raises:
+            MessageIllegalError: No file can hold what is to be together.
             StoreBusyError: The disk does not keep up; nothing has changed.
             StoreFullError: No space; nothing has changed.
             StorePoisonedError: A sync failed before.
         """
-        self._wait()
-        with self._lock:
-            if self._put_refusal is not None:
-                refuse(self._put_refusal)
-            now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
-            return self._append_some(rows, row, now)
-
-    def append_batch(self, key: QueueKey, rows: EncodedRows) -> Append:
-        """Append encoded rows to one queue as one: consecutive in one file, or not at all.
-
-        `rows.queues` does not count.
-
-        Raises:
-            MessageIllegalError: No file can hold them.
-            StoreFullError: No space; nothing has changed.
-            StorePoisonedError: A sync failed before.
-        """
-        size = int(rows.positions[-1] - rows.positions[0])
+        size = int(rows.positions[-1] if together else rows.positions[row + 1]) - int(rows.positions[row])
         self.check_size(size)
         self._wait()
         with self._lock:
             if self._put_refusal is not None:
                 refuse(self._put_refusal)
-            number = self.queue_offsets.number(key)
-            first = self.queue_offsets.values[number]
-            placed = rows._replace(queues=np.full(rows.positions.size - 1, number, np.int32))
-            now = max(int(time.time() * 1000), self.last_store_timestamp)
-            self._room(size)
-            append = self._append_some(placed, 0, now)
-            return Append(int(append.commit_log_offsets[0]), append.end_offset, first, now)
+            now = store_timestamp or max(int(time.time() * 1000), self.last_store_timestamp)
+            return self._append_some(self._room(size), rows, row, now)
 
-    def append_inner_batch(self, record: PendingRecord, message_count: int, batch_topics: Set[str]) -> Append:
-        """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
-
-        As `BatchConsumeQueue.assignQueueOffset`. The properties leave room for it and for a CRC, and have no room for a
-        CRC at their end yet. Errors as of `append`; MessageIllegalError where the topic is not of `batch_topics`, which
-        does not change during an append.
-        """
-        key = record.key
-        self._wait()
-        with self._lock:
-            if self._put_refusal is not None:
-                refuse(self._put_refusal)
-            if key[0] not in batch_topics:
-                raise MessageIllegalError(f"topic {key[0]!r} has no batch consume queues any more; put the batch again")
-            reserved = PROPERTY_CRC_SIZE if self._property_crc else 0
-            now = max(int(time.time() * 1000), self.last_store_timestamp)
-            queue_offset = self.queue_offsets.get(key, 0)
-            data = pack_inner_batch(record, queue_offset, now, reserved)
-            self.check_size(len(data))
-            file = self._room(len(data))
-            position = file.wrote_position
-            offset, end = file.start_offset + position, position + len(data)
-            data[PHYSICAL_OFFSET : PHYSICAL_OFFSET + 8] = offset.to_bytes(8, "big")
-            if reserved:
-                data[-reserved:] = encode_property_crc(data[:-reserved])
-            file.view[position:end] = data
-            file.wrote_position = end
-            self.queue_offsets[key] = queue_offset + message_count
-            self.last_store_timestamp = now
-            return Append(offset, file.start_offset + end, queue_offset, now)
-
-    def _append_some(self, rows: EncodedRows, row: int, now: int) -> AppendedRows:
-        """Append as many rows as go into the space that is reserved once there is room for the first one."""
+    def _append_some(self, file: MappedFile, rows: EncodedRows, row: int, now: int) -> AppendedRows:
+        """Append as many rows as go into the space that the last file has reserved."""
         positions = rows.positions
-        file = self._room(int(positions[row + 1] - positions[row]))
         room = file.reserved_position - file.wrote_position - BLANK_SIZE
         limit = min(int(positions[row]) + room, int(positions[-1]))  # their sum can be more than an int32 holds
         end = int(np.searchsorted(positions, np.int32(limit), side="right")) - 1

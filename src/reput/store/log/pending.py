@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.formats.properties import INNER_BASE, encode_properties
 from reput.formats.record_layout import Buffer, pack_record
 from reput.store.log.queue_offsets import QueueKey
 
@@ -47,7 +48,7 @@ class Append(NamedTuple):
 
 
 class AppendedRows(NamedTuple):
-    """Locations of encoded rows after an append.
+    """Locations of encoded rows, one or more, after an append.
 
     Attributes:
         end_row: The first row that is not appended yet.
@@ -62,6 +63,12 @@ class AppendedRows(NamedTuple):
     store_timestamp: int
     commit_log_offsets: npt.NDArray[np.int64]
     queue_offsets: npt.NDArray[np.int64]
+
+    def as_one(self) -> Append:
+        """The location of all of them, which one queue has."""
+        return Append(
+            int(self.commit_log_offsets[0]), self.end_offset, int(self.queue_offsets[0]), self.store_timestamp
+        )
 
 
 class EncodedRows(NamedTuple):
@@ -78,17 +85,17 @@ class EncodedRows(NamedTuple):
     queues: npt.NDArray[np.int32]
 
 
-def pack_inner_batch(record: PendingRecord, queue_offset: int, now: int, reserved: int) -> bytearray:
-    """The bytes of an inner batch at a queue offset, stored `now` (ms), but for its log offset.
-
-    INNER_BASE is added to the properties, followed by `reserved` zero bytes.
-    """
-    born_timestamp = now if record.born_timestamp is None else record.born_timestamp
-    properties = record.properties + encode_properties([(INNER_BASE, str(queue_offset))]) + bytes(reserved)
-    return bytearray(
-        pack_record(
-            record.magic_code, record.body_crc, record.key[1], record.flag, queue_offset, 0, record.sys_flag,
-            born_timestamp, record.born_host, now, record.store_host, record.reconsume_times,
-            record.prepared_transaction_offset, record.body, record.topic, properties,
-        )
+def pack(record: PendingRecord, now_ms: int, queue_offset: int = 0, commit_log_offset: int = 0) -> bytes:
+    """The bytes of a record that is stored now, and born now where it has no time; without a CRC."""
+    return pack_record(
+        record.magic_code, record.body_crc, record.key[1], record.flag, queue_offset, commit_log_offset,
+        record.sys_flag, now_ms if record.born_timestamp is None else record.born_timestamp, record.born_host, now_ms,
+        record.store_host, record.reconsume_times, record.prepared_transaction_offset, record.body, record.topic,
+        record.properties,
     )  # fmt: skip
+
+
+def join_rows(packed: Sequence[bytes], queues: npt.NDArray[np.int32]) -> EncodedRows:
+    """Rows of the bytes of records, whose queues have these numbers."""
+    positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)
+    return EncodedRows(np.frombuffer(bytearray(b"".join(packed)), np.uint8), positions, queues)

@@ -25,6 +25,7 @@ from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
+from reput.store.puts.append_record import append_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,22 +94,25 @@ class MultiDispatch:
         self._log.check_size(size)
         return names
 
-    def append(self, record: PendingRecord, clock_s: float | None = None) -> Append:
-        """`CommitLog.append`, with the next offset of each light queue in the record; errors of `check` too."""
+    def append(self, record: PendingRecord, clock_s: float) -> Append:
+        """Append one record, with the next offset of each light queue in it; errors of `check` too."""
         names = self.check(record)
         if not names:
             if not record.key[0].startswith(LMQ_PREFIX):
-                return self._log.append(record, clock_s)
+                return self._append(record, clock_s)
             with self._lock:  # a put to a light queue itself
-                return self._log.append(record, clock_s)
+                return self._append(record, clock_s)
         counters = self._log.queue_offsets
         with self._lock:
             offsets = [counters.get((name, LMQ_QUEUE_ID)) for name in names]
             properties = self._with_offsets(record.properties, offsets)
-            append = self._log.append(record._replace(properties=properties), clock_s)
+            append = self._append(record._replace(properties=properties), clock_s)
             for name, offset in zip(names, offsets, strict=True):
                 counters[name, LMQ_QUEUE_ID] = offset + 1
         return append
+
+    def _append(self, record: PendingRecord, clock_s: float) -> Append:
+        return append_record(self._log, record, clock_s, reserved=self._reserved)
 
     def append_rows(self, rows: EncodedRows, row: int) -> AppendedRows:
         """`CommitLog.append_rows`; none of the rows names light queues, but some may go to one."""

@@ -23,6 +23,7 @@ from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
 from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
+from reput.store.puts.append_record import append_record
 from reput.store.puts.multi_dispatch import MultiDispatch
 from reput.store.puts.plain_messages import PlainMessages
 from reput.store.puts.put_future import PutFuture
@@ -83,8 +84,6 @@ class PutMessage:
             if self._multi_dispatch is None and not self._reserved
             else None
         )
-        #: Appends one record, with its offsets in light queues.
-        self.append: Callable[..., Append] = (self._multi_dispatch or log).append
         self._append_rows = (self._multi_dispatch or log).append_rows
 
     def check(self, message: Message, queue_id: int) -> PendingRecord:
@@ -127,6 +126,12 @@ class PutMessage:
         offset, end, queue_offset, timestamp = append
         values = status, offset, queue_offset, timestamp, end - offset, self._store_host
         return _new_tuple(PutMessageResult, values)  # a put that takes 2 us is not to wait for the names of six values
+
+    def append(self, record: PendingRecord, clock_s: float) -> Append:
+        """Append one record, with its offsets in light queues; errors as of `append_record`."""
+        if self._multi_dispatch is not None:
+            return self._multi_dispatch.append(record, clock_s)
+        return append_record(self._log, record, clock_s, reserved=self._reserved)
 
     def _append_message(self, message: Message, queue_id: int, clock_s: float) -> tuple[int, int, int, int]:
         append = self._plain.append(message, queue_id, clock_s) if self._plain is not None else None
@@ -246,7 +251,7 @@ class PutMessage:
         appends: list[Append] = []
         try:
             for one in checked:
-                appends.append(self.append(one))
+                appends.append(self.append(one, time.time()))
         except StoreError as error:
             self._tell_stored(error, len(appends))
             raise

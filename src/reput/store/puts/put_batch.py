@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
-from itertools import accumulate
 
 import numpy as np
 
@@ -17,11 +16,12 @@ from reput.formats.message import Message
 from reput.formats.message_batch import INNER_BATCH, BatchItem, MessageExtBatch, decode_batch
 from reput.formats.properties import DELAY, INNER_BASE, INNER_NUM, PROPERTY_SEPARATOR, encode_properties
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, without_property_crc
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag, pack_record
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag
 from reput.log.queue_types import QueueTypes
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import EncodedRows, PendingRecord
+from reput.store.log.pending import Append, EncodedRows, PendingRecord, join_rows, pack
+from reput.store.puts.append_record import append_record
 from reput.store.puts.put import PutMessage
 from reput.store.results import PutBatchResult, PutMessageStatus
 
@@ -75,14 +75,15 @@ class PutBatch:
             )
         if has_batch_queues and (wants_inner or batch.unique_key):
             inner = inner_batch(record, len(items), self._reserved)
-            append = self._log.append_inner_batch(inner, len(items), self._types.batch)
+            append = append_inner_batch(self._log, inner, len(items), self._types.batch, self._reserved)
             offsets = (append.commit_log_offset,)
         else:
             rows = encode_items(
-                record, items, with_batch_properties=self._with_batch_properties, reserved=self._reserved
-            )
-            append = self._log.append_batch(record.key, rows)
-            offsets = tuple((append.commit_log_offset + rows.positions[:-1]).tolist())
+                record, items, int(self._log.number_queues([record.key])[0]),
+                with_batch_properties=self._with_batch_properties, reserved=self._reserved,
+            )  # fmt: skip
+            appended = self._log.append_rows(rows, together=True)
+            append, offsets = appended.as_one(), tuple(appended.commit_log_offsets.tolist())
         status = PutMessageStatus.PUT_OK
         if batch.wait_store_msg_ok:
             status = self._flush.wait(append.end_offset)
@@ -134,14 +135,39 @@ def inner_batch(record: PendingRecord, message_count: int, reserved: int) -> Pen
     return record._replace(sys_flag=record.sys_flag | INNER_BATCH, properties=properties)
 
 
+def append_inner_batch(
+    log: CommitLog, record: PendingRecord, message_count: int, batch_topics: Set[str], reserved: int
+) -> Append:
+    """Append a record that holds several messages: INNER_BASE is added to its properties, and the counter moves on.
+
+    As `BatchConsumeQueue.assignQueueOffset`. `record` is of `inner_batch`. Errors as of `append_record`, and
+    MessageIllegalError if the topic is not of `batch_topics`, which do not change during an append.
+    """
+
+    def complete(record: PendingRecord, queue_offset: int) -> PendingRecord:
+        if record.key[0] not in batch_topics:
+            reason = f"topic {record.key[0]!r} has no batch consume queues any more; put the batch again"
+            raise MessageIllegalError(reason)
+        base = encode_properties([(INNER_BASE, str(queue_offset))])
+        return record._replace(properties=record.properties + base + bytes(reserved))
+
+    return append_record(log, record, time.time(), reserved=reserved, messages=message_count, complete=complete)
+
+
 def encode_items(
-    record: PendingRecord, items: Sequence[BatchItem], *, with_batch_properties: bool = True, reserved: int = 0
+    record: PendingRecord,
+    items: Sequence[BatchItem],
+    queue: int,
+    *,
+    with_batch_properties: bool = True,
+    reserved: int = 0,
 ) -> EncodedRows:
     """The records of an ordinary batch, but for their places (`MessageExtEncoder.encode(MessageExtBatch)`).
 
     Args:
         record: The batch itself.
         items: Its messages.
+        queue: The number of its queue in `CommitLog.queue_offsets`.
         with_batch_properties: Append the properties of the batch to the properties of each message, as RocketMQ up to
             5.3 does; later versions do not. Its UNIQ_KEY then wins over that of the message.
         reserved: Bytes that each record takes at its end, for its CRC.
@@ -160,12 +186,9 @@ def encode_items(
         if len(properties) > MAX_PROPERTIES_SIZE:
             reason = f"the properties take {len(properties)} bytes; {MAX_PROPERTIES_SIZE} are allowed"
             raise MessageIllegalError(f"message {i}: {reason}")
-        packed.append(
-            pack_record(
-                record.magic_code, body_crc(item.body), record.key[1], item.flag, 0, 0, record.sys_flag, born,
-                record.born_host, 0, record.store_host, record.reconsume_times, 0, item.body, record.topic, properties,
-            )
+        one = record._replace(
+            body_crc=body_crc(item.body), flag=item.flag, prepared_transaction_offset=0, body=item.body,
+            properties=properties,
         )  # fmt: skip
-    positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)
-    data = np.frombuffer(bytearray(b"".join(packed)), np.uint8)
-    return EncodedRows(data, positions, np.zeros(len(packed), np.int32))
+        packed.append(pack(one, born))
+    return join_rows(packed, np.full(len(packed), queue, np.int32))

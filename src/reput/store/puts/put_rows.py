@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import NamedTuple
-
-import numpy as np
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, ReputError, WouldWaitError
@@ -17,15 +14,15 @@ from reput.formats.message_batch import INNER_BATCH, decode_batch
 from reput.formats.message_id import encode_message_id
 from reput.formats.properties import PROPERTY_SEPARATOR
 from reput.formats.property_crc import PROPERTY_CRC_SIZE, without_property_crc
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, MIN_RECORD_SIZE, Buffer, SysFlag, pack_record
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MAX_QUEUE_ID, MIN_RECORD_SIZE, Buffer, SysFlag
 from reput.log.queue_types import QueueTypes
 from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
-from reput.store.log.pending import EncodedRows, PendingRecord
+from reput.store.log.pending import PendingRecord, join_rows, pack
 from reput.store.log.queue_offsets import QueueKey
 from reput.store.puts.put import PutMessage
-from reput.store.puts.put_batch import encode_items, inner_batch
+from reput.store.puts.put_batch import append_inner_batch, encode_items, inner_batch
 from reput.store.statistics import StoreStatsService
 
 
@@ -124,12 +121,7 @@ class PutRows:
 
     def encode(self, row: PutRow) -> bytes:
         """See `LoopWriter.encode_row`."""
-        record = self._message(row)
-        data = pack_record(
-            record.magic_code, record.body_crc, row.queue_id, row.flag, 0, 0, row.sys_flag, row.born_timestamp,
-            row.born_host, 0, self._store_host, row.reconsume_times, row.prepared_transaction_offset, row.body,
-            record.topic, record.properties,
-        )  # fmt: skip
+        data = pack(self._message(row), row.born_timestamp)
         self._log.check_size(len(data))
         return data
 
@@ -207,11 +199,9 @@ class PutRows:
 
     def _append(self, packed: Sequence[bytes], keys: list[QueueKey]) -> list[PutRowResult | ReputError]:
         """Records of so many queues; none has a place after the first one for which the log has none."""
-        positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)
         places: list[PutRowResult | ReputError] = []
         try:
-            data = np.frombuffer(bytearray(b"".join(packed)), np.uint8)
-            rows = EncodedRows(data, positions, self._log.number_queues(keys))
+            rows = join_rows(packed, self._log.number_queues(keys))
             while len(places) < len(packed):
                 first = len(places)
                 append = self._log.append_rows(rows, first)
@@ -234,18 +224,19 @@ class PutRows:
             if row.sys_flag & SysFlag.COMPRESSED:
                 raise MessageIllegalError(f"sys_flag {row.sys_flag:#x}: an inner batch cannot be compressed")
             record = inner_batch(self._pending(row, row.properties, reserved=0), len(items), self._reserved)
-            one = self._log.append_inner_batch(record, len(items), self._types.batch)
+            one = append_inner_batch(self._log, record, len(items), self._types.batch, self._reserved)
             return PutRowResult(
                 (one.commit_log_offset,), one.queue_offset, one.store_timestamp, one.end_offset, self._store_host
             )
+        [queue] = self._log.number_queues([(row.topic, row.queue_id)]).tolist()
         rows = encode_items(
-            self._pending(row, row.properties, reserved=0), items,
+            self._pending(row, row.properties, reserved=0), items, queue,
             with_batch_properties=self._with_batch_properties, reserved=self._reserved,
         )  # fmt: skip
-        append = self._log.append_batch((row.topic, row.queue_id), rows)
-        offsets = (append.commit_log_offset + rows.positions[:-1]).tolist()
+        append = self._log.append_rows(rows, together=True)
+        offsets = tuple(append.commit_log_offsets.tolist())
         return PutRowResult(
-            tuple(offsets), append.queue_offset, append.store_timestamp, append.end_offset, self._store_host
+            offsets, int(append.queue_offsets[0]), append.store_timestamp, append.end_offset, self._store_host
         )
 
     def _pending(self, row: PutRow, properties: bytes, reserved: int | None = None) -> PendingRecord:

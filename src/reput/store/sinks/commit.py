@@ -235,7 +235,7 @@ class _PutStaged:
                 queues = log.number_queues(list(frame.queue_keys))[frame.queues]
                 rows, row = EncodedRows(frame.data, frame.positions, queues), 0
                 while row < queues.size:
-                    row = log.append_rows(rows, row, now).end_row
+                    row = log.append_rows(rows, row, store_timestamp=now).end_row
                 if log.max_offset - synced >= _SYNC_BYTES:
                     syncing.result()
                     syncing, synced = pool.submit(sync.run), log.max_offset

@@ -1,0 +1,69 @@
+"""Append of one record that Python encodes: what no kernel takes, and what is known under the append lock alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import memmove
+
+from reput.formats.property_crc import encode_property_crc
+from reput.formats.record_layout import SysFlag
+from reput.kernels.records.log_room import LogRoom
+from reput.store.log.commit_log import CommitLog
+from reput.store.log.pending import Append, PendingRecord, pack
+
+#: Set in the flags of prepared and of rolled back messages, which have no queue offset.
+_NO_QUEUE_OFFSET = SysFlag.TRANSACTION_PREPARED
+
+
+def append_record(
+    log: CommitLog,
+    record: PendingRecord,
+    clock_s: float,
+    *,
+    reserved: int,
+    messages: int = 1,
+    complete: Callable[[PendingRecord, int], PendingRecord] | None = None,
+) -> Append:
+    """Append one record; it takes a third of the time of a row of `CommitLog.append_rows` by itself.
+
+    Args:
+        log: The log.
+        record: All of it but its place.
+        clock_s: `time.time()`.
+        reserved: Bytes at its end for its CRC.
+        messages: How many queue offsets it takes.
+        complete: Called with the record and its queue offset under the append lock; returns the record as it is to be.
+
+    Raises:
+        MessageIllegalError: No file can hold the record; and what `complete` raises.
+        StoreBusyError: The disk does not keep up; nothing has changed.
+        StoreFullError: No space; nothing has changed.
+        StorePoisonedError: A sync failed before.
+    """
+    key, offsets = record.key, log.queue_offsets
+    takes_offset = not record.sys_flag & _NO_QUEUE_OFFSET
+    append: Append | None = None
+    needed = 0
+
+    def write(room: LogRoom) -> int:
+        nonlocal append, needed
+        address, offset, size, now, _ = room
+        queue_offset = offsets.get(key, 0) if takes_offset else 0
+        whole = record if complete is None else complete(record, queue_offset)
+        data = pack(whole, now, queue_offset, offset)
+        needed = len(data)
+        if needed > size:
+            return 0
+        if reserved:
+            data = data[:-reserved] + encode_property_crc(data[:-reserved])
+        memmove(address, data, needed)
+        if takes_offset:
+            offsets[key] = queue_offset + messages
+        append = Append(offset, offset + needed, queue_offset, now)
+        return needed
+
+    while True:
+        log.append_written(write, clock_s, needed)
+        if append is not None:
+            return append
+        log.check_size(needed)
