@@ -3,8 +3,8 @@
 Prints a table, which goals were met, and a table beside RocketMQ's own store, which takes turns with ours where a JDK
 and Maven are there. Keeps all values in `<directory>/<timestamp>.json`. A goal that is missed is no error: the exit
 status is 0. It takes about ten minutes and 8 GB of disk; a machine that does other work gives less. The broker's
-questions (`--only broker`) are asked if they are named: another 25 minutes. `lab.bench.publish` makes docs/figures.md
-of a run with `--all`.
+questions (`--only broker`) are asked if they are named: another 25 minutes. `lab.bench.publish` makes the pages
+of figures of a run with `--all`.
 """
 
 from __future__ import annotations

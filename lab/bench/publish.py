@@ -1,6 +1,8 @@
 """A run's figures into the docs: `python -m lab.bench.publish FILE.json`, at the project's root.
 
-Writes lab/figures.json, and the tables between the two marks of docs/figures.md: one for each question.
+Writes lab/figures.json; the few that a user asks about, between the two marks of docs/figures.md; the run and the
+machine's limits, between those of lab/figures.md; and a page for each part beside it, lab/figures-PART.md, with a table
+for each question.
 """
 
 from __future__ import annotations
@@ -17,6 +19,24 @@ from lab.campaign.pages import markdown_table, write_between_marks
 
 _LAB = Path(__file__).parents[1]
 _PROTOTYPE, _APACHE, _USER, _BUDGET = "prototype", "RocketMQ", "patience", "budget"
+#: What a user asks about, and the figure that answers; what reput loses is among them.
+CHOSEN = {
+    "put an Arrow table, until its messages can be consumed": "put_arrow, appended and dispatched, recycled memory",
+    "put single messages by 64 threads, each synced": "put_message, SYNC_FLUSH, 64 threads",
+    "find a message by its key, one key a call": "query_message, one key a call",
+    "start a killed store of 1 GB": "recovery of a killed store",
+    "make queues and index anew from the log": "rebuild of queues and index, synced",
+    "export a log to Parquet, beside a consumer that writes nothing": "export to Parquet, all columns, synced",
+    "read a store by Spark, all columns": "spark source, all columns",
+    "write a store by Spark": "sink of messages that Spark makes",
+    "send to the broker, by 16 threads of RocketMQ's client": "broker, send, ASYNC_FLUSH, 16 threads",
+    "pull 32 messages a call, by one thread": "broker, pulls of 32, 1 thread",
+    "consume a backlog by a push consumer": "broker, push consumer with a backlog",
+    "from a send to the listener of a push consumer": "broker, send to push consumer, 1000/s, p50",
+    "pop 32 messages a call, and ack each": "broker, pops of 32, each message acked",
+    "send by 64 tasks of reput's client, beside Java's threads": "client, sends from 64 tasks, beside as many threads",
+    "let a slave catch up": "slave of reput's master, catch-up until dispatched",
+}
 
 
 class _Question(NamedTuple):
@@ -25,7 +45,7 @@ class _Question(NamedTuple):
     origin: str
 
 
-_ROOMS: dict[str, dict[str, _Question]] = {
+_PARTS: dict[str, dict[str, _Question]] = {
     "Writing": {
         "put_arrow": _Question("Tables put", _PROTOTYPE),
         "put_messages": _Question("Batches of messages put", _PROTOTYPE),
@@ -92,25 +112,93 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     run = json.loads(Path(options.run).read_text())
     (_LAB / "figures.json").write_text(json.dumps(run) + "\n")
-    write_between_marks(_LAB.parent / "docs" / "figures.md", page(run))
+    write_between_marks(_LAB.parent / "docs" / "figures.md", chosen(run))
+    write_between_marks(_LAB / "figures.md", overview(run))
+    for name, text in parts(run).items():
+        (_LAB / name).write_text(text)
 
 
-def page(run: Mapping[str, Any]) -> str:
-    """The run, its machine, and a table for each question; ValueError for a question that the page has no place for."""
-    questions = {name: figures for name, figures in run["questions"].items() if not _has_failures(figures)}
-    placed = {name for room in _ROOMS.values() for name in room}
+def chosen(run: Mapping[str, Any]) -> str:
+    """The run, and a row for each figure that a user asks about; ValueError for one that the run does not have."""
+    answers = {one["name"]: (name, one) for name, figures in _counted(run).items() for one in figures}
+    if missing := [name for name in CHOSEN.values() if name not in answers]:
+        raise ValueError(
+            f"the run has no figure of {'; '.join(missing)}: measure with --all, or mend CHOSEN in lab/bench/publish.py"
+        )
+    facts = (
+        ("date", run["begun"][:10]),
+        ("machine", f"{run['system']}, {run['processors']} processors"),
+        ("command", f"`python -m lab.bench.main --all --scale {run['scale']:g}`, of reput {run['reput']}"),
+        ("one row alone", f"`--only` and the word of its last column, in place of `--all`; {_rounds(run)}"),
+    )
+    rows = [_chosen_row(asked, *answers[name]) for asked, name in CHOSEN.items()]
+    head = ("what", "reput", "RocketMQ", "times as fast", "goal", "", "`--only`")
+    return markdown_table(("the run", ""), facts) + markdown_table(head, rows).removeprefix("\n")
+
+
+def _chosen_row(asked: str, question: str, figure: Mapping[str, Any]) -> tuple[str, ...]:
+    other, unit = figure["other"], figure["unit"]
+    return (
+        asked,
+        _value(figure["median"], unit),
+        _value(other["median"], unit) if other else "",
+        f"{other['times']:.2f}" if other else "",
+        ", ".join(_goals(figure)),
+        _shown(_verdict(figure)),
+        f"`{question}`",
+    )
+
+
+def overview(run: Mapping[str, Any]) -> str:
+    """The run, the machine's limits, and the pages of the parts; ValueError for a question without a part."""
+    questions = _counted(run)
+    placed = {name for part in _PARTS.values() for name in part}
     if missing := set(run["questions"]) - placed - {"limits"}:
         raise ValueError(f"no place for {', '.join(sorted(missing))}: name them in lab/bench/publish.py")
-    parts = [_of_run(run, questions), _not_asked(questions), "## The machine's limits\n", _limits(questions["limits"])]
-    for room, contents in _ROOMS.items():
-        asked = [name for name in contents if name in questions]
-        parts += [f"## {room}\n\n"] if asked else []
-        for name in asked:
-            parts += [
-                f"### {contents[name].title}\n\n{_sentence(name)}\n",
+    pages = [
+        (f"[{part}]({page_name(part)})", "; ".join(one.title for name, one in contents.items() if name in questions))
+        for part, contents in _PARTS.items()
+    ]
+    limits = _limits(questions["limits"])
+    return "".join(
+        (
+            _of_run(run, questions), _not_asked(questions), "## The parts\n", markdown_table(("page", "of"), pages),
+            "## The machine's limits\n", limits,
+        )
+    )  # fmt: skip
+
+
+def parts(run: Mapping[str, Any]) -> dict[str, str]:
+    """The page of each part by its file's name: a table for each question."""
+    questions = _counted(run)
+    return {page_name(part): _part(run, part, contents, questions) for part, contents in _PARTS.items()}
+
+
+def page_name(part: str) -> str:
+    """The file of a part, beside lab/figures.md."""
+    return f"figures-{part.lower().replace(' ', '-')}.md"
+
+
+def _part(
+    run: Mapping[str, Any], part: str, contents: Mapping[str, _Question], questions: Mapping[str, list[dict[str, Any]]]
+) -> str:
+    texts = [
+        f"# Figures: {part[0].lower()}{part[1:]}\n\nWritten by `python -m lab.bench.publish` out of "
+        f"[figures.json](figures.json), a run of {run['begun'][:10]}. [All figures](figures.md) tells how it was made, "
+        "and how to read the tables.\n\n"
+    ]
+    for name in contents:
+        if name in questions:
+            texts += [
+                f"## {contents[name].title}\n\n{_sentence(name)}\n",
                 _table(questions[name], contents[name].origin),
             ]
-    return "".join(parts)
+    return "".join(texts).rstrip("\n") + "\n"
+
+
+def _counted(run: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The questions whose figures count."""
+    return {name: figures for name, figures in run["questions"].items() if not _has_failures(figures)}
 
 
 def _has_failures(figures: Sequence[Mapping[str, Any]]) -> bool:
@@ -120,7 +208,7 @@ def _has_failures(figures: Sequence[Mapping[str, Any]]) -> bool:
 
 def _not_asked(questions: Mapping[str, Any]) -> str:
     """The questions that the run has no figures of, or none that count."""
-    titles = [one.title for room in _ROOMS.values() for name, one in room.items() if name not in questions]
+    titles = [one.title for part in _PARTS.values() for name, one in part.items() if name not in questions]
     return f"Not measured in this run: {'; '.join(titles)}.\n\n" if titles else ""
 
 
@@ -129,7 +217,7 @@ def _of_run(run: Mapping[str, Any], questions: Mapping[str, Sequence[Mapping[str
     met, count = verdicts.count("met"), len(verdicts) - verdicts.count("")
     facts = (
         ("begun", run["begun"]),
-        ("scale", f"{run['scale']:g}; each figure is the median of {run['repeats']} rounds, or more"),
+        ("scale", f"{run['scale']:g}; {_rounds(run)}"),
         ("reput, Python", f"{run['reput']}, {run['python']}"),
         ("NumPy, Numba, Arrow", f"{run['numpy']}, {run['numba']}, {run['pyarrow']}"),
         ("system", f"{run['system']}, {run['processors']} processors"),
@@ -137,6 +225,10 @@ def _of_run(run: Mapping[str, Any], questions: Mapping[str, Sequence[Mapping[str
         ("goals met", f"{met} of {count}"),
     )
     return markdown_table(("the run", ""), facts)
+
+
+def _rounds(run: Mapping[str, Any]) -> str:
+    return f"each figure is the median of {run['repeats']} rounds, or more"
 
 
 def _sentence(name: str) -> str:
@@ -166,11 +258,11 @@ def _row(figure: dict[str, Any], origin: str) -> tuple[str, ...]:
         f"{_value(other['median'], figure['unit'])}, {other['name']}" if other else "",
         _comparison(other) if other else "",
         f"{goal} ({origin})" if goal else "",
-        _verdict(figure).replace("missed", "**missed**"),
+        _shown(_verdict(figure)),
     )
 
 
-def _goals(figure: dict[str, Any]) -> Iterator[str]:
+def _goals(figure: Mapping[str, Any]) -> Iterator[str]:
     goal, other = figure["goal"], figure["other"]
     if goal:
         sign, bound = ("≥", goal["least"]) if goal["least"] is not None else ("≤", goal["most"])
@@ -186,6 +278,10 @@ def _verdict(figure: Mapping[str, Any]) -> str:
     verdicts = [figure["met"], figure["other"]["met"] if figure["other"] else None]
     told = [verdict for verdict in verdicts if verdict is not None]
     return "" if not told else "met" if all(told) else "missed"
+
+
+def _shown(verdict: str) -> str:
+    return verdict.replace("missed", "**missed**")
 
 
 def _comparison(other: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from lab.bench import messages
 from lab.bench.figures import Figure, Goal, Other
 from lab.bench.follow_lag import late_ms
 from lab.bench.main import QUESTIONS
-from lab.bench.publish import page
+from lab.bench.publish import CHOSEN, chosen, overview, parts
 from lab.bench.report import format_value, print_others, print_verdicts
 from lab.campaign.pages import BEGIN, END
 
@@ -155,31 +155,36 @@ def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     assert [line.rpartition(": ")[0].split(maxsplit=1)[1] for line in verdicts] == list(GOALS)
 
 
-def test_every_question_has_its_place_on_the_page_of_figures() -> None:
+def test_every_question_has_its_place_on_a_page_of_figures() -> None:
     figure = Figure("ours", "msg/s", [4.0, 9.0, 5.0], Goal(least=6), other=Other("theirs", [2.0, 3.0, 1.0], least=2))
     run = {
         "begun": "2026-11-26", "scale": 1, "repeats": 3, "reput": "0", "python": "3", "numpy": "2", "numba": "0",
         "pyarrow": "21", "system": "Linux", "processors": 2, "load_at_the_start": 0.5,
         "questions": {name: [figure.to_json()] for name in ("limits", *QUESTIONS)},
     }  # fmt: skip
-    written = page(run)
+    written = overview(run)
     assert "Not measured in this run" not in written
+    assert f"| goals met | 0 of {len(QUESTIONS) + 1} |" in written
     row = (
         "| ours | 5 msg/s (4 .. 9) | 2 msg/s, theirs | 2.50 (2 .. 5) | ≥ 6 msg/s, ≥ 2 times (prototype) | **missed** |"
     )
-    assert row in written
-    assert f"| goals met | 0 of {len(QUESTIONS) + 1} |" in written
+    pages = parts(run)
+    assert row in pages["figures-writing.md"]
+    assert sum(page.count("\n## ") for page in pages.values()) == len(QUESTIONS)
     del run["questions"]["scan"]  # type: ignore[attr-defined]
-    assert "Not measured in this run: Scans.\n" in page(run)
+    assert "Not measured in this run: Scans.\n" in overview(run)
+    assert "Scans" not in "".join(parts(run).values())
     failed = Figure("frames: failed requests, reput", "requests", [3.0], Goal(most=0))
     run["questions"]["broker.frames"].append(failed.to_json())  # type: ignore[index]
-    assert "Not measured in this run: Scans; Frames made before.\n" in page(run)
+    assert "Not measured in this run: Scans; Frames made before.\n" in overview(run)
     failed.values = [0.0]
     run["questions"]["broker.frames"][1] = failed.to_json()  # type: ignore[index]
-    assert "Not measured in this run: Scans.\n" in page(run)
+    assert "Not measured in this run: Scans.\n" in overview(run)
+    with pytest.raises(ValueError, match="the run has no figure of put_arrow, appended and dispatched"):
+        chosen(run)
     run["questions"]["another"] = []  # type: ignore[index]
     with pytest.raises(ValueError, match="no place for another"):
-        page(run)
+        overview(run)
 
 
 #: Rows of README's table, and the figures that they show.
@@ -192,14 +197,26 @@ README_ROWS = {
 }
 
 
-def test_the_page_of_figures_and_readme_show_the_run_that_is_kept() -> None:
+def test_the_pages_of_figures_and_readme_show_the_run_that_is_kept() -> None:
     run = json.loads((ROOT / "lab/figures.json").read_text())
-    _, _, rest = (ROOT / "docs/figures.md").read_text().partition(BEGIN)
-    assert rest.partition(END)[0] == page(run)
+    for page, written in (("docs/figures.md", chosen(run)), ("lab/figures.md", overview(run))):
+        _, _, rest = (ROOT / page).read_text().partition(BEGIN)
+        assert rest.partition(END)[0] == written
+    assert {path.name: path.read_text() for path in (ROOT / "lab").glob("figures-*.md")} == parts(run)
     others = {one["name"]: one["other"] for figures in run["questions"].values() for one in figures if one["other"]}
     readme = (ROOT / "README.md").read_text()
     shown = {row: float(times) for row, times in re.findall(r"^\| (.+) \| ([0-9.]+) \|$", readme, re.MULTILINE)}
     assert shown == {row: float(f"{others[name]['times']:.2g}") for row, name in README_ROWS.items()}
+
+
+def test_what_users_ask_about_is_in_the_run_that_is_kept_and_has_what_reput_loses() -> None:
+    run = json.loads((ROOT / "lab/figures.json").read_text())
+    names = {one["name"] for figures in run["questions"].values() for one in figures}
+    assert set(CHOSEN.values()) <= names
+    assert len(CHOSEN) == 15
+    text = chosen(run)
+    assert f"| date | {run['begun'][:10]} |" in text
+    assert text.count("**missed**") >= 5
 
 
 @pytest.mark.slow
