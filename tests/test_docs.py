@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
+
+import pytest
 
 from reput import MessageStore
 
-PAGES = Path(__file__).parents[1] / "docs/pages.py"
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs/pages.py"
+#: What users read; formats and design are for those who build.
+FOR_USERS = [
+    ROOT / "README.md",
+    *sorted(path for folder in ("docs", "docs/client", "docs/jobs") for path in (ROOT / folder).glob("*.md")),
+]
+#: A speed, or a comparison of speeds.
+SPEED = re.compile(
+    r"[0-9][0-9.,]* ?(k|M)? ?(msg|keys)/s|[0-9]+(\.[0-9]+)?( to [0-9.]+)? times (as|so) (fast|slow|many)"
+)
 
 
 def names(constant: str) -> list[str]:
@@ -37,3 +50,14 @@ def test_what_brokers_and_followers_take_is_not_among_a_users_methods() -> None:
         assert text, name
         for words in ("for a broker", "an event loop", "of a master"):
             assert words not in text.partition("\n")[0], name
+
+
+@pytest.mark.parametrize("page", FOR_USERS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_speed_stands_on_the_pages_of_figures_alone(page: Path) -> None:
+    """Else two pages tell two values of it."""
+    text = page.read_text()
+    assert page.name == "figures.md" or not SPEED.search(text), f"{page}: link to docs/figures.md, or to lab's figures"
+
+
+def test_pages_for_users_can_be_read() -> None:
+    assert sum(len(page.read_text().split()) for page in FOR_USERS) <= 60_000

@@ -183,7 +183,7 @@ def _part(
     run: Mapping[str, Any], part: str, contents: Mapping[str, _Question], questions: Mapping[str, list[dict[str, Any]]]
 ) -> str:
     texts = [
-        f"# Figures: {part[0].lower()}{part[1:]}\n\nWritten by `python -m lab.bench.publish` out of "
+        f"# Figures: {part}\n\nWritten by `python -m lab.bench.publish` out of "
         f"[figures.json](figures.json), a run of {run['begun'][:10]}. [All figures](figures.md) tells how it was made, "
         "and how to read the tables.\n\n"
     ]
