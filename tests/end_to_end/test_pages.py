@@ -35,7 +35,7 @@ PAGES = {
 #: Pages whose blocks are bytes and JSON of files, which tests/unit/formats and tests/unit/remoting compare.
 BYTES = "formats/"
 #: Where to cut a page whose examples do not go on with the results of those before; any other page is one part.
-CUTS = {"jobs.md": "\n## ", "export.md": "\n## "} | dict.fromkeys(
+CUTS = {"export.md": "\n## "} | dict.fromkeys(
     [f"client/{name}.md" for name in ("README", "consumers", "producer", "testing")], "```python\n"
 )
 #: What a page, or a part of it, finds before its first example.
@@ -57,8 +57,13 @@ WORLDS: dict[str, Callable[[World], None]] = {
     "sql.md": page_worlds.shop,
     "tables.md": page_worlds.shop,
     "upgrade.md": page_worlds.shop_and_broker,
-    "jobs.md": page_worlds.shop,
-    "jobs.md-diff": page_worlds.copies,
+    "jobs/audit.md": page_worlds.shop,
+    "jobs/diff.md": page_worlds.copies,
+    "jobs/dispatch.md": page_worlds.shop,
+    "jobs/rebuild.md": page_worlds.shop,
+    "jobs/repair.md": page_worlds.shop,
+    "jobs/replay.md": page_worlds.shop,
+    "jobs/stats.md": page_worlds.shop,
     "client/README.md": page_worlds.broker_with_topics,
     "client/consumers.md": page_worlds.broker,
     "client/consumers.md-4": page_worlds.broker_with_a_dead_letter,
@@ -138,11 +143,11 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput tail STORE": "goes on until Ctrl-C",
         "reput export STORE lake --decode json --follow": "goes on until Ctrl-C",
     },
-    "jobs.md": {
+    "jobs/dispatch.md": {
         "reput dispatch /data/store --output /data/replica  ": "goes on until Ctrl-C",
         "reput dispatch /data/store  ": "the same",
-        "reput replay /data/store /data/replayed --topics": "takes minutes",
     },
+    "jobs/replay.md": {"reput replay /data/store /data/replayed --topics": "takes minutes"},
     "slaves.md": dict.fromkeys(
         ("reput namesrv", "reput broker", "503 copies nothing"), "two machines; tests/unit/broker/test_slave.py"
     ),

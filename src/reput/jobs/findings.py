@@ -60,7 +60,7 @@ _COMPARE = (
     "by reput diff first; then build queues and index again, as the log has it, with {repair}"
 )
 
-#: Kinds of findings by code; docs/jobs.md shows the same table.
+#: Kinds of findings by code; docs/jobs/audit.md shows the same table.
 KINDS: dict[str, FindingKind] = {
     "log-file-missing": FindingKind(_LOST, "a log file between two others is missing", _SALVAGE),
     "log-missing": FindingKind(

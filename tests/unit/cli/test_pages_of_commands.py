@@ -44,6 +44,13 @@ def test_help_names_the_page() -> None:
     assert (ROOT / named).read_text() == PAGE
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/jobs").glob("*.md")), ids=lambda page: page.stem)
+def test_help_of_a_job_names_its_page(page: Path) -> None:
+    named = re.findall(r"docs/\S+\.md", run_reput(page.stem, "--help").out)
+    assert named == [page.relative_to(ROOT).as_posix()]
+    assert f"](jobs/{page.name})" in (ROOT / "docs/jobs.md").read_text()
+
+
 def test_each_command_is_in_a_table_and_each_verb_of_a_table_is_a_command() -> None:
     verbs = [cells[0] if cells[0].startswith("`") else cells[1] for cells in rows(VERBS)]
     named = [verb.partition(" --")[0] for cell in verbs for verb in re.findall(r"`([^`]+)`", cell)]

@@ -62,6 +62,8 @@ def audit(
     without index, forceVerifyPropCRC=true for a log whose records must all carry a property CRC, and fileReservedTime,
     which tells whether the first log files went before their time.
 
+    See docs/jobs/audit.md.
+
     Examples:
       reput audit /tmp/store
       reput audit /tmp/store --report /tmp/audit.html --work-dir /tmp/audit

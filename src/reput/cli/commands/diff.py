@@ -67,6 +67,8 @@ def diff(
     ignored by queue), store_timestamp, store_host, born_timestamp, born_host, reconsume_times, flag, magic_code,
     properties.
 
+    See docs/jobs/diff.md.
+
     Examples:
       cp -r /tmp/store /tmp/copy && reput diff /tmp/store /tmp/copy
       reput diff /tmp/store /tmp/copy --by queue --ignore store_timestamp,store_host --json

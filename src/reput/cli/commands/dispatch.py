@@ -65,6 +65,8 @@ def dispatch(
     File sizes, extensions and light queues are as in the store's files; --set overrides them, as for `reput rebuild`. A
     line on stderr shows the progress once a second. Ctrl-C ends the dispatcher after its current batch.
 
+    See docs/jobs/dispatch.md.
+
     Examples:
       reput dispatch /tmp/store --output /tmp/replica --once
       reput dispatch /tmp/store --output /tmp/replica --once --report /tmp/dispatch.html

@@ -88,6 +88,8 @@ def rebuild(
     are built beside the store's own and then swapped. A kill during the swap leaves a whole store: the next start of a
     broker builds what is missing from the log, which takes long.
 
+    See docs/jobs/rebuild.md.
+
     Examples:
       reput rebuild /tmp/store --output /tmp/rebuilt --runner local
       reput rebuild /tmp/store --in-place

@@ -89,6 +89,8 @@ def repair(
     takes sizes of queue and index files that the store's files do not tell, messageDelayLevel, fileReservedTime, and
     messageIndexEnable=false for a broker without index.
 
+    See docs/jobs/repair.md.
+
     Examples:
       reput repair /tmp/store
       reput repair /tmp/store --apply

@@ -71,6 +71,8 @@ def replay(
     times. TARGET keeps the position of a replay: after a stop or a kill the same command continues, and no message is
     put twice. --config and --set configure TARGET, which no other process may have open.
 
+    See docs/jobs/replay.md.
+
     Examples:
       reput replay /tmp/store /tmp/replayed --topics orders --speed 1000x
       reput replay /tmp/store /tmp/replayed --begin 2026-01-01 --speed max --report /tmp/replay.html

@@ -644,7 +644,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_code_is_documented() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "jobs.md").read_text()
+    page = (Path(__file__).parents[4] / "docs/jobs/audit.md").read_text()
     assert [
         code
         for code, kind in KINDS.items()

@@ -81,7 +81,9 @@ def stats(
     Latencies are exact below 256 ms; above, at most 0.8 % too long. A negative latency is of clocks that disagree.
 
     With --follow changed groups are printed repeatedly, a line each. --work-dir then holds the checkpoint, with which
-    the command continues after a stop or a kill. See docs/jobs.md.
+    the command continues after a stop or a kill.
+
+    See docs/jobs/stats.md.
 
     Examples:
       reput stats /tmp/store
