@@ -15,6 +15,10 @@ from tests.support.commands import run_reput
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/commands.md").read_text()
 VERBS = PAGE.partition("## Exit status")[0]
+#: Commands that change no store, and write none: they read one, or ask a broker, or write other files.
+CHANGE_NO_STORE = """
+audit backups config consume diff dump get info man namesrv produce query stats tail top warm
+""".split()
 
 
 def commands() -> set[str]:
@@ -42,6 +46,13 @@ def words(path: str) -> list[str]:
 def test_help_names_the_page() -> None:
     (named,) = re.findall(r"docs/\S+\.md", run_reput("--help").out)
     assert (ROOT / named).read_text() == PAGE
+
+
+def test_the_promise_names_each_command_that_changes_a_store() -> None:
+    promise = (ROOT / "docs/promises.md").read_text().partition("**A read changes nothing.**")[2].partition("\n- **")[0]
+    named = {words.split()[0] for words in re.findall(r"`([a-z][a-z -]*)`", promise)}
+    assert not named & set(CHANGE_NO_STORE)
+    assert named | set(CHANGE_NO_STORE) == {name for name in commands() if not name.startswith("admin ")}
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/jobs").glob("*.md")), ids=lambda page: page.stem)
