@@ -32,6 +32,20 @@ def test_a_module_that_no_test_imports_is_covered_by_those_of_its_users() -> Non
     assert names("cli/commands/query_rows.py") == ["unit/cli/commands/test_query.py"]
 
 
+def test_a_test_with_the_name_of_a_module_lies_where_the_module_does() -> None:
+    folders: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "src/reput").rglob("*.py")):
+        folders.setdefault(path.stem, []).append(path.parent.relative_to(ROOT / "src/reput").as_posix())
+    astray = [
+        test
+        for path in sorted((ROOT / "tests/unit").rglob("test_*.py"))
+        if (test := path.relative_to(ROOT / "tests/unit").as_posix())
+        and path.parent.relative_to(ROOT / "tests/unit").as_posix() not in folders.get(path.stem[5:], [])
+        and path.stem[5:] in folders
+    ]
+    assert astray == []
+
+
 def test_every_module_is_covered() -> None:
     files = sorted((ROOT / "src/reput").rglob("*.py"))
     assert len(files) > 400

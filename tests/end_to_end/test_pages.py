@@ -149,7 +149,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "jobs/replay.md": {"reput replay /data/store /data/replayed --topics": "takes minutes"},
     "slaves.md": dict.fromkeys(
-        ("reput namesrv", "reput broker", "503 copies nothing"), "two machines; tests/unit/broker/test_slave.py"
+        ("reput namesrv", "reput broker", "503 copies nothing"), "two machines; tests/unit/broker/slave/test_slave.py"
     ),
     "several-brokers.md": {
         "sh examples/": "tests/end_to_end/test_several_brokers.py runs it",
