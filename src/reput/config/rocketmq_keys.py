@@ -65,7 +65,7 @@ ROCKETMQ_KEYS: tuple[str, ...] = tuple(
     maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxErrorRateOfBloomFilter
     maxHaTransferByteInSecond maxLmqConsumeQueueNum maxOffsetMapSize maxPopPollingSize
     maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles maxSlaveResendLength maxStatsIdleTimeInMinutes
-    maxTopicLength memTableFlushIntervalMs messageStorePlugIn metricGrpcExporterIntervalInMills
+    maxTopicLength memTableFlushIntervalMs messageIndexSafe messageStorePlugIn metricGrpcExporterIntervalInMills
     metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsOtelCardinalityLimit
     metricsPromExporterHost metricsPromExporterPort migrateAuthFromV1Enabled minInSyncReplicas msgTraceTopicName
