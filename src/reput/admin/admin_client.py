@@ -91,7 +91,7 @@ class AdminClient:
         return found
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Where the queues of a topic are, those of lost brokers, too.
+        """The route of a topic: its queues, with the queues of lost brokers.
 
         Raises MQClientError, with the nearest name, where name servers know no such topic, or no broker.
         """
@@ -118,7 +118,7 @@ class AdminClient:
         return {name: one.broker_addrs for name, one in (await self.cluster()).broker_addr_table.items()}
 
     async def ask_each(self, brokers: Brokers, look: Callable[[str, str], Awaitable[_R]]) -> dict[str, _R]:
-        """What the brokers answer, by broker name, without those that are `silent`.
+        """Answers of the brokers, by broker name, without the `silent` ones.
 
         Raises MQBrokerError where one refuses, RemotingError where nobody answers for any of them.
 
@@ -156,12 +156,12 @@ class AdminClient:
         return f"the master of {name} {what}; its slave {address} answers, which may lag"
 
     def notes(self) -> list[str]:
-        """What is to be said beside an answer: which slaves have given it, and for which brokers nobody has."""
+        """Notes on an answer: the slaves that have given it, and the brokers for which nobody has answered."""
         silent = (f"nobody answers for {name}: {reason}" for name, reason in sorted(self.silent.items()))
         return [*(note for _, note in sorted(self.slaves.items())), *silent]
 
     def whole(self, value: _T) -> _T | None:
-        """What all brokers make together; None where one of them is silent: then nobody knows it."""
+        """A value of all brokers together; None if one of them is silent: then nobody knows the value."""
         return None if self.silent else value
 
     def ask_again(self) -> None:
@@ -255,7 +255,7 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 async def gather(ask: Callable[[_T], Awaitable[_R]], of: Iterable[_T]) -> list[_R]:
-    """What is answered for each, a few at once, in their order."""
+    """The answers for each, in their order; a few are asked at once."""
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def one(asked: _T) -> _R:

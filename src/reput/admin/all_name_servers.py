@@ -59,7 +59,7 @@ class AllNameServers:
         return {topic for one in found.values() for topic in one.topic_list}
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """Where the queues of a topic are, those of lost brokers, too; None where nobody knows the topic."""
+        """The route of a topic, with the queues of lost brokers; None if no name server knows the topic."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         found = list((await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields, TopicRouteData)).values())
         if not found:
@@ -80,7 +80,7 @@ class AllNameServers:
             checked(address, await self._api.ask(address, command, _CALL_S))
 
     async def brokers_of_each(self) -> dict[str, Mapping[str, BrokerData]]:
-        """What each of them knows of brokers, by its address and broker name, as of `cluster`.
+        """Brokers that each name server knows, by its address and broker name, as of `cluster`.
 
         Raises MQClientError where one of them does not answer, or refuses: nobody knows what it knows.
         """

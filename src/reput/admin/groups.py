@@ -45,7 +45,7 @@ class QueueLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a group is, and when the last message that it has consumed was stored (ms; 0: never).
+    """Lag of a group, and the store time of the last message that it has consumed (ms; 0: never).
 
     None for what is not known, as nobody answers for one of the brokers; the queues are those of the others.
     """
@@ -69,7 +69,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class QueueReset:
-    """What a reset does to a group in one queue; None where the group has no offset there."""
+    """Change that a reset makes for a group in one queue; `before` is None if the group has no offset there."""
 
     broker: str
     queue_id: int
@@ -120,7 +120,7 @@ def _row(client: AdminClient, group: str, *at: tuple[list[QueueLag], set[str]]) 
 
 
 async def lag(client: AdminClient, group: str) -> GroupLag:
-    """How far a group is, queue by queue.
+    """The lag of a group, queue by queue.
 
     Raises MQClientError where the group has offsets nowhere.
     """
@@ -202,7 +202,7 @@ def _member(kind: str, broker: str, address: str, one: dict[str, Any]) -> Member
 
 
 async def reset_plan(client: AdminClient, group: str, topic: str, to: str | int) -> list[QueueReset]:
-    """What a reset to EARLIEST, LATEST or a store time (ms) would do; nothing is changed.
+    """The changes that a reset to EARLIEST, LATEST or a store time (ms) would make; nothing is changed.
 
     Raises MQClientError for a topic or a group that is not there, or where the master of one of the topic's brokers is
     away.

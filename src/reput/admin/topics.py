@@ -131,7 +131,7 @@ async def topic_queues(client: AdminClient, topic: str, brokers: Brokers) -> lis
 
 
 async def topic_state(client: AdminClient, topic: str) -> TopicState:
-    """What there is of a topic.
+    """The state of a topic: its settings, brokers and queues.
 
     Raises MQClientError where there is no such topic.
     """
@@ -187,7 +187,7 @@ async def create_topic(client: AdminClient, topic: str, queues: int, brokers: li
 
 
 async def deletable(client: AdminClient, topic: str) -> TopicState:
-    """What a deletion of a topic would take away; nothing is changed.
+    """The state of a topic that a deletion would remove; nothing is changed.
 
     Raises MQClientError where there is no such topic, or the master of one of its brokers is away or does not answer:
     it would bring the topic back.
