@@ -99,7 +99,7 @@ class BrokerController:
 
     @property
     def state(self) -> BrokerState:
-        """What the broker's services share, between `start` and `stop`."""
+        """State that the broker's services share, between `start` and `stop`."""
         return self._state
 
     # -- life
@@ -205,7 +205,7 @@ class BrokerController:
             logger.warning(Event("slaves of RocketMQ's cannot copy topics", port=port, error=error))
 
     def _name_server_client(self, servers: Sequence[str]) -> RemotingClient:
-        """What reaches name servers: its own one without the network."""
+        """The client for name servers; it reaches the broker's own one without the network."""
         own = {} if self._name_server is None else {servers[0]: self._name_server.join}
         return RemotingClient(tls=ClientTls.of(self._config), own_servers=own)
 

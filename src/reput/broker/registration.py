@@ -100,7 +100,7 @@ class Registration:
 
     @property
     def ha_address(self) -> str:
-        """Where slaves are told to get the log."""
+        """HA address, from which slaves get the log."""
         host, _, port = self._address.rpartition(":")
         return f"{host}:{self.config.ha_listen_port or int(port) + 1}"
 
@@ -136,7 +136,7 @@ class Registration:
         self._on_master(told.master_addr, told.ha_server_addr)
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """Where the queues of a topic are, as the first name server tells that answers; None for an unknown topic.
+        """The route of a topic, by the first name server that answers; None for an unknown topic.
 
         Raises RemotingError where none answers.
         """

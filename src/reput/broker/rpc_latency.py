@@ -15,7 +15,7 @@ _BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
 
 
 class RpcKey(NamedTuple):
-    """What is counted apart: by codes, whether a request was held for messages, and whether nobody waits for it."""
+    """Key of a latency: by codes, whether a request was held for messages, and whether nobody waits for the answer."""
 
     request_code: int
     response_code: int

@@ -114,7 +114,7 @@ class BrokerServices:
         self.sends = SendFrameProcessor(state, self._requests, self.pop.ack_frames, is_checked=is_checked)
 
     def _refusal(self) -> Refusal | None:
-        """What is asked before each request whether it may be done; None where all may.
+        """The check before each request, whether it is allowed; None if all are.
 
         A large body that says what a request is about is read beside the loop, as its processor does.
         """

@@ -1,4 +1,4 @@
-"""Which keys a broker starts with: asked at a start, and before changed keys are kept for the next one."""
+"""Checks of the keys that a broker starts with: at a start, and before changed keys are kept for the next one."""
 
 from __future__ import annotations
 

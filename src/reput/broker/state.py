@@ -50,7 +50,7 @@ SEE_FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further
 
 
 class Following(Protocol):
-    """What others ask a slave (`reput.broker.slave.slave`)."""
+    """A slave, as others ask it (`reput.broker.slave.slave`)."""
 
     @property
     def has_master(self) -> bool:
@@ -62,15 +62,15 @@ class Following(Protocol):
 
     @property
     def progress(self) -> FollowState | None:
-        """How far it is; None before the first master."""
+        """State of the copy; None before the first master."""
 
     @property
     def copies_nothing(self) -> str | None:
-        """Why it copies nothing, as one text; None while it does."""
+        """Reason why it copies nothing, as one text; None while it copies."""
 
 
 class AccessGate(Protocol):
-    """Who may do what (`reput.broker.access`)."""
+    """Access control of requests (`reput.broker.access`)."""
 
     def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
         """Raise RemotingCommandError unless who asked may do this with what was found, by the header's fields."""
@@ -217,7 +217,7 @@ class BrokerState:
         return int(time.time() * 1000) + self._ahead_ms
 
     def put_ms(self, commit_log_offset: int, stored_ms: int) -> int:
-        """When a message was put, for what counts from there: its store time may be ahead of a clock that was set."""
+        """Time of a message's put in ms, for delays: its store time may be ahead of a clock that was set."""
         return self._put_times.put_ms(commit_log_offset, stored_ms, self.now_ms())
 
     def note_put_time(self) -> None:
@@ -242,4 +242,4 @@ def _no_message(time_ms: int) -> int:
 
 
 def _nothing() -> None:
-    """What is appended under SYNC_FLUSH is dispatched once it is safe."""
+    """Do nothing: a message that is appended under SYNC_FLUSH is dispatched once it is safe."""

@@ -29,7 +29,7 @@ _MIGRATE = "migrateAuthFromV1Enabled"
 
 
 class Access:
-    """Who may do what.
+    """Access control of a broker: users, accounts and the gate that checks requests.
 
     Args:
         path: The store's directory.
@@ -82,7 +82,7 @@ class Access:
                     logger.warning(Event("a user may do more than its account might", user=name, resources=more))
 
     def processors(self, state: BrokerState) -> tuple[AuthProcessor, PlainAclProcessor]:
-        """What changes users and accounts, as requests ask."""
+        """Processors of the requests that change users and accounts."""
         return AuthProcessor(state, self._users), PlainAclProcessor(state, self._accounts)
 
 
@@ -95,7 +95,7 @@ def _first_users(config: BrokerConfig) -> Iterable[User]:
 
 
 def inner_credentials(config: BrokerConfig) -> SessionCredentials | None:
-    """Who the broker is to others of its cluster, a slave to its master (`BrokerOuterAPI.newAclRPCHook`); None: nobody.
+    """Credentials of the broker for requests to its cluster, as a slave's (`BrokerOuterAPI.newAclRPCHook`); None: none.
 
     Raises ConfigError, without the secret, where the text is none.
     """

@@ -93,7 +93,7 @@ class Gate:
     def _authorize(
         self, connection: Connection, command: RemotingCommand, fields: dict[str, str], user: User
     ) -> tuple[str | None, Need | None]:
-        """Why a user may not do it, and what it may not; (None, None) where it may."""
+        """Reason why a user may not do a request, and the need that is refused; (None, None) if it may."""
         if user.user_type is UserType.SUPER:
             return None, None
         try:

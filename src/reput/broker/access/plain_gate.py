@@ -84,7 +84,7 @@ class PlainGate:
             raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
 
     def _why_not(self, address: str, command: RemotingCommand, found: Mapping[str, str] | None = None) -> str | None:
-        """Why a request may not be done; with what was `found` for one whose signature has been looked at."""
+        """Reason why a request is refused, else None; `found`: later names of a request that was checked."""
         acl, is_about_access = self._accounts.acl, command.code in _ABOUT_ACCESS
         fields = command.ext_fields or {}
         if acl.is_white(address) and not is_about_access:
@@ -124,7 +124,7 @@ def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None
 
 
 def _check(account: Account, need: Need) -> str | None:
-    """Why an account may not do one thing; requests that only look need no permission but an account."""
+    """Reason why an account may not do one thing, else None; a request that only reads needs an account alone."""
     perms = {Action.PUB: Perm.PUB, Action.SUB: Perm.SUB}
     needed = Perm(0)
     for action in need.actions:

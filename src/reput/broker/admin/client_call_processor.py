@@ -129,7 +129,7 @@ class ClientCallProcessor:
     # -- requests that are handed on
 
     async def running_info(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """What a consumer says of itself."""
+        """Answer with the running info of a consumer, which the consumer itself gives."""
         header = decode_header(GetConsumerRunningInfoRequestHeader, command.ext_fields)
         return await self._call_consumer(command, header.consumer_group, header.client_id)
 

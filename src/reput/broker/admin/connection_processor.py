@@ -1,4 +1,4 @@
-"""Who is connected: members of groups, of consumers and of producers (of `AdminBrokerProcessor`)."""
+"""Connections of members: of groups of consumers and of producers (of `AdminBrokerProcessor`)."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class OffsetProcessor:
         return command.response(body=encode_body({"brokerAddr": self._state.address, "topicList": topics}))
 
     def subscription(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """What a group subscribes to in a topic; without it where the group has no members."""
+        """Answer with a group's subscription to a topic; without it if the group has no members."""
         header = decode_header(QuerySubscriptionByConsumerRequestHeader, command.ext_fields)
         found = self._state.consumers.find_subscription_data(header.group, header.topic or "")
         body: dict[str, Any] = {"group": header.group}

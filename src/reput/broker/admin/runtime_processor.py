@@ -1,4 +1,4 @@
-"""What a broker says of its state now (`AdminBrokerProcessor`)."""
+"""The state of a broker, as operators ask for it (`AdminBrokerProcessor`)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RuntimeProcessor:
         }
 
     def ha_info(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Where slaves get the log; nothing from a broker that is no master, as to one that says it is the master."""
+        """Answer with the HA address; empty from a broker that is no master, and to one that says it is the master."""
         state, header = self._state, ExchangeHAInfoResponseHeader()
         if not (state.config.broker_id or (command.ext_fields or {}).get("masterHaAddress")):
             header = ExchangeHAInfoResponseHeader(state.registration.ha_address, self._first_end_offset, state.address)
@@ -119,7 +119,7 @@ class RuntimeProcessor:
         return command.response(body=encode_body({"table": table}))
 
     def _of_timers(self) -> dict[str, str]:
-        """How far messages with a time are: seconds, messages without a slot, messages that wait."""
+        """Progress of messages with a time: seconds, messages without a slot, messages that wait."""
         timers, state = self._state.timers, self._state
         if timers is None:
             return {}

@@ -1,4 +1,4 @@
-"""How far topics and groups are: what operators ask most (`AdminBrokerProcessor`)."""
+"""Progress of topics and groups: what operators ask most (`AdminBrokerProcessor`)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StatisticsProcessor:
     # -- growth
 
     def broker_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """How a counter has grown in the last minute, hour and day."""
+        """Answer with the growth of a counter in the last minute, hour and day."""
         header = decode_header(ViewBrokerStatsDataRequestHeader, command.ext_fields)
         found = self._state.stats.stats_item(header.stats_name, header.stats_key)
         if found is None:
@@ -91,7 +91,7 @@ class StatisticsProcessor:
         return table
 
     async def consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """How far a group is in each queue of its topics, and when the last message that it consumed was stored."""
+        """Answer with a group's offsets in each queue of its topics, and its last consumed message's store time."""
         header = decode_header(GetConsumeStatsRequestHeader, command.ext_fields)
         group, topics = header.consumer_group, self._topics_of(header)
         queues = [one for name in topics for one in self._queues(group, name)]
@@ -103,7 +103,7 @@ class StatisticsProcessor:
         return command.response(body=await self._state.reads.run_for(connection, look))
 
     async def broker_consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """How far all groups are in all their topics, or in order topics."""
+        """Answer with the offsets of all groups in all their topics, or in order topics."""
         is_order = decode_header(GetConsumeStatsInBrokerHeader, command.ext_fields).is_order
         state = self._state
         asked = []

@@ -29,7 +29,7 @@ def _nobody() -> None:
 
 
 class MessageArrivingListener(Protocol):
-    """Who waits for messages (RocketMQ's `MessageArrivingListener`)."""
+    """A listener that waits for messages (RocketMQ's `MessageArrivingListener`)."""
 
     @property
     def any_wait(self) -> bool:

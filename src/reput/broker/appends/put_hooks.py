@@ -1,4 +1,4 @@
-"""What is done to each message before it is put (`HookUtils`): a message with a delay or a time waits elsewhere."""
+"""Hooks on each message before it is put (`HookUtils`): a message with a delay or a time waits elsewhere."""
 
 from __future__ import annotations
 

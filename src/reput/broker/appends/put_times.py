@@ -55,7 +55,7 @@ class PutTimes:
         self._thinned_at = max(_LEAST_THINNED, 2 * len(kept))
 
     def put_ms(self, commit_log_offset: int, stored_ms: int, now_ms: int) -> int:
-        """When a message was put, by its store time, unless this is still to come."""
+        """Time of a message's put in ms: its store time, unless this is still to come."""
         if stored_ms <= now_ms:
             return stored_ms
         if not self._ends or self._ends[-1] <= commit_log_offset or self._times[-1] > now_ms:

@@ -24,7 +24,7 @@ _end_offset = attrgetter("end_offset")
 
 @dataclass(slots=True, eq=False)
 class _Wait:
-    """Who waits until so many slaves have the log up to an offset, and until when."""
+    """A wait until the given number of slaves has the log up to an offset, and its timeout."""
 
     end_offset: int
     slaves: int
@@ -93,7 +93,7 @@ class ReplicaAcks:
 
     @property
     def status_of_unsent(self) -> PutMessageStatus:
-        """What a send is answered that no slave can have yet, and that waits no longer."""
+        """Status of a send that no slave can have yet, and that waits no longer."""
         slaves = self._slaves_needed
         if slaves == 0:
             return PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -107,7 +107,7 @@ class ReplicaAcks:
 
     @property
     def _slaves_needed(self) -> int:
-        """How many slaves have to acknowledge what is sent now."""
+        """Number of slaves that have to acknowledge a send now."""
         config = self._config
         replicas = max(2, config.in_sync_replicas)
         if config.enable_auto_in_sync_replicas:

@@ -1,1 +1,1 @@
-"""What a broker tells a monitoring system."""
+"""Metrics of a broker, for a monitoring system."""

@@ -17,7 +17,7 @@ _LABELS = ("consumer_group", "topic", "is_retry", "is_system")
 
 
 class _Progress(NamedTuple):
-    """How far a group is in a topic: for each queue that it knows, what it has committed, and what it has pulled."""
+    """Progress of a group in a topic: queue id, committed offset and pulled offset of each queue that it knows."""
 
     group: str
     topic: str

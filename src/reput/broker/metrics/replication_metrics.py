@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def replication_metrics(families: MetricFamilies, state: BrokerState) -> Iterable[Metric]:
-    """How far slaves are: of a broker with an HA port, and of a slave, which tells what `reput follow` tells."""
+    """Metrics of replication: of a broker with an HA port, and of a slave, the same as of `reput follow`."""
     if state.ha is not None:
         end = state.store.max_commit_log_offset
         lags = [((one.address,), float(max(0, end - one.acknowledged_offset))) for one in state.ha.slaves]

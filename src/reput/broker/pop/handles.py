@@ -33,7 +33,7 @@ def check_handle(state: BrokerState, connection: Connection, key: PopKey) -> Ref
 
 
 def check_point_key(key: PopKey, info: ExtraInfo) -> CheckPointKey:
-    """What the check point of a handle and its acks have in common."""
+    """The key that the check point of a handle and its acks share."""
     return CheckPointKey(*key[:2], key.queue_id, info.ck_queue_offset, info.pop_time, info.broker_name)
 
 

@@ -49,7 +49,7 @@ class NotificationProcessor:
         return {RequestCode.NOTIFICATION: self.notification, RequestCode.POLLING_INFO: self.polling_info}
 
     def polling_info(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """How many pops wait for exactly this queue id."""
+        """Answer with the number of pops that wait for exactly this queue id."""
         header = decode_header(PollingInfoRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
         topic = check_broker(self._state, "peek") or check_queue(self._state, connection, asked)

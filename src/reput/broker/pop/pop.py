@@ -19,7 +19,7 @@ from reput.transport.connection import Connection
 
 
 class Pop:
-    """What a broker has for POP.
+    """POP of a broker: processors, listeners, orders and statistics.
 
     Args:
         state: The broker's.
@@ -64,7 +64,7 @@ class Pop:
             self._revive_service.start()
 
     def revive_behind(self, queue_id: int) -> tuple[int, int]:
-        """What a revive queue still has to be looked at: see `PopReviveService.behind`."""
+        """Backlog of a revive queue: see `PopReviveService.behind`."""
         return (0, 0) if self._revive_service is None else self._revive_service.behind(queue_id)
 
     def connection_closed(self, connection: Connection) -> None:

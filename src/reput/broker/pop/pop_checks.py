@@ -12,7 +12,7 @@ from reput.transport.connection import Connection
 
 
 class QueueRequest(NamedTuple):
-    """What a request of POP asks for; queue_id: -1 for all queues."""
+    """Queue that a request of POP asks for; queue_id: -1 for all queues."""
 
     group: str
     topic: str

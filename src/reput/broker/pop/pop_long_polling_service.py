@@ -33,7 +33,7 @@ class PollingResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What a request waits for: a message of a queue, -1 for any, or of the group's retry topic.
+    """Messages that a request waits for: of a queue, -1 for any, or of the group's retry topic.
 
     `codes`: of the tags that it takes, None for all; `until_ms`: when its client's patience is over.
     """
@@ -118,7 +118,7 @@ class PopLongPollingService:
         return PollingResult.POLLING_SUC
 
     def polling_num(self, topic: str, group: str, queue_id: int) -> int:
-        """How many requests wait with exactly this queue id."""
+        """Number of requests that wait with exactly this queue id."""
         return len(self._waiting.get((topic, group), {}).get(queue_id, ()))
 
     def connection_closed(self, connection: Connection) -> None:

@@ -211,7 +211,7 @@ class PopReviveService:
         return message if message.queue_offset == offset else None
 
     async def _retry_topic(self, key: CheckPointKey) -> TopicConfig:
-        """Where the messages of a check point go; made where it is not there, with the group's offset.
+        """The topic for the messages of a check point; created if it is missing, with the group's offset.
 
         Raises MessageIllegalError where there can be no such topic.
         """

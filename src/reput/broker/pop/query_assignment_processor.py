@@ -1,4 +1,4 @@
-"""Which queues a member gets, and how (`QueryAssignmentProcessor`)."""
+"""Assignment of queues to a member, and its request mode (`QueryAssignmentProcessor`)."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ReviveMessage(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a message goes: its revive queue, when it is to be there, and until then its slot (ms; None: at once)."""
+    """Destination of a message: revive queue, delivery time, and the slot where it waits (ms; None: at once)."""
 
     revive_qid: int
     deliver_ms: int

@@ -1,4 +1,4 @@
-"""Where a new group begins: at a queue's first message, while that is in memory (`checkInMemByConsumeOffset`)."""
+"""First offset of a new group: the queue's first message, while that is in memory (`checkInMemByConsumeOffset`)."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class PullMessageProcessor:
     def _subscription(
         self, command: RemotingCommand, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
     ) -> SubscriptionData | RemotingCommand:
-        """What the consumer wants: by the request, or by its group's heartbeats; or the answer that refuses it."""
+        """Subscription of the consumer, by the request or by its group's heartbeats; or the answer that refuses it."""
         state, name, topic = self._state, header.consumer_group, header.topic
         if header.sys_flag & PullSysFlag.SUBSCRIPTION:
             try:

@@ -109,6 +109,6 @@ class SendBackProcessor:
 def _most_times(
     command: RemotingCommand, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig
 ) -> int:
-    """How often a group consumes a message at most: as the client says, unless it is too old to."""
+    """Limit of a group's attempts at a message: the request's, unless its client is too old; else the group's."""
     asked = header.max_reconsume_times if command.version >= V3_4_9 else None
     return group.retry_max_times if asked is None else asked

@@ -258,7 +258,7 @@ class SendMessageProcessor:
         return None if waits else answer
 
     def _recall_handle(self, message: MessageExtBrokerInner) -> str | None:
-        """What a message that waits for a time can be recalled with (`attachRecallHandle`); None for another one."""
+        """Handle to recall a message that waits for a time (`attachRecallHandle`); None for any other message."""
         properties = message.properties
         topic, out_ms = properties.get(REAL_TOPIC), properties.get(TIMER_OUT_MS)
         if topic is None or out_ms is None or not out_ms.isdigit() or topic.startswith(RETRY_TOPIC_PREFIX):

@@ -18,7 +18,7 @@ _SAY_AGAIN_S = 60.0
 
 
 class _Stop(NamedTuple):
-    """Why nothing is copied, from which master (empty: none is known), and since when; `is_refused`: not by waiting."""
+    """A stop of copying: reason, master (empty: none is known), time; `is_refused`: waiting does not end it."""
 
     reason: str
     master: str

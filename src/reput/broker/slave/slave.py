@@ -27,7 +27,7 @@ _COPY_S = 5.0
 
 
 class _Known(NamedTuple):
-    """What name servers say of the master."""
+    """Addresses of the master by the name servers."""
 
     address: str
     ha_address: str
@@ -66,7 +66,7 @@ class Slave:
 
     @property
     def progress(self) -> FollowState | None:
-        """How far it is; None before the first master."""
+        """State of the copy; None before the first master."""
         return self._progress
 
     @property
@@ -76,7 +76,7 @@ class Slave:
 
     @property
     def copies_nothing(self) -> str | None:
-        """Why it copies nothing; see `Copying`."""
+        """Reason why it copies nothing; see `Copying`."""
         return self._copying.copies_nothing
 
     # -- life

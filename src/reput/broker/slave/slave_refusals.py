@@ -1,4 +1,4 @@
-"""What a slave refuses: whatever would put a message, or change what is copied from the master.
+"""Refusals of a slave: of requests that would put a message, or change something that is copied from the master.
 
 The codes are for the answers: what they leave out, the log refuses (`LoopWriter.take_copies_only`).
 """

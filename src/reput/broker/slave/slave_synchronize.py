@@ -37,7 +37,7 @@ _WAIT_S = 1.0
 
 
 class _Copy(NamedTuple):
-    """What a master had done in its log, up to some offset at most.
+    """State of a master's consumers and timers, up to some offset of its log at most.
 
     Attributes:
         master: Its address.
@@ -121,7 +121,7 @@ class SlaveSynchronize:
         return True
 
     async def _of_log(self, master: str) -> _Copy:
-        """What the master has done in its log."""
+        """Ask the master for the state of its consumers and timers."""
         offsets = await self._ask(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
         delays = await self._ask(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets)
         timers = await self._asked(master, RequestCode.GET_TIMER_CHECK_POINT)

@@ -92,10 +92,10 @@ class OpenSlot:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next message is due; None where none waits."""
+        """Time of the next due message; None if none waits."""
         return self._waiting[0].due_ms if self._waiting else None
 
     @property
     def undelivered_ms(self) -> int | None:
-        """When the first message is due that waits, or was taken last and may not be delivered yet; None without."""
+        """Due time of the first message that waits, or was taken last and may not be delivered yet; None if none."""
         return self._taken[0].due_ms if self._taken else self.next_due_ms

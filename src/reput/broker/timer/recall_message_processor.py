@@ -112,14 +112,14 @@ class RecallMessageProcessor:
         return MessageExtBrokerInner(handle.topic, 0, b"0", properties, 0, 0, now_ms, connection.host)
 
     def checkpoint(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """How far the timers are, as of the last flush."""
+        """Answer with the checkpoint of the timers, as of the last flush."""
         if self._state.timers is None:
             return command.response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         body = encode_timer_checkpoint(self._state.timers.checkpoint)
         return command.response(ResponseCode.SUCCESS, None, None, body)
 
     async def metrics(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """How many messages wait, by topic."""
+        """Answer with the number of messages that wait, by topic."""
         if self._timers is None:
             return command.response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
         body = await encode_beside(self._state, connection, encode_metadata, self._timers.metrics.shown())

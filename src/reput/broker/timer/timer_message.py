@@ -28,7 +28,7 @@ _ROLL = int(Magic.ROLL)
 
 
 class DeleteKey(NamedTuple):
-    """Who deletes a message, and which: who may not send to a topic deletes nothing there."""
+    """Topic and key of a message to delete: a client that may not send to a topic deletes nothing there."""
 
     topic: str
     text: str
@@ -79,7 +79,7 @@ class TimerMessage:
 
     @property
     def stored_ms(self) -> int:
-        """When its record was stored."""
+        """Store time of its record in ms."""
         return self.head[10]
 
     @property
@@ -95,7 +95,7 @@ class TimerMessage:
         return None if unique_key is None else DeleteKey(topic, delete_key(topic, unique_key))
 
     def due_ms(self, unit_time: int, magic: int, precision_ms: int) -> int:
-        """When something is to be done with it: delivered at its exact time, or put back once its slot has begun."""
+        """Time in ms of its delivery, which is exact, or of its put back, once its slot has begun."""
         if magic & _ROLL:
             return unit_time + 1
         return due_time(self.properties, self.stored_ms, self.out_ms, precision_ms)
