@@ -1,4 +1,4 @@
-"""What commands share that ask servers: where the name server is, who asks, and one run of a client."""
+"""Options of the commands that ask servers: name server, credentials, and one run of a client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ENVIRONMENT = {
 
 
 def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitable[_T]]) -> tuple[_T, int]:
-    """What some requests of a client result in, and the exit status of a command that shows it, as of `tell`.
+    """Run requests of a client; their result, and the exit status of a command that shows it, as of `tell`.
 
     The client's log is silent, as an error says the same. `config` is the file of the option of this name.
     """
@@ -83,7 +83,7 @@ def shown(value: object) -> object:
 
 
 def access(config: str | None) -> tuple[SessionCredentials | None, ClientTls | None]:
-    """Who asks, and how TLS is talked, by the file of the option `Config` and by the environment."""
+    """Credentials and TLS of a client, by the file of the option `Config` and by the environment."""
     from reput.client.instance.session_credentials import SessionCredentials
     from reput.transport.tls import ClientTls
 

@@ -105,7 +105,7 @@ class CommandGroup(TyperGroup):
             raise
 
     def what_is_meant(self, name: str) -> str:
-        """What an error says of an unknown command: a name that differs by a letter or two, or nothing."""
+        """Hint in the error of an unknown command: a name that differs by a letter or two, or nothing."""
         nearest = get_close_matches(name, self.commands, 1, _ALIKE)
         return f". Did you mean {nearest[0]!r}?" if nearest else ""
 

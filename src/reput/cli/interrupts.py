@@ -168,7 +168,7 @@ def _imported(name: str) -> ModuleType | None:
 
 
 def _unfinished() -> list[str]:
-    """Where the same command continues."""
+    """Files and folders from which the same command continues."""
     left = [path for path in _left if _URL in path or os.path.exists(path)]
     if _job_folders:
         from reput.jobs.job_folder import is_unfinished

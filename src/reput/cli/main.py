@@ -79,7 +79,7 @@ class Application(CommandGroup):
         return name, command, rest
 
     def what_is_meant(self, name: str) -> str:
-        """What an error says of an unknown command; one of `reput admin` is named."""
+        """Hint in the error of an unknown command; one of `reput admin` is named."""
         is_of_admin = any(command.name == name for command in admin.admin.registered_commands)
         return f"; it is `reput admin {name}`" if is_of_admin else super().what_is_meant(name)
 

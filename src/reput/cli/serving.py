@@ -1,4 +1,4 @@
-"""What commands that serve share: a line when they are ready, logs on stderr, an end by Ctrl-C or SIGTERM."""
+"""The run of commands that serve: a line when they are ready, logs on stderr, an end by Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 

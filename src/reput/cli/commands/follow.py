@@ -190,7 +190,7 @@ def _fields(state: FollowState) -> dict[str, Any]:
 
 
 def _end_fields(state: FollowState) -> dict[str, Any]:
-    """How far a follower has come; at the end it has closed its connection."""
+    """Progress of a follower as fields, also for its end, when it has closed its connection."""
     return {"followed_to": state.end_offset, "lag_bytes": state.lag_bytes, "lag_ms": state.lag_ms}
 
 

@@ -111,7 +111,7 @@ def produce(
 
 
 class _Sent:
-    """How many messages are stored, how many not as safely as asked, and since when they are sent (monotonic)."""
+    """Counts of stored messages, of them less safe than asked, and the time of the first send (monotonic)."""
 
     def __init__(self) -> None:
         self.messages = 0

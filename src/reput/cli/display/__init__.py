@@ -1,1 +1,1 @@
-"""What commands show: tables, lines, JSON, logs, screens."""
+"""Output of commands: tables, lines, JSON, logs, screens."""

@@ -135,7 +135,7 @@ def _copied(properties: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def writer_of(format: RowFormat, file: IO[bytes]) -> Callable[[Iterable[MessageExt]], None]:
-    """What writes messages to a file, each as one row; CSV begins with the names of its columns."""
+    """Function that writes messages to a file, each as one row; CSV begins with the names of its columns."""
     write_rows = {"lines": _lines, "json": _json_lines, "csv": _csv_rows}[format]
     if format == "csv":
         file.write(",".join(_CSV_COLUMNS).encode() + b"\n")

@@ -18,7 +18,7 @@ class AdminGroup(CommandGroup):
     """Names the command of RocketMQ's mqadmin where that alone has one."""
 
     def what_is_meant(self, name: str) -> str:
-        """What an error says of an unknown command."""
+        """Hint in the error of an unknown command."""
         found = commands_like(name)
         return f"; mqadmin has {', '.join(found)}" if found else super().what_is_meant(name)
 

@@ -1,4 +1,4 @@
-"""What only RocketMQ's `mqadmin` has: a command that somebody looks for in `reput admin` is named there."""
+"""Commands that only RocketMQ's `mqadmin` has: `reput admin` names them to users that look for one here."""
 
 from __future__ import annotations
 
