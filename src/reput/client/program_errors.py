@@ -1,4 +1,4 @@
-"""What a program's functions raise where no caller of theirs waits: in a thread, and in a loop's background."""
+"""Errors of a program's functions that no caller waits for: in a thread, and in a loop's background."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class ConsumeConcurrently:
         self._workers = [group.client.spawn(self._work()) for _ in range(concurrency)]
 
     async def begin(self, queue: QueueKey) -> int:
-        """Where the group is in a queue; raises RemotingError where its broker does not tell."""
+        """Offset at which the group goes on in a queue; raises RemotingError if its broker does not return it."""
         return await self._offsets.begin(queue)
 
     def take(self, consumed: ConsumedQueue, messages: list[MessageClientExt]) -> None:

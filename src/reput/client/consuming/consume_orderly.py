@@ -54,7 +54,7 @@ class ConsumeOrderly:
         self._stopping = asyncio.Event()
 
     async def begin(self, queue: QueueKey) -> int:
-        """Where the group is in a queue, once it is locked; raises RemotingError where its broker does not tell."""
+        """Offset of the group in a queue, which is locked first; raises RemotingError if its broker returns none."""
         if self._locks is not None:
             await self._locks.lock(queue)
         return await self._offsets.begin(queue)
@@ -71,7 +71,7 @@ class ConsumeOrderly:
             await asyncio.wait([running])
 
     def locked_s(self, queue: QueueKey) -> float | None:
-        """How long ago a queue was locked; None where it is not."""
+        """Seconds since a queue was locked; None if it is not locked."""
         return None if self._locks is None else self._locks.locked_s(queue)
 
     async def unlock(self, queue: QueueKey) -> None:

@@ -15,7 +15,7 @@ _MINUTE, _HOUR = 6, 360
 
 @dataclass(slots=True)
 class _Counts:
-    """What has happened with a topic since the last sample."""
+    """Counts of a topic since the last sample."""
 
     pulls: int = 0
     pulled: int = 0

@@ -26,7 +26,7 @@ _AGAIN_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """When a queue is not pulled further, until messages of it are handled (`DefaultMQPushConsumer`).
+    """Limits of the pulls of a queue, until messages of it are handled (`DefaultMQPushConsumer`).
 
     Attributes:
         count: Messages of a queue that wait or are handled.

@@ -37,7 +37,7 @@ _PULLED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY, Resp
 
 
 class PullResult(NamedTuple):
-    """What a pull brought.
+    """Result of a pull.
 
     Attributes:
         body: Records, one after the other; none where nothing was found.
@@ -172,7 +172,7 @@ def pulled_from(offset: int, count: int) -> dict[str, str]:
 
 
 def pull_result(address: str, answer: RemotingCommand) -> PullResult:
-    """What the answer to a pull brings; errors as of `MQClientAPI`."""
+    """The result of a pull, by its answer; errors as of `MQClientAPI`."""
     checked(address, answer, *_PULLED)
     found = decoded(address, PullMessageResponseHeader, answer.ext_fields)
     body = answer.body if answer.code == ResponseCode.SUCCESS else b""

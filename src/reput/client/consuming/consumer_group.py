@@ -235,7 +235,7 @@ class ConsumerGroup:
                 await asyncio.sleep(_SOON_S)
 
     def subscription(self, topic: str) -> SubscriptionData:
-        """What is wanted of a topic; everything of one that was not subscribed."""
+        """Subscription to a topic; to all messages of a topic that was not subscribed."""
         return self.subscriptions.get(topic) or build_subscription_data(topic, None)
 
     def decode(self, body: bytes, queue: QueueKey) -> list[MessageClientExt]:
@@ -243,7 +243,7 @@ class ConsumerGroup:
         return decode_messages(body, queue, self.subscription(queue.topic), self.namespace)
 
     async def begin_offset(self, queue: QueueKey, told: Callable[[QueueKey, int], None] = lambda *_: None) -> int:
-        """Where the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`.
+        """Offset at which the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`.
 
         `told` is called with an offset that the broker has.
 
@@ -258,7 +258,7 @@ class ConsumerGroup:
         return offset
 
     async def first_offset(self, queue: QueueKey) -> int:
-        """Where a group without an offset begins in a queue."""
+        """Offset at which a group without an offset begins in a queue."""
         address = self.serving(queue)
         is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
         if isinstance(self._consume_from, datetime) and not is_retry:

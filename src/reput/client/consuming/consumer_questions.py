@@ -107,7 +107,7 @@ class ConsumerQuestions:
         return command.response(body=encode_queue_tables(info))
 
     def _queue_info(self, consumed: ConsumedQueue) -> dict[str, Any]:
-        """What is known of a queue (`ProcessQueueInfo`); times in ms since 1970 UTC, 0 for never."""
+        """State of a queue (`ProcessQueueInfo`); times in ms since 1970 UTC, 0 for never."""
         waiting, locked_ms = consumed.process_queue, self.locked_ms(consumed.queue)
         first, last = waiting.first, waiting.last
         return {
@@ -164,7 +164,7 @@ CONSUME_ORDERLY = "PROP_CONSUMEORDERLY"
 
 
 def consumer_properties(namesrv: str, concurrency: int, started_ms: int, *, is_orderly: bool) -> dict[str, str]:
-    """What an operator is told of a push consumer."""
+    """Properties of a push consumer, for operators."""
     return {
         CONSUME_ORDERLY: "true" if is_orderly else "false",
         "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
@@ -175,7 +175,7 @@ def consumer_properties(namesrv: str, concurrency: int, started_ms: int, *, is_o
 
 
 def _stacks() -> str:
-    """What all threads of the process are at."""
+    """Stacks of all threads of the process."""
     frames = sys._current_frames()
     return "\n".join(
         f"{thread.name}\n{''.join(traceback.format_stack(frames[thread.ident]))}"

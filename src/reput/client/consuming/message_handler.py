@@ -25,7 +25,7 @@ logger = logging.getLogger("reput.client")
 
 
 class ConsumeStatus(Enum):
-    """What became of a message."""
+    """Result of a message's handler."""
 
     SUCCESS = "SUCCESS"
     #: It comes again later: what a handler's error means, too.
@@ -75,7 +75,7 @@ class MessageHandler:
         return is_done
 
     async def returned(self, message: MessageClientExt) -> tuple[ConsumeReturnType, BaseException | None]:
-        """How the handler has ended with a message, and its error."""
+        """Result of the handler for a message, and its error."""
         before = None if self.traces is None else self.traces.consuming(message)
         found = ConsumeReturnType.EXCEPTION  # where it is cancelled
         try:

@@ -33,7 +33,7 @@ class OffsetStore(Protocol):
         """Forget a queue that another member has."""
 
     async def begin(self, queue: QueueKey) -> int:
-        """Where to go on in a queue; raises RemotingError where its broker does not tell."""
+        """Offset at which to go on in a queue; raises RemotingError if the queue's broker does not return it."""
 
     async def persist(self) -> None:
         """Keep what has changed; raises MQClientError where a broker does not take it, StoreError where a disk does."""
@@ -72,7 +72,7 @@ class RemoteBrokerOffsetStore:
         self._persisted.pop(queue, None)
 
     async def begin(self, queue: QueueKey) -> int:
-        """Where the group is in a queue."""
+        """Offset of the group in a queue."""
         return await self._group.begin_offset(queue, self.told)
 
     async def persist(self) -> None:
@@ -144,7 +144,7 @@ class LocalFileOffsetStore:
         """A queue that is gone may come back: its offset stays."""
 
     async def begin(self, queue: QueueKey) -> int:
-        """Where this consumer is in a queue."""
+        """Offset of this consumer in a queue."""
         offset = self._offsets.get(queue)
         return await self._group.first_offset(queue) if offset is None else offset
 
@@ -192,5 +192,5 @@ def _write(path: str, data: bytes) -> None:
 
 
 def local_offsets_path(group: str) -> str:
-    """Where offsets of a broadcasting consumer are, unless told: `~/.rocketmq_offsets/HOST/GROUP/offsets.json`."""
+    """Default path of a broadcasting consumer's offsets: `~/.rocketmq_offsets/HOST/GROUP/offsets.json`."""
     return os.path.join(os.path.expanduser("~"), ".rocketmq_offsets", socket.gethostname(), group, "offsets.json")

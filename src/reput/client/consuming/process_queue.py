@@ -39,7 +39,7 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """How far the offsets of the first and the last message are from each other."""
+        """Distance between the offsets of the first and the last message."""
         first = self.first
         return 0 if first is None or self._after_last is None else self._after_last - first.queue_offset
 

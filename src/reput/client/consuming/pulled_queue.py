@@ -115,7 +115,7 @@ class PulledQueue:
                 await self._failed(error)
 
     async def _pulls(self, offset: int, step: int) -> AsyncIterator[PullResult]:
-        """What pulls bring that follow each other from an offset on.
+        """Results of pulls that follow each other from an offset on.
 
         The next pulls do not wait for the first one, where the last ones brought `step` offsets each: they begin where
         that lets expect. One that does not follow the one before is dropped.
@@ -162,7 +162,7 @@ class PulledQueue:
     # -- what is pulled
 
     def take_error(self) -> MQBrokerError | None:
-        """Why the last pull was refused, once."""
+        """Error of the last pull that was refused, once."""
         error, self.error = self.error, None
         return error
 

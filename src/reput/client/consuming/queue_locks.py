@@ -36,7 +36,7 @@ class QueueLocks:
         return locked_at is not None and locked_at + _TRUSTED_S > asyncio.get_running_loop().time()
 
     def locked_s(self, queue: QueueKey) -> float | None:
-        """How long ago a queue was locked; None where it is not this member's."""
+        """Seconds since a queue was locked; None if this member does not hold it."""
         return asyncio.get_running_loop().time() - self._locked_at[queue] if self.is_held(queue) else None
 
     async def lock(self, queue: QueueKey) -> None:

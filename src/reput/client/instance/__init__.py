@@ -1,1 +1,1 @@
-"""What producers and consumers share: connections, routes, requests, messages, traces (`MQClientInstance`)."""
+"""Parts that producers and consumers share: connections, routes, requests, messages, traces (`MQClientInstance`)."""

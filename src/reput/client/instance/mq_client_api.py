@@ -39,7 +39,7 @@ _DENIED = {
 
 
 class Remoting(Protocol):
-    """What makes the connections: `RemotingClient`, or `BlockingClient`, over which nothing waits for a loop."""
+    """Maker of connections: `RemotingClient`, or `BlockingClient`, over which nothing waits for a loop."""
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         """The answer to a request; raises RemotingError where there is none in time."""
@@ -139,7 +139,7 @@ def checked(address: str, answer: RemotingCommand, *codes: int) -> RemotingComma
 
 
 def send_status(address: str, answer: RemotingCommand) -> SendStatus:
-    """How safe a message is, by the answer to its send; raises MQBrokerError where it is not stored."""
+    """The status of a send by its answer; raises MQBrokerError if the message is not stored."""
     if answer.code not in _STATUS_OF:
         raise refusal(address, answer)
     return _STATUS_OF[ResponseCode(answer.code)]

@@ -118,7 +118,7 @@ class NameServers:
             raise
 
     async def route(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
-        """Where the queues of a topic are; None for a topic that no name server knows.
+        """The route of a topic; None for a topic that no name server knows.
 
         The first route with the address of a broker counts, and who gave it is the current one then. Name servers that
         do not answer or refuse are passed over. One that did not answer is not waited for again for a while, where
@@ -150,7 +150,7 @@ class NameServers:
         raise next((error for error in errors if isinstance(error, MQBrokerError)), no_answer(self.addresses, errors))
 
     async def _route_of(self, address: str, topic: str, fields: Mapping[str, str]) -> TopicRouteData | None:
-        """What one of them answers; raises RemotingError where it does not, MQBrokerError where it refuses."""
+        """The route by one of them; raises RemotingError if it does not answer, MQBrokerError if it refuses."""
         from reput.remoting.body import decode_body  # here: an import of the client need not wait 50 ms for bodies
         from reput.remoting.route_bodies import TopicRouteData
 

@@ -61,7 +61,7 @@ def _is_system(resource: str) -> bool:
 
 
 def _parts(resource: str) -> tuple[str, str]:
-    """What kind of topic a name says, `%RETRY%` or `%DLQ%`, and the rest of it."""
+    """Prefix of a topic's kind in a name, `%RETRY%` or `%DLQ%`, and the rest of the name."""
     for kind in (RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX):
         if resource.startswith(kind):
             return kind, resource[len(kind) :]

@@ -9,7 +9,7 @@ from reput.remoting.queue_tables import QueueKey
 
 
 class SendStatus(StrEnum):
-    """How safe a stored message is (`SendStatus`); each of them means that it is stored."""
+    """Safety of a stored message (`SendStatus`); each status means that it is stored."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"

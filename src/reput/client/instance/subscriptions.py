@@ -21,7 +21,7 @@ ConsumeFrom = Literal["last", "first"] | datetime
 
 @dataclass(frozen=True, slots=True)
 class MessageSelector:
-    """Which messages of a topic a consumer wants (`MessageSelector`).
+    """Selection of messages of a topic by a consumer (`MessageSelector`).
 
     Raises ConfigError for an expression that is no text, or is of another type.
     """

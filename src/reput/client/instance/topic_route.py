@@ -20,7 +20,7 @@ DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = "TBW102", 4
 
 
 def serving(addresses: Mapping[int, str], broker_id: int = MASTER_ID) -> str | None:
-    """Who serves a broker name's queues: the broker with an id; else the master, else the slave with the lowest id.
+    """Address for a broker name's queues: of the broker with an id; else of the master, else of the slave of lowest id.
 
     All reads go there: pulls, and what an offset or a number is (`findBrokerAddressInSubscribe`). What changes
     something goes to the master alone. None where nobody is there: what would be read is then not known, and is not 0.
@@ -35,7 +35,7 @@ def serving(addresses: Mapping[int, str], broker_id: int = MASTER_ID) -> str | N
 
 
 def together(datas: Iterable[BrokerData]) -> dict[str, BrokerData]:
-    """What several name servers know of brokers, by name, with the addresses that any of them knows."""
+    """Brokers of several name servers, by name, with all addresses that any of them knows."""
     found: dict[str, BrokerData] = {}
     for one in datas:
         before = found.get(one.broker_name, one)

@@ -19,7 +19,7 @@ class MessageType(IntEnum):
 
 
 class ConsumeReturnType(IntEnum):
-    """How a handler ended (`ConsumeReturnType`)."""
+    """Result of a handler (`ConsumeReturnType`)."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -30,7 +30,7 @@ class ConsumeReturnType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TracedMessage:
-    """What traces tell of a message; `keys` as one text."""
+    """A message in traces; `keys` as one text."""
 
     topic: str
     message_id: str

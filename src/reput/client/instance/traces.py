@@ -43,7 +43,7 @@ _CLOSE_S = 3.0
 
 
 class TraceProducer(Protocol):
-    """What sends traces: a `Producer`."""
+    """Sender of traces: a `Producer`."""
 
     async def send(self, message: Message) -> object:
         """Send a message; raises ReputError where that fails."""

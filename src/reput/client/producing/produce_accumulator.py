@@ -33,7 +33,7 @@ class _Waiting(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """What the messages of a batch have in common."""
+    """Key that the messages of a batch share."""
 
     topic: str
     queue: QueueKey | None

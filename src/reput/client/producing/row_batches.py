@@ -44,7 +44,7 @@ RESULTS = pa.schema(
         ("status", pa.string()),
     ]
 )
-"""Where rows are stored: a row for each."""
+"""Results of stored rows: a row for each."""
 
 
 class RowBatch(NamedTuple):
@@ -65,7 +65,7 @@ class RowBatch(NamedTuple):
 
 
 class StoredBatch(NamedTuple):
-    """Where a batch is: the offset of its first row, and what the broker says."""
+    """A stored batch: the offset of its first row, and the broker's status."""
 
     batch: RowBatch
     status: SendStatus
@@ -173,7 +173,7 @@ class RowBlock:
         return found
 
     def results(self, stored: Sequence[StoredBatch]) -> pa.Table:
-        """Where the rows are, with the columns of `RESULTS`; `stored` has all batches, in any order."""
+        """Results of the rows, with the columns of `RESULTS`; `stored` has all batches, in any order."""
         ordered = sorted(stored, key=lambda one: one.batch.begin)
         counts = [one.batch.end - one.batch.begin for one in ordered]
         begins = np.array([one.batch.begin for one in ordered])

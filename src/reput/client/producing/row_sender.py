@@ -165,7 +165,7 @@ class RowSender:
         return self._senders[address]
 
     async def _again(self, waiting: _Waiting) -> _Waiting:
-        """What still waits, by the queue where it is sent next: its own, where the rows name it."""
+        """Batches that still wait, by the queue of their next send: their own queue if the rows name it."""
         left: dict[QueueKey, deque[RowBatch]] = {}
         for queue, batches in waiting.items():
             if batches:

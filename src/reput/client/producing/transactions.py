@@ -38,7 +38,7 @@ TRAN_MSG, PGROUP = "TRAN_MSG", "PGROUP"
 
 
 class LocalTransactionState(IntEnum):
-    """How a local transaction ended; the values are those of the wire."""
+    """Outcome of a local transaction; the values are the values of the wire."""
 
     #: The producer does not know it yet: the broker asks later.
     UNKNOW = 0
@@ -153,7 +153,7 @@ class Transactions:
 async def state_of(
     function: Callable[[_M], Awaitable[LocalTransactionState] | LocalTransactionState], message: _M
 ) -> LocalTransactionState:
-    """What a coroutine function, or a plain one, says of a message; None says that it does not know, as Java's null."""
+    """Outcome that a coroutine function, or a plain one, returns for a message; None is UNKNOW, as Java's null."""
     found: Any = function(message)
     state = await found if inspect.isawaitable(found) else found
     return LocalTransactionState.UNKNOW if state is None else LocalTransactionState(state)
