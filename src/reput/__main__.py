@@ -1,4 +1,4 @@
-"""Where the command `reput` begins, which `python -m reput` is, too."""
+"""The entry point of the command `reput`, and of `python -m reput`."""
 
 from reput.cli import interrupts
 

@@ -1,4 +1,4 @@
-"""How many of something there are, in words: `1 body`, `2 bodies`."""
+"""Counts in words: `1 body`, `2 bodies`."""
 
 from __future__ import annotations
 

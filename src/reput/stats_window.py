@@ -11,7 +11,7 @@ StatsKey = tuple[str, str]
 
 
 class Growth(NamedTuple):
-    """What a counter has grown by, and in how many additions."""
+    """Growth of a counter, and the number of its additions."""
 
     value: int
     times: int

@@ -35,7 +35,7 @@ class MetricsExporterType(StrEnum):
 
 
 class BrokerRole(StrEnum):
-    """What a broker is to the others of its name: a master answers sends, alone or with its slaves; slaves copy."""
+    """Role of a broker among the others of its name: a master answers sends, alone or with its slaves; slaves copy."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"

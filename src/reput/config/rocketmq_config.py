@@ -1,4 +1,4 @@
-"""What the classes of RocketMQ's configuration share: keys with units and bounds, read from mappings and broker.conf.
+"""Base of the classes of RocketMQ's configuration: keys with units and bounds, read from mappings and broker.conf.
 
 A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
 them. The classes are the one table of defaults: a field's default is what counts where nobody names the key, with a
@@ -156,7 +156,7 @@ def _others(kind: Any) -> Mapping[str, str]:
 
 
 def refused_keys(names: Iterable[str], black_list: str, *kinds: Any) -> set[str]:
-    """Those of the keys, in any spelling, that a request may not change; in snake_case.
+    """Keys among `names`, in any spelling, that a request may not change; in snake_case.
 
     Refused are the local keys of the classes, RocketMQ's own that name a file or a folder, and those of the black list
     (`configBlackList`, separated by semicolons).

@@ -14,7 +14,7 @@ from reput.errors import ConfigError
 
 
 class TlsMode(StrEnum):
-    """What a server does with TLS: refuses it, takes it beside the plain protocol, or takes nothing else."""
+    """Mode of TLS in a server: refused, taken beside the plain protocol, or required."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"

@@ -104,7 +104,7 @@ def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterato
 
 
 def _readable_queues(state: BrokerState, topic: str) -> int:
-    """How many queues of a topic consumers may read; none of a topic of RocketMQ's own that the broker has not made."""
+    """Number of a topic's queues for consumers; 0 for a topic of RocketMQ's own that the broker has not made."""
     config = state.topics.select_topic_config(topic)
     if config is not None:
         return config.read_queue_nums
