@@ -318,7 +318,7 @@ def _compare(
 def _keys(
     operand: PropertyExpression | Text | Number, kind: NumberKind, columns: Columns
 ) -> tuple[npt.NDArray[np.int64] | np.int64, npt.NDArray[np.bool_] | np.bool_]:
-    """What `numbers_of` gives for an operand."""
+    """Keys and their validity of an operand, as of `numbers_of`."""
     if isinstance(operand, PropertyExpression):
         return columns.numbers(operand.name, kind)
     if isinstance(operand, Text):

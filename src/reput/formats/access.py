@@ -52,7 +52,7 @@ class UserStatus(NamedNumber):
 
 
 class Action(NamedNumber):
-    """What is done to a resource."""
+    """Action on a resource."""
 
     ALL = 1
     ANY = 2
@@ -66,7 +66,7 @@ class Action(NamedNumber):
 
 
 class Decision(NamedNumber):
-    """What an entry says."""
+    """Decision of an entry."""
 
     ALLOW = 1
     DENY = 2
@@ -80,7 +80,7 @@ class PolicyType(NamedNumber):
 
 
 class ResourceType(NamedNumber):
-    """What a resource is."""
+    """Type of a resource."""
 
     ANY = 1
     CLUSTER = 2
@@ -90,7 +90,7 @@ class ResourceType(NamedNumber):
 
 
 class ResourcePattern(NamedNumber):
-    """How a name is meant."""
+    """Pattern type of a name."""
 
     ANY = 1
     LITERAL = 2

@@ -24,7 +24,7 @@ _SAFETY_MARGIN_MS = 3000
 
 
 class Checkpoint(NamedTuple):
-    """How far the files are flushed, as lower bounds; timestamps in ms since 1970 UTC."""
+    """Flushed positions of the files, as lower bounds; timestamps in ms since 1970 UTC."""
 
     physic_msg_timestamp: int
     logics_msg_timestamp: int

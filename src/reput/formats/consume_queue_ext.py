@@ -50,7 +50,7 @@ class ExtHead(NamedTuple):
 
 
 class ExtUnit(NamedTuple):
-    """What a queue stores of one message beside its unit: tags code, store timestamp in ms, bit map (b"" for none)."""
+    """Part of a queue beside a message's unit: tags code, store timestamp in ms, bit map (b"" for none)."""
 
     tags_code: int
     store_timestamp: int

@@ -1,4 +1,4 @@
-"""What a consumer says of itself in heartbeats, in the words of RocketMQ's enums."""
+"""Settings of a consumer in heartbeats, in the words of RocketMQ's enums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ConsumeType(StrEnum):
-    """How a group gets its messages; in the order of Java's ordinals, which C++ clients send."""
+    """Way in which a group gets its messages; in the order of Java's ordinals, which C++ clients send."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -21,7 +21,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """Where a new group begins; in the order of Java's ordinals."""
+    """First offset of a new group; in the order of Java's ordinals."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -32,7 +32,7 @@ class ConsumeFromWhere(StrEnum):
 
 
 class MessageRequestMode(StrEnum):
-    """How the members of a group get messages that ask the broker for it."""
+    """Mode in which the members of a group get messages, for clients that ask the broker for it."""
 
     PULL = "PULL"
     POP = "POP"

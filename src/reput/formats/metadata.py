@@ -233,7 +233,7 @@ class ConsumerOrderInfos:
 
 @dataclass(frozen=True, slots=True)
 class MessageRequestModeBody:
-    """How the members of a group get the messages of a topic (`SetMessageRequestModeRequestBody`).
+    """Mode in which the members of a group get the messages of a topic (`SetMessageRequestModeRequestBody`).
 
     `pop_share_queue_num`: of how many other members each gets the queues too; 0 and less of all.
     """

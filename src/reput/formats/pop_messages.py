@@ -36,7 +36,7 @@ _dumps = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class CheckPointKey(NamedTuple):
-    """What an ack and its check point have in common; times in ms since 1970 UTC."""
+    """Key that an ack and its check point share; times in ms since 1970 UTC."""
 
     topic: str
     group: str
@@ -65,7 +65,7 @@ class CheckPoint(NamedTuple):
 
     @property
     def revive_time(self) -> int:
-        """When messages without an ack come again: ms since 1970 UTC."""
+        """Time when messages without an ack are delivered again: ms since 1970 UTC."""
         return self.key.pop_time + self.invisible_time
 
 

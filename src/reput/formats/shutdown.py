@@ -21,7 +21,7 @@ SHUTDOWN_FILE = "reputShutdown.json"
 
 
 class Shutdown(NamedTuple):
-    """How far the derived files were when the store was closed, and the topics at that time."""
+    """Ends of the derived files when the store was closed, and the topics at that time."""
 
     commit_log_end: int
     index_file_count: int

@@ -24,7 +24,7 @@ FILE_SIZE = 4096
 
 
 class TimerCheckpoint(NamedTuple):
-    """How far the timers are: lower bounds. Times in ms since 1970 UTC."""
+    """Progress of the timers: lower bounds. Times in ms since 1970 UTC."""
 
     last_read_time_ms: int = 0
     last_timer_log_flush_pos: int = 0

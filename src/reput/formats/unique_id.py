@@ -28,7 +28,7 @@ class UniqueIds:
         return self._prefix
 
     def month_begin_ms(self, now_ms: int) -> int:
-        """When the month of a time began, in ms since 1970 UTC."""
+        """Start of the month of a time, in ms since 1970 UTC."""
         if not self._begin_ms <= now_ms < self._end_ms:
             now = datetime.fromtimestamp(now_ms / 1000, UTC)
             begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
