@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 class FindingClass(StrEnum):
-    """How bad a finding is, worst first."""
+    """Severity of a finding, worst first."""
 
     #: Bytes were stored and cannot be read any more.
     LOST = "lost"

@@ -48,7 +48,7 @@ class LogBounds:
 
 
 class Rests(NamedTuple):
-    """What is left of some queues or of an index file.
+    """Remains of some queues or of an index file.
 
     Attributes:
         counts: int64[len(told)], units or entries that lead into each loss that has a finding.
@@ -75,7 +75,7 @@ def lost_range(finding: Finding, listing: StoreListing) -> tuple[int, int] | Non
 
 
 class Witnesses(NamedTuple):
-    """What units prove about lost messages.
+    """Lost messages that units prove.
 
     A unit is a witness if no record of the log has its queue offset, and its record lies in a loss, or behind the log's
     end where a record can follow. So the bytes of a damaged unit prove nothing, wherever they lead.

@@ -208,7 +208,7 @@ class _ExportJob:
         )
 
     def _take_table_faults(self) -> dict[str, str]:
-        """Why tables do not have all rows, of this run, or of the start before it."""
+        """Take the reasons why tables do not have all rows, of this run, or of the start before it."""
         faults = self._commits.losses | self._tables.left_out
         self._commits.losses.clear()
         self._tables.left_out.clear()

@@ -140,7 +140,7 @@ class ExportOptions:
 
     @property
     def layout(self) -> str:
-        """What the folder of the tables has: a later reput with the same layout continues."""
+        """Layout of the folder of the tables: a later reput with the same layout continues."""
         return _RAW_LAYOUT if self.decode == "raw" else _LAYOUT
 
     def kept(self, store_path: str) -> dict[str, Option]:

@@ -60,7 +60,7 @@ class ExportedLog:
         return self._tail.advance(begin)
 
     def lost_end(self, end: LogPosition) -> tuple[Damage, ...]:
-        """What the log of a closed store has lost behind a position, its end now; raises it where damage is refused."""
+        """Damage of a closed store's log behind a position, its end now; raises it if damage is refused."""
         lost = lost_end(self._directory, end.offset)
         if lost is not None and self._on_damage is OnDamage.RAISE:
             raise lost.error()

@@ -1,4 +1,4 @@
-"""What Iceberg's metadata say of an export: the schema of a table, and the entry of a file."""
+"""Iceberg's metadata of an export: the schema of a table, and the entry of a file."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from reput.progress import Progress
 
 
 class SinkPart(Protocol):
-    """What a sink has staged of a part."""
+    """Part that a sink has staged."""
 
     @property
     def rows_aside(self) -> int:

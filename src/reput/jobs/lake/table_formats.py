@@ -70,7 +70,7 @@ def field_paths(fields: Iterable[pa.Field], above: str = "") -> set[str]:
 
 
 def lineage(commit: LakeCommit, store: str) -> dict[str, str]:
-    """What a table's metadata say of a commit: the range of the log, and the store time of its last message."""
+    """Properties of a commit in a table's metadata: the range of the log, and the store time of its last message."""
     return {
         "reput.store": store,
         "reput.beginOffset": str(commit.begin),

@@ -79,7 +79,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """What is known of a file after it was read once: its part, its first offset in a log (-1 without), its hash."""
+    """A file after it was read once: its part, its first offset in a log (-1 without), its hash."""
 
     part: TextPart
     first_offset: int
@@ -238,7 +238,7 @@ def _of_csv(path: str, content: pa.NativeFile, columns: Sequence[str]) -> Iterat
 
 
 def _no_csv(path: str, error: pa.ArrowInvalid) -> StoreFormatError:
-    """What Arrow says, which counts lines with the names of columns from 1 and names none for bad bytes."""
+    """Error with Arrow's words, which count lines with the names of columns from 1 and name none for bad bytes."""
     text = str(error).splitlines()[0]
     if "invalid UTF8" in text:
         with _content(path) as content:

@@ -114,7 +114,7 @@ class Source:
         return list(named.values())
 
     def quoting_hint(self, sql: str, quote: str, reason: str) -> str:
-        """What to quote in a statement that an engine has refused for a reason; empty where it is no topic's name."""
+        """Hint to quote a topic in a statement that an engine has refused for a reason; empty if it is no topic's."""
         for topic in self.tables(sql):
             name = re.escape(topic)
             is_word = _PLAIN_NAME.fullmatch(topic) and not re.search(f"near [\"'`]{name}[\"'`]", reason, re.IGNORECASE)

@@ -38,7 +38,7 @@ _NO_QUEUE = INT64_MAX
 
 @dataclass(frozen=True, slots=True)
 class FurtherUnits:
-    """What tasks write besides a unit for each message.
+    """Settings of the units that tasks write besides a unit for each message.
 
     Attributes:
         ext_file_size: size in bytes of the files of consume queue extensions; None without extensions.

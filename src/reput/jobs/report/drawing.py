@@ -1,4 +1,4 @@
-"""How the plots of a report are drawn: options of Apache ECharts, which `browser/page.js` hands to it.
+"""Plots of a report: options of Apache ECharts, which `browser/page.js` hands to it.
 
 A value is drawn in the unit that its label tells (`units.py`), so an axis in MiB has round numbers of MiB.
 """

@@ -70,7 +70,7 @@ class Grouping:
 
     @property
     def level(self) -> ScanLevel:
-        """How much a scan must extract."""
+        """Level of the scan that the columns need."""
         return ScanLevel.QUEUES if _TEXTS.isdisjoint(self.columns) else ScanLevel.PROPERTIES
 
     @property
