@@ -1,1 +1,1 @@
-"""What kernels are made of: their compilation and its cache, memory, C functions, hashes and numbers in text."""
+"""Parts of kernels: their compilation and its cache, memory, C functions, hashes and numbers in text."""

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, with all else that can be deleted and made again.
+"""The folder of compiled kernels, and of all else that can be deleted and made again.
 
 The folder is the only one that code below the file layer makes: Numba writes there by itself.
 """

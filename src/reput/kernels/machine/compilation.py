@@ -23,7 +23,7 @@ _FIRST_SIZE, _FIRST_SECONDS = 8000, 3.0
 
 
 class Compilation:
-    """What a process compiles. To be called under Numba's lock.
+    """Compilation of kernels in a process. To be called under Numba's lock.
 
     A time is estimated from the bytecode of a kernel and of all functions that it calls, and the speed so far.
 

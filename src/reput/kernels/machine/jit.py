@@ -47,7 +47,7 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 
 
 class KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
-    """What is kept of a kernel: its machine code, and what Numba needs to call it from Python.
+    """Cache of a kernel: its machine code, and the data that Numba needs to call it from Python.
 
     Numba keeps two things more, for code that inlines the kernel, and looks through both at each load: the kernel in
     LLVM's language, and what the functions that it calls have for Python. No function inlines a kernel; without both,
@@ -55,7 +55,7 @@ class KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
     """
 
     def reduce(self, cres: Any) -> tuple[Any, ...]:
-        """What is written to the file; `rebuild` is Numba's."""
+        """Content of the file; `rebuild` is Numba's."""
         library, descriptor, environment, signature, objectmode, lifted, _, reload_init, called = super().reduce(cres)
         name, kind, (code, _) = library
         entry = descriptor.llvm_cpython_wrapper_name  # Numba finds this function only if LLVM's language defines it

@@ -76,7 +76,7 @@ NARROW = (
 
 
 class ScanStop(IntEnum):
-    """Why a scan ended where it did."""
+    """Reason why a scan ended."""
 
     #: Fewer bytes are left than the next record needs: a torn tail, or the buffer ends inside the record.
     END_OF_BUFFER = 0

@@ -73,7 +73,7 @@ _dict_next = c_function("PyDict_Next", INT32, [POINTER, POINTER, POINTER, POINTE
 
 
 class MessageEncoder:
-    """What the kernels must know of one store.
+    """Settings of one store for the kernels.
 
     Attributes:
         block: Address for the kernels; good as long as this lives.
@@ -90,7 +90,7 @@ class MessageEncoder:
 
 
 def _positions() -> list[int]:
-    """Where in a `Message` its type stands, and each of `_FIELDS`, in bytes from its address."""
+    """Positions of the type and of each of `_FIELDS` in a `Message`, in bytes from its address."""
     values = [object() for _ in _FIELDS]
     example = Message(**dict(zip(_FIELDS, values, strict=True)))  # type: ignore[arg-type]
     words = list((ctypes.c_int64 * (Message.__basicsize__ // 8)).from_address(id(example)))

@@ -92,7 +92,7 @@ PLAN = (
 
 
 class EncodeFault(IntEnum):
-    """Why a row may not be written."""
+    """Reason why a row may not be written."""
 
     NONE = 0
     BODY_TOO_LARGE = 1

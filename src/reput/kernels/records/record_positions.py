@@ -13,7 +13,7 @@ _LEAST, _PHYSICAL_OFFSET = MIN_RECORD_SIZE, PHYSICAL_OFFSET
 
 
 def record_positions(buffer: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where records begin, by their sizes alone: `read_records_at` looks at what is there.
+    """Positions of records, by their sizes alone: `read_records_at` checks the records.
 
     Args:
         buffer: uint8[size], records of any commit log offsets, as a pull brings them.

@@ -93,7 +93,7 @@ _NO_SKIP = np.array([[-1, -1]], np.int64)
 
 
 class ScanLevel(IntEnum):
-    """What a scan extracts; each level includes the lower ones. Nanoseconds a record: 59, 83, 99, 116."""
+    """Fields that a scan extracts; each level includes the lower ones. Nanoseconds a record: 59, 83, 99, 116."""
 
     HEADER = 0
     QUEUES = 1

@@ -165,7 +165,7 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
 
 
 class AckForm:
-    """What the acks with one handle have in common, and what they become.
+    """Common parts of the acks with one handle, and of their records.
 
     Args:
         texts: Four, of a frame's header around its three numbers.

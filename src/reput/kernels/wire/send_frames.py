@@ -95,7 +95,7 @@ from reput.kernels.wire.send_topics import TopicTable, find_topic
 
 
 class Stop(IntEnum):
-    """Why `take_sends` has stopped."""
+    """Reason why `take_sends` has stopped."""
 
     #: No whole frame is left.
     DONE = 0
@@ -260,7 +260,7 @@ def take_sends(block, begin, end):  # type: ignore[no-untyped-def]
 
 
 class SendFrames:
-    """What the kernel must know of one broker: its topics, its hosts, the texts that it adds.
+    """Settings of one broker for the kernel: its topics, its hosts, the texts that it adds.
 
     Args:
         store_host: 8 bytes.
