@@ -15,7 +15,7 @@ from reput.log.splits import Split, SplitStop
 
 
 def lost_end(directory: StoreDirectory, end: int) -> Damage | None:
-    """What follows the end of the log that was read, and was there at the last clean exit; None for nothing.
+    """Damage after the end of the log that was read: bytes that were there at the last clean exit; None for none.
 
     Nothing is known of a store that is open, whose writer was killed, or that no clean exit of reput's has closed; a
     store that was written to since the read has lost nothing.

@@ -51,7 +51,7 @@ def read_epochs(root: str, files: FileLayer) -> tuple[Epoch, ...]:
 
 
 def read_shutdown(root: str, files: FileLayer) -> Shutdown | None:
-    """What the last clean exit of a store directory recorded; None where nothing is there, or it is damaged.
+    """Record of the last clean exit of a store directory; None if nothing is there, or it is damaged.
 
     It is of the log as it is now only if no writer was killed since (`StoreDirectory.was_killed`).
     """

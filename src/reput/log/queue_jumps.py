@@ -21,7 +21,7 @@ _FIRST_ROWS, _GROWTH = 512, 8
 
 
 class Jump(Enum):
-    """What the next records of a queue say of a record whose queue offset is after the queue's next offset."""
+    """Meaning of a record whose queue offset is after the queue's next offset, by the queue's next records."""
 
     COUNTS = "counts"
     #: The next records go on as if the record had another queue offset.

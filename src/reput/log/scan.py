@@ -43,7 +43,7 @@ _DAMAGES_WITH_PAUSE = 8
 
 
 class OnDamage(Enum):
-    """What a scan does at a record that does not prove itself."""
+    """Action of a scan at a record that does not prove itself."""
 
     #: The log ends at the record; no later record is looked for.
     END = "end"
@@ -355,7 +355,7 @@ def record_damage(file: LogFile, offset: int, data: Bytes) -> CorruptRecordError
 
 
 def _reason(data: Bytes, offset: int, left: int) -> str:
-    """Why the first record of `data` does not prove itself; the file has `left` bytes from there on."""
+    """Reason why the first record of `data` does not prove itself; the file has `left` bytes from there on."""
     size = size_of(data)
     if is_blank(data, size):
         return "a blank record, with whole records before the end of the file"

@@ -45,7 +45,7 @@ class SinkWatch:
 
     @property
     def begin_offset(self) -> int | None:
-        """Where the batch begins that was not committed at the last read of the sinks' file; None without one."""
+        """Commit log offset of the batch that was not committed at the last read of the sinks' file, or None."""
         return None if self._before.intent is None else self._before.intent.begin_offset
 
     def committed(self, end: int) -> int | None:

@@ -30,7 +30,7 @@ class Split:
 
 
 class SplitStop(Enum):
-    """Why the reading of a split ended."""
+    """Reason why the reading of a split ended."""
 
     #: The next record starts at or after the split's end.
     SPLIT_END = "split end"

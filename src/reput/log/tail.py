@@ -354,7 +354,7 @@ class LogTail:
 
 
 class _Row(NamedTuple):
-    """What a position needs of a scanned record after its batch is gone."""
+    """Fields of a scanned record that a position needs after the record's batch is gone."""
 
     file: LogFile
     offset: int

@@ -65,7 +65,7 @@ def fields_of(expression: pc.Expression, names: Sequence[str]) -> list[str]:
 
 
 def _values(expression: pc.Expression, column: str, values: set[str]) -> frozenset[str] | None:
-    """Those values of a column that may pass; None if all may."""
+    """Values of a column that may pass; None if all may."""
     ordered = sorted(values)
     kind = SCHEMA.field(column).type
     guarantees = [pc.field(column) == pa.scalar(value).cast(kind) for value in ordered]

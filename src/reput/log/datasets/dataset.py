@@ -144,7 +144,7 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What is known of all rows: nothing."""
+        """Guarantee for all rows: none."""
         return pc.scalar(True)
 
     def _unsupported(self, *_: Any, **__: Any) -> NoReturn:

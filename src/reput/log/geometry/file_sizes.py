@@ -35,7 +35,7 @@ from reput.log.queue_extensions import queue_extensions
 
 
 class OddSize(Enum):
-    """What happens to a derived file whose size cannot be right.
+    """Treatment of a derived file whose size cannot be right.
 
     REFUSE: StoreFormatError.
     REPORT: the file does not count, and a finding tells so; StoreFormatError only where two sizes are equally likely.

@@ -155,7 +155,7 @@ class _Planner:
         return plan
 
     def _parts(self) -> list[Part]:
-        """What is read up to `log_end`, which is found here, committed or not."""
+        """Parts to read up to `log_end`, which is found here, committed or not."""
         self.reasons = []
         limit = self.end_offset
         self.log_files = [file for file in self.directory.log_files() if limit is None or file.start_offset < limit]
@@ -259,7 +259,7 @@ class _Planner:
         return splits
 
     def _whole_files(self, keep: npt.NDArray[np.bool_]) -> int:
-        """How many of the kept files, from the first on, need no walk: they end with a blank record."""
+        """Number of kept files, from the first on, that need no walk: they end with a blank record."""
         options, wanted = self.options, self.wanted
         count = int(np.count_nonzero(keep))
         if options.split_bytes is not None or options.flushed_ms is not None or options.statistics is not None:
@@ -331,7 +331,7 @@ class _Planner:
 
 
 def _started_files(log_files: Sequence[LogFile], files: FileLayer) -> int:
-    """How many files have records; the files after them were only made in advance."""
+    """Number of files with records; the files after them were only made in advance."""
     for count in range(len(log_files), 0, -1):
         if _starts_with_record(log_files[count - 1], files):
             return count
