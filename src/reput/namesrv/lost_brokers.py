@@ -22,7 +22,7 @@ _LONGEST_NAME = 255
 
 
 class _Lost(NamedTuple):
-    """When a broker was lost, where it was, and its queues by topic."""
+    """A lost broker: the time of its loss, its cluster, and its queues by topic."""
 
     lost_ms: int
     cluster: str

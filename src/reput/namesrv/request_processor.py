@@ -64,7 +64,7 @@ _NO_ROUTE = (
 
 
 class Clock(NamedTuple):
-    """Where time comes from: `now_ms()`, which may begin anywhere; and when the name server was started, in it."""
+    """Clock of a name server: `now_ms()`, which may begin anywhere; and the time of the start, by the same clock."""
 
     now_ms: Callable[[], int]
     started_ms: int

@@ -42,14 +42,14 @@ UNIT_FLAG, UNIT_SUB_FLAG = 1, 2
 
 
 class MinBrokerIdChange(NamedTuple):
-    """What the brokers of a name are to be told: the smallest id among them has changed."""
+    """Notice to the brokers of a name: the smallest id among them has changed."""
 
     addresses: tuple[str, ...]
     header: NotifyMinBrokerIdChangeRequestHeader
 
 
 class RegisterBrokerResult(NamedTuple):
-    """What a broker is answered: the addresses of a slave's master. `change`: what others are to be told."""
+    """Answer to a broker: the addresses of a slave's master. `change`: the notice to others."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -57,7 +57,7 @@ class RegisterBrokerResult(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """What a look for silent brokers has found: their channels, to be closed, and what others are to be told."""
+    """Result of a look for silent brokers: their channels, to be closed, and the notices to others."""
 
     channels: list[Any]
     changes: list[MinBrokerIdChange]
@@ -357,7 +357,7 @@ class RouteInfoManager:
     # -- answers
 
     def pickup_topic_route_data(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
-        """Where the queues of a topic are; None where no broker has it.
+        """The route of a topic; None if no broker has it.
 
         `with_lost`: with the queues of brokers that are lost, whose addresses are those of their slaves, or none.
         """
