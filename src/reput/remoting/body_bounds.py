@@ -1,4 +1,4 @@
-"""How large the bodies of requests may be: RocketMQ takes any that fits into a frame, and its threads hold up nobody.
+"""Limits of request bodies: RocketMQ takes any that fits into a frame, and its threads hold up nobody.
 
 Here one loop takes them all: a body is parsed there if it is small, else beside the loop, and there are few codes whose
 bodies may be large. A body of 1 MiB has 7,000 acks or 10,000 queues of one client.

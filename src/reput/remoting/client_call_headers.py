@@ -48,7 +48,7 @@ class ResetOffsetRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerStatusRequestHeader:
-    """How far clients are (INVOKE_BROKER_TO_GET_CONSUMER_STATUS; GET_CONSUMER_STATUS_FROM_CLIENT to clients).
+    """Request for clients' offsets (INVOKE_BROKER_TO_GET_CONSUMER_STATUS; to clients GET_CONSUMER_STATUS_FROM_CLIENT).
 
     `client_addr`: a client's id; all clients of the group where it is blank.
     """
@@ -60,7 +60,7 @@ class GetConsumerStatusRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class GetConsumerRunningInfoRequestHeader:
-    """What a consumer does just now (GET_CONSUMER_RUNNING_INFO, an operator's, and handed on to the client)."""
+    """Request for a consumer's state (GET_CONSUMER_RUNNING_INFO, an operator's, and handed on to the client)."""
 
     consumer_group: str
     client_id: str

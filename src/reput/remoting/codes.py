@@ -14,7 +14,7 @@ VERSION_FILTER_SERVERS = 37
 
 
 class SerializeType(IntEnum):
-    """How a frame's header is written (`SerializeType`)."""
+    """Encoding of a frame's header (`SerializeType`)."""
 
     JSON = 0
     ROCKETMQ = 1

@@ -38,7 +38,7 @@ class ExtraInfo(NamedTuple):
 
     @property
     def revive_time(self) -> int:
-        """When the message is visible again, where nobody acks it: ms since 1970 UTC."""
+        """Time when the message is visible again if nobody acks it: ms since 1970 UTC."""
         return self.pop_time + self.invisible_time
 
     @property
@@ -79,14 +79,14 @@ def build_extra_info(info: ExtraInfo, topic: str, queue_id: int, queue_offset: i
 
 
 def retry_kind(topic: str) -> str:
-    """What kind of topic holds a message (`ExtraInfoUtil.getRetry`)."""
+    """Kind of the topic that holds a message (`ExtraInfoUtil.getRetry`)."""
     if not topic.startswith(RETRY_TOPIC_PREFIX):
         return NORMAL
     return RETRY_V2 if "+" in topic else RETRY
 
 
 def build_start_offset_info(topic: str, queue_id: int, start_offset: int) -> str:
-    """Where the reading of a queue began; an answer joins those of its queues by `;`."""
+    """Offset at which a read of a queue began, as text; an answer joins its queues' texts by `;`."""
     return f"{retry_kind(topic)} {queue_id} {start_offset}"
 
 
@@ -96,7 +96,7 @@ def build_msg_offset_info(topic: str, queue_id: int, offsets: Iterable[int]) -> 
 
 
 def build_order_count_info(topic: str, queue_id: int, offsets: Sequence[int], counts: Mapping[int, int]) -> str:
-    """How often the messages of a queue were delivered before: `0 qo1%7 2;0 1 0`.
+    """Counts of earlier deliveries of a queue's messages, as text: `0 qo1%7 2;0 1 0`.
 
     Args:
         topic, queue_id: The queue that holds them.

@@ -55,7 +55,7 @@ class RegisterBrokerResponseHeader:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeHAInfoResponseHeader:
-    """Where a master serves its log, and its log's end at its start (EXCHANGE_BROKER_HA_INFO)."""
+    """HA address of a master, and the end of its log at its start (EXCHANGE_BROKER_HA_INFO)."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
@@ -164,7 +164,7 @@ class WipeWritePermOfBrokerRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class WipeWritePermOfBrokerResponseHeader:
-    """How many topics nobody is to write to any more."""
+    """Number of topics that lost their write permission."""
 
     wipe_topic_count: Int32
 
@@ -178,7 +178,7 @@ class AddWritePermOfBrokerRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class AddWritePermOfBrokerResponseHeader:
-    """How many topics may be written to again."""
+    """Number of topics that have their write permission again."""
 
     add_topic_count: Int32
 

@@ -1,4 +1,4 @@
-"""What the first bytes of a peer tell that does not speak RocketMQ's remoting protocol, and what it is told."""
+"""Protocols that a peer speaks instead of RocketMQ's remoting protocol, by its first bytes, and the answers to them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def other_protocol(begin: bytes | bytearray | memoryview) -> OtherProtocol | Non
 
 
 def grpc_over_tls(begin: bytes | bytearray | memoryview) -> str:
-    """What a handshake of TLS that names HTTP/2 tells; empty for any other one: RocketMQ's clients name no protocol."""
+    """Protocol of a TLS handshake that names HTTP/2, as text; else empty: RocketMQ's clients name no protocol."""
     return f"this is TLS for HTTP/2, {_GRPC}" if _ALPN_H2 in bytes(begin) else ""
 
 

@@ -101,7 +101,7 @@ def _refuse(what: str, found: object) -> RemotingCommandError:
 
 @dataclass(frozen=True, slots=True)
 class QueryAssignmentRequestBody:
-    """Which queues are mine? (QUERY_ASSIGNMENT)."""
+    """Request for the queues of a member (QUERY_ASSIGNMENT)."""
 
     topic: str
     consumer_group: str

@@ -40,7 +40,7 @@ class PopMessageRequestHeader:
 
 @dataclass(slots=True)
 class PopMessageResponseHeader:
-    """What was popped: the texts are those of `reput.remoting.extra_info`; `rest_num`: messages left in the queues."""
+    """Result of a pop: the texts are as of `reput.remoting.extra_info`; `rest_num`: messages left in the queues."""
 
     pop_time: Int64 = 0
     invisible_time: Int64 = 0
@@ -125,6 +125,6 @@ class PollingInfoRequestHeader:
 
 @dataclass(slots=True)
 class PollingInfoResponseHeader:
-    """How many pops of exactly this queue id wait."""
+    """Number of pops of exactly this queue id that wait."""
 
     polling_num: Int32

@@ -58,7 +58,7 @@ class QueryMessageRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class QueryMessageResponseHeader:
-    """How far the index was when a query was answered: store time (ms) and commit log offset."""
+    """End of the index at a query's answer: store time (ms) and commit log offset."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64

@@ -10,7 +10,7 @@ _HANDLE_VERSION = "v1"
 
 
 class RecallHandle(NamedTuple):
-    """What a producer recalls a message with (`RecallMessageHandle.HandleV1`); time_text: ms, as it was sent."""
+    """Handle to recall a message with (`RecallMessageHandle.HandleV1`); time_text: ms, as it was sent."""
 
     topic: str
     broker_name: str

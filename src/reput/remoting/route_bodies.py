@@ -47,7 +47,7 @@ class BrokerData:
 
 @dataclass(frozen=True, slots=True)
 class TopicRouteData:
-    """Where the queues of a topic are (GET_ROUTEINFO_BY_TOPIC)."""
+    """Route of a topic: its queues and their brokers (GET_ROUTEINFO_BY_TOPIC)."""
 
     queue_datas: tuple[QueueData, ...] = ()
     broker_datas: tuple[BrokerData, ...] = ()
@@ -113,7 +113,7 @@ class TopicConfigSerializeWrapper:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerBody:
-    """What a broker registers (REGISTER_BROKER)."""
+    """Topics that a broker registers (REGISTER_BROKER)."""
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = field(default_factory=TopicConfigSerializeWrapper)
     filter_server_list: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ def encode_register_body(body: RegisterBrokerBody, *, compressed: bool = False) 
 
 
 def decode_register_body(body: bytes, *, compressed: bool = False) -> RegisterBrokerBody:
-    """What a broker registers; an empty body registers no topic.
+    """Decode the body of a registration; an empty body registers no topic.
 
     Raises RemotingCommandError (SYSTEM_ERROR) where the body is none.
     """

@@ -34,7 +34,7 @@ class SendMessageRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class SendMessageResponseHeader:
-    """Where a message was stored. `msg_id`: offset message ids, of a batch joined by commas."""
+    """Place of a stored message. `msg_id`: offset message ids, of a batch joined by commas."""
 
     msg_id: str
     queue_id: Int32

@@ -30,7 +30,7 @@ class GetProducerConnectionListRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatsRequestHeader:
-    """How far a group is (GET_CONSUME_STATS). `topic`: in one; `topic_list`: in these, a ; between two."""
+    """Request for a group's offsets (GET_CONSUME_STATS). `topic`: in one; `topic_list`: in these, a ; between two."""
 
     consumer_group: str
     topic: str | None = None
@@ -46,7 +46,7 @@ class QueryTopicConsumeByWhoRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class ViewBrokerStatsDataRequestHeader:
-    """How a counter has grown (VIEW_BROKER_STATS_DATA). `stats_key`: a topic, `topic@group`, or the cluster."""
+    """Request for a counter's growth (VIEW_BROKER_STATS_DATA). `stats_key`: a topic, `topic@group`, or the cluster."""
 
     stats_name: str
     stats_key: str
@@ -54,7 +54,7 @@ class ViewBrokerStatsDataRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class GetConsumeStatsInBrokerHeader:
-    """How far all groups are (GET_BROKER_CONSUME_STATS). `is_order`: in order topics alone."""
+    """Request for all groups' offsets (GET_BROKER_CONSUME_STATS). `is_order`: in order topics alone."""
 
     is_order: bool
 
@@ -95,7 +95,7 @@ class QueryTopicsByConsumerRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class QuerySubscriptionByConsumerRequestHeader:
-    """What a group subscribes to in a topic (QUERY_SUBSCRIPTION_BY_CONSUMER)."""
+    """Request for a group's subscription to a topic (QUERY_SUBSCRIPTION_BY_CONSUMER)."""
 
     group: str
     topic: str | None = None

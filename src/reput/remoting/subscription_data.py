@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic (`SubscriptionData`, `FilterAPI`)."""
+"""Subscription of a consumer to a topic (`SubscriptionData`, `FilterAPI`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names a broker takes, and which are its own (RocketMQ's `TopicValidator`, names of `MixAll`)."""
+"""Rules for topic names, and the broker's own topics (RocketMQ's `TopicValidator`, names of `MixAll`)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from reput.remoting.header import Int32, Int64
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionRequestHeader:
-    """How a transaction ended (END_TRANSACTION).
+    """Outcome of a transaction (END_TRANSACTION).
 
     `commit_or_rollback`: a transaction type of `SysFlag`, 0 where the producer does not know;
     `tran_state_table_offset`: queue offset of the half message; `from_transaction_check`: the answer to a check.
