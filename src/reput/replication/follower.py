@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 
 class FollowState(NamedTuple):
-    """How far a follower is.
+    """Progress of a follower.
 
     Attributes:
         end_offset: Commit log offset after the last record that it has.
@@ -122,7 +122,7 @@ class Follower:
 
     @property
     def state(self) -> FollowState:
-        """How far it is."""
+        """The progress now."""
         end, log = self._writer.end_offset, self._log
         is_behind = log is not None and log.max_offset > end
         newest = self._writer.last_store_timestamp
@@ -193,7 +193,7 @@ class Follower:
             self._said = ""
 
     def _told(self, ask: Callable[[], _T]) -> _T | None:
-        """What the master answers; None where it refuses, and the log is followed without it.
+        """The master's answer; None if it refuses, and the log is followed without it.
 
         Raises AccessDeniedError where nobody else says where the log is.
         """
@@ -227,7 +227,7 @@ class Follower:
         return self._writer.is_empty or not self._writer.end_offset
 
     def _beginning(self, log: MasterLog | None) -> tuple[int | None, bytes]:
-        """Where the bytes begin that the master is to send, and those that must come first; for `ReceivedLog.begin`."""
+        """Offset of the bytes that the master is to send, and the bytes that begin them; for `ReceivedLog.begin`."""
         end = self._writer.end_offset
         if self._writer.is_empty:
             if log is None:

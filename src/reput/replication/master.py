@@ -1,4 +1,4 @@
-"""What a master says of its log over the remoting protocol, before and while it is followed."""
+"""A master as its followers ask it over the remoting protocol, before and while they follow its log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MasterLog(NamedTuple):
 
 
 def master_log(address: str, runtime_info: bytes) -> MasterLog:
-    """Where a broker's log begins and ends, of its answer to GET_BROKER_RUNTIME_INFO.
+    """Offsets at which a broker's log begins and ends, by its answer to GET_BROKER_RUNTIME_INFO.
 
     Raises RemotingError where that does not tell it.
     """
@@ -58,7 +58,7 @@ class Master:
         self._connection: BlockingConnection | None = None
 
     def log(self) -> MasterLog:
-        """Where its log begins and ends."""
+        """Offsets at which its log begins and ends."""
         return master_log(self.address, self._ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
 
     def config(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Master:
 
 
 def ha_address(address: str, config: dict[str, str]) -> str:
-    """Where a broker of this configuration serves its log: `haListenPort`, or the port after its own.
+    """Address at which a broker of this configuration serves its log: `haListenPort`, or the port after its own.
 
     Raises RemotingError where the key has no number.
     """

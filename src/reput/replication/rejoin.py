@@ -48,7 +48,7 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """What a store has in common with its new master, and what not.
+    """Difference of a store from its new master: the end of the common records, and the records after it.
 
     Attributes:
         common_offset: Commit log offset after the last common record.
