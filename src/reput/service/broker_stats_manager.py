@@ -1,4 +1,4 @@
-"""What a broker counts of its clients' requests, and how it grows (`BrokerStatsManager`, `BrokerStats`)."""
+"""Counters of a broker for its clients' requests, and their growth (`BrokerStatsManager`, `BrokerStats`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CREATION_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
 
 
 class GroupGets:
-    """What pulls of one group have brought from one topic: pulls, messages, and bytes of their records.
+    """Pulls, messages, and bytes of records that pulls of one group have brought from one topic.
 
     Attributes:
         retry_messages, retry_size: Those of them that pops took from the topic's retry topics.
@@ -129,7 +129,7 @@ class BrokerStatsManager:
         self.totals.record(today, put, got)
 
     def _growth(self) -> dict[StatsKey, Growth]:
-        """What has grown since the last sample, by RocketMQ's names and keys."""
+        """Growth of the counters since the last sample, by RocketMQ's names and keys."""
         grown: dict[StatsKey, Growth] = {}
         put = got = 0
         for topic, one in list(self._topic_counts.items()):

@@ -82,7 +82,7 @@ class ClientChannels(Generic[ChannelT]):
         logger.info(Event(f"{self._kind} {what}", group=group, client=info.channel, **fields))
 
     def count_of(self, channel: ChannelT) -> int:
-        """How many groups a channel is in."""
+        """Number of groups that a channel is in."""
         return len(self._groups.get(channel, ()))
 
     def groups_of(self, channel: ChannelT) -> list[str]:

@@ -73,7 +73,7 @@ class ConfigManager(ABC, Generic[_T]):
             self._next_version(now_ms)
 
     def snapshot(self) -> Snapshot[_T] | None:
-        """What `persist` is to write; None where the file has every change. For the loop."""
+        """Content that `persist` is to write; None if the file has every change. For the loop."""
         return Snapshot(self._changes, self.content()) if self._changes != self._persisted else None
 
     def persist(self, snapshot: Snapshot[_T]) -> None:

@@ -101,11 +101,11 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilters]):
         self._bury(self._of_group(group), now_ms)
 
     def filter_data(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """What is known of a group's filter for a topic; None where it has none."""
+        """Filter of a group for a topic; None if it has none."""
         return self._data.get(topic, {}).get(group)
 
     def filters(self, topic: str) -> list[ConsumerFilterData]:
-        """What is known of the filters for a topic, of dead ones too; for any thread."""
+        """Filters for a topic, including dead ones; for any thread."""
         return list(self._data.get(topic, {}).values())
 
     def message_filter(self, data: ConsumerFilterData) -> ExpressionFilter | None:

@@ -1,4 +1,4 @@
-"""Which consumers are there, and what their groups subscribe to (`ConsumerManager`, `ConsumerGroupInfo`)."""
+"""Consumers that are connected, and their groups' subscriptions (`ConsumerManager`, `ConsumerGroupInfo`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ConsumerGroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupChange(Generic[ChannelT]):
-    """What became of a group; `notified` are the connections that get NOTIFY_CONSUMER_IDS_CHANGED."""
+    """Change of a group; `notified` are the connections that get NOTIFY_CONSUMER_IDS_CHANGED."""
 
     group: str
     ids_changed: bool
@@ -135,7 +135,7 @@ class ConsumerManager(Generic[ChannelT]):
         return self._remove(group, {channel}, notifies=notify_consumer_ids_changed_enable)
 
     def count_of(self, channel: ChannelT) -> int:
-        """How many groups a connection is in."""
+        """Number of groups that a connection is in."""
         return self._channels.count_of(channel)
 
     def channel_closed(self, channel: ChannelT) -> list[ConsumerGroupChange[ChannelT]]:

@@ -1,4 +1,4 @@
-"""How far each group has consumed each queue (`ConsumerOffsetManager`)."""
+"""Offsets of each group in each queue (`ConsumerOffsetManager`)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         return found or None
 
     def _before(self) -> _Offsets:
-        """What was copied last, perhaps in another life."""
+        """Offsets that were copied last, perhaps before a restart."""
         if self._copied is not None:
             return self._copied
         kept = self._loaded.copied_offset_table or {}
@@ -137,7 +137,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         self._pulls.setdefault(f"{topic}@{group}", {})[queue_id] = offset
 
     def query_pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """How far a group has pulled, else what `query_offset` gives."""
+        """Offset up to which a group has pulled, else the result of `query_offset`."""
         offset = self._pulls.get(f"{topic}@{group}", {}).get(queue_id)
         return self.query_offset(group, topic, queue_id) if offset is None else offset
 

@@ -1,4 +1,4 @@
-"""How far each delay level has been delivered (`ScheduleMessageService`'s offset table)."""
+"""Delivered offsets of each delay level (`ScheduleMessageService`'s offset table)."""
 
 from __future__ import annotations
 

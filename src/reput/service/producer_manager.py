@@ -1,4 +1,4 @@
-"""Which producers are there (`ProducerManager`)."""
+"""Producers that are connected (`ProducerManager`)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ProducerManager(Generic[ChannelT]):
         return True
 
     def count_of(self, channel: ChannelT) -> int:
-        """How many groups a connection is in."""
+        """Number of groups that a connection is in."""
         return self._channels.count_of(channel)
 
     def channel_closed(self, channel: ChannelT) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which client consumes a queue in order (`RebalanceLockManager`)."""
+"""Locks of clients that consume a queue in order (`RebalanceLockManager`)."""
 
 from __future__ import annotations
 

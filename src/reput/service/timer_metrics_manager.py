@@ -1,4 +1,4 @@
-"""How many messages wait for a time, by the topic that they go to (`TimerMetrics`)."""
+"""Number of messages that wait for a time, by their topic (`TimerMetrics`)."""
 
 from __future__ import annotations
 

@@ -42,5 +42,5 @@ class TimerStats:
         self._last_at_ms, self._last_stored_ms = now_ms, stored_ms
 
     def enqueue_latency_ms(self, now_ms: int) -> int:
-        """How long ago the last message was stored that got a slot; 0 where that was not just now."""
+        """Age in ms of the last message that got a slot, by its store time; 0 if it did not get it just now."""
         return max(0, now_ms - self._last_stored_ms) if now_ms - self._last_at_ms < _LAST_COUNTS_MS else 0

@@ -1,4 +1,4 @@
-"""How many transactions have not ended, by the topic of their message (`TransactionMetrics`)."""
+"""Number of transactions that have not ended, by the topic of their message (`TransactionMetrics`)."""
 
 from __future__ import annotations
 

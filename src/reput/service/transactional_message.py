@@ -168,7 +168,7 @@ class EndedHalves:
 
 
 class Verdict(Enum):
-    """What is done with a half message that has not ended."""
+    """Action for a half message that has not ended."""
 
     #: It is given up: it goes into TRANS_CHECK_MAX_TIME_TOPIC.
     DISCARD = "discard"
@@ -184,7 +184,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckLimits:
-    """When half messages are checked, and how long: `transactionTimeOut`, `transactionCheckMax`, `fileReservedTime`."""
+    """Limits of the checks of half messages: `transactionTimeOut`, `transactionCheckMax`, `fileReservedTime`."""
 
     timeout_ms: int
     check_max: int
@@ -201,7 +201,7 @@ def judge(
     limits: CheckLimits,
     ended: Container[int],
 ) -> Verdict:
-    """What is done with a half message that no op message ends under its offset (`check`).
+    """Choose the action for a half message that no op message ends under its offset (`check`).
 
     Args:
         properties: Its own.

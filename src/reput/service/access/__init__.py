@@ -1,1 +1,1 @@
-"""Who may do what: users and policies (ACL 2.0), accounts of plain_acl.yml (ACL 1.0), and what a request needs."""
+"""Access control: users and policies (ACL 2.0), accounts of plain_acl.yml (ACL 1.0), and the needs of a request."""

@@ -1,4 +1,4 @@
-"""What each request needs (`DefaultAuthorizationContextBuilder`, and annotations of the header classes)."""
+"""Needs of each request (`DefaultAuthorizationContextBuilder`, and annotations of the header classes)."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def names_in_body(code: int) -> bool:
 
 
 def needs_of(code: int, fields: Mapping[str, str], body: bytes, cluster: str) -> list[Need] | None:
-    """What a request needs; None where only super users may ask for it.
+    """Needs of a request; None if only super users may ask for it.
 
     It names what its processor takes: fields and body are read as there. Who could send to a topic in which messages of
     all topics wait, or consume it, could do so with every topic.

@@ -16,7 +16,7 @@ _Matches = Callable[[str], bool]
 
 
 class Perm(IntFlag):
-    """What an account may do with a topic or a group (`Permission`)."""
+    """Permissions of an account for a topic or a group (`Permission`)."""
 
     DENY = 1
     PUB = 4
@@ -44,7 +44,7 @@ class Account:
     perms: Mapping[str, Perm]
 
     def why_not(self, topic: str, needed: Perm) -> str | None:
-        """Why a request for a topic, or for the retry topic of a group, is refused; None where it is not."""
+        """Reason why a request for a topic, or for the retry topic of a group, is refused; None if it is not."""
         is_group = topic.startswith(RETRY_TOPIC_PREFIX)
         shown = f"group:{topic.removeprefix(RETRY_TOPIC_PREFIX)}" if is_group else f"topic:{topic}"
         if topic in self.perms:
@@ -148,12 +148,12 @@ def is_perm(text: str) -> bool:
 
 
 def perm_of(text: object) -> Perm:
-    """What is no permission is none, as in RocketMQ."""
+    """The permission that a text names; DENY for any other text, as in RocketMQ."""
     return _PERMS.get(str(text).strip(), Perm.DENY)
 
 
 def address_pattern(text: str) -> _Matches:
-    """What an address of a white list matches (`RemoteAddressStrategyFactory`).
+    """Function that matches addresses with one of a white list (`RemoteAddressStrategyFactory`).
 
     `*`; an address; `10.0.0.1,10.0.0.2`; `10.0.0.{1,2}`; `10.0.1-5.*`, and the same of IPv6. The empty text matches
     nothing. Raises ValueError for another one.

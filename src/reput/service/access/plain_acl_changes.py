@@ -60,7 +60,7 @@ def put_white_addresses(content: Content, addresses: str) -> None:
 
 
 def version_of(content: Content) -> DataVersion:
-    """How often requests changed a file, and when they did last."""
+    """Number of a file's changes by requests, and the time of the last one."""
     try:
         version = content["dataVersion"][0]
         return DataVersion(int(version["counter"]), timestamp=int(version["timestamp"]))

@@ -94,7 +94,7 @@ class PlainAclManager:
         return config_body(self._contents)
 
     def versions(self) -> tuple[DataVersion, dict[str, DataVersion]]:
-        """How often requests changed plain_acl.yml, and each file by its path."""
+        """Number of changes of plain_acl.yml by requests, and of each file by its path."""
         versions = {path: version_of(content) for path, content in self._contents.items()}
         return versions.get(self._default, DataVersion()), versions
 
@@ -158,7 +158,7 @@ def _dump(content: Content) -> bytes:
 
 
 def _load(data: Mapping[str, bytes]) -> dict[str, Any]:
-    """What YAML says; errors have the line, and nothing of the text, which has secrets."""
+    """Values of YAML files, by path; errors have the line, and nothing of the text, which has secrets."""
     import yaml
 
     loaded = {}

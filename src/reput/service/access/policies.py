@@ -1,4 +1,4 @@
-"""Which policy entry decides whether a user may do something (`AclAuthorizationHandler`)."""
+"""Choice of the policy entry that decides whether a user may do something (`AclAuthorizationHandler`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reput.formats.access import ResourceType as Type
 
 
 class Need(NamedTuple):
-    """What a request does, one of `actions`, and to which resource."""
+    """Need of a request: one of `actions` on a resource."""
 
     resource_type: Type
     name: str
@@ -30,7 +30,7 @@ class Need(NamedTuple):
 
 
 def decide(policies: Policies, need: Need, source_ip: str) -> Decision | None:
-    """What a user's policies say; None where nothing matches, which is no.
+    """Decision of a user's policies; None if nothing matches, which is no.
 
     Of the entries that match, those of CUSTOM go before those of DEFAULT; a name before a prefix, a longer prefix
     before a shorter one, a prefix before all; DENY before ALLOW.

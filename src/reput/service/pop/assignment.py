@@ -1,4 +1,4 @@
-"""Which queues the members of a group get (`QueryAssignmentProcessor`, `AllocateMessageQueueStrategy`)."""
+"""Assignment of queues to the members of a group (`QueryAssignmentProcessor`, `AllocateMessageQueueStrategy`)."""
 
 from __future__ import annotations
 

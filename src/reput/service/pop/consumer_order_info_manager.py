@@ -1,4 +1,4 @@
-"""What groups popped in order (`ConsumerOrderInfoManager`): a queue is blocked until its messages are acked."""
+"""Orderly pops of groups (`ConsumerOrderInfoManager`): a queue is blocked until its messages are acked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEPT_MS = 86_400_000
 
 
 class OrderAck(Enum):
-    """Why an ack in order moves no offset."""
+    """Reason why an ack in order moves no offset."""
 
     LATE = "LATE"
     ILLEGAL = "ILLEGAL"
@@ -36,7 +36,7 @@ class _Popped:
     visible_times: dict[int, int] = field(default_factory=dict)
 
     def free_at(self, invisible_time: int) -> int:
-        """When all messages that are not acked are visible again; 0 where all are acked."""
+        """Time when all messages that are not acked are visible again; 0 if all are acked."""
         invisible = self.invisible_time or invisible_time
         waiting = (offset for offset in self.offsets if offset not in self.acked)
         return max((self.visible_times.get(offset, self.pop_time + invisible) for offset in waiting), default=0)
@@ -78,7 +78,7 @@ class ConsumerOrderInfoManager(ConfigManager[ConsumerOrderInfos]):
     def free_at(
         self, topic: str, group: str, queue_id: int, attempt_id: str | None, invisible_time: int, now_ms: int
     ) -> int:
-        """When a queue can be popped, ms since 1970 UTC: before that it is blocked; 0 where nothing blocks it.
+        """Time when a queue can be popped, ms since 1970 UTC: before that it is blocked; 0 if nothing blocks it.
 
         The request with the attemptId of the last pop is not blocked: its answer may have been lost. Nor is any after a
         pop whose time is still to come: the clock was ahead. A clock that is set back by less than `QUIET_MS`, as NTP

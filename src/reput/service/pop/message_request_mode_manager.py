@@ -1,4 +1,4 @@
-"""How members get messages, as an operator set it for topics and groups (`MessageRequestModeManager`)."""
+"""Modes in which members get messages, as an operator sets them by topic and group (`MessageRequestModeManager`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MessageRequestModeManager(ConfigManager[MessageRequestModes]):
         return MessageRequestModes({topic: dict(groups) for topic, groups in self._modes.items()}, self._loaded.others)
 
     def find(self, topic: str, group: str) -> MessageRequestModeBody | None:
-        """What was set for a topic and a group; None where nothing was."""
+        """The mode that was set for a topic and a group; None if none was."""
         return self._modes.get(topic, {}).get(group)
 
     def set_message_request_mode(self, body: MessageRequestModeBody, now_ms: int) -> None:
