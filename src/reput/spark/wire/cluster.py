@@ -129,7 +129,7 @@ class Cluster:
         return asked[1]
 
     def address(self, queue: QueueKey) -> str:
-        """Who serves a queue (`topic_route.serving`); the log says once where that is a slave, which may lag.
+        """Address for a queue (`topic_route.serving`); it is logged once if that is a slave, which may lag.
 
         Raises RemotingError for none.
         """

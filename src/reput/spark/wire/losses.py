@@ -1,4 +1,4 @@
-"""What happens where messages that were planned are gone: the option `failOnDataLoss`."""
+"""Treatment of planned messages that are gone: the option `failOnDataLoss`."""
 
 from __future__ import annotations
 

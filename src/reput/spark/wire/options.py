@@ -29,7 +29,7 @@ Offsets = str | Mapping[QueueKey, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireAccess:
-    """How name servers and brokers are asked.
+    """Access to name servers and brokers.
 
     Attributes:
         namesrv: `namesrv`, "host:port" of the name servers, separated by `;`.

@@ -122,7 +122,7 @@ def read_range(options: WireReadOptions, columns: tuple[str, ...], wanted: Queue
 
 
 def _narrowed(one: QueueRange, wanted: Wanted) -> QueueRange | None:
-    """What filters leave of a range."""
+    """Part of a range that filters leave; None if they leave nothing of its queue."""
     queue, offsets = one.queue, wanted.queue_offset
     if wanted.topics is not None and queue.topic not in wanted.topics:
         return None

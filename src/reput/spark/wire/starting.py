@@ -1,4 +1,4 @@
-"""Where a batch begins and ends in each queue, by the options; what queues a topic has is asked of the cluster."""
+"""Offsets of a batch in each queue, by the options; the cluster is asked for the queues of a topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reput.spark.wire.queue_ranges import QueueRange
 
 
 def planned_ranges(cluster: Cluster, options: WireReadOptions) -> list[QueueRange]:
-    """What a batch reads of each queue.
+    """Ranges of queues that a batch reads.
 
     Raises ConfigError where the options do not name the queues that there are, RemotingError where they name messages
     that a slave, whose master is away, does not have.
@@ -56,7 +56,7 @@ def subscribed(cluster: Cluster, options: WireReadOptions) -> tuple[QueueKey, ..
 
 
 def begins_of(cluster: Cluster, options: WireReadOptions, queues: Iterable[QueueKey]) -> list[int]:
-    """Where queues begin by the options `startingOffsets` and `startingTimestamp`; errors as of `planned_ranges`."""
+    """First offsets of queues, by `startingOffsets` and `startingTimestamp`; errors as of `planned_ranges`."""
     return _offsets(cluster, queues, "starting", options.starting_offsets, options.starting_timestamp)
 
 

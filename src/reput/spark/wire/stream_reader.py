@@ -160,7 +160,7 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._away.add(queue)
 
     def _begins(self, before: Mapping[QueueKey, int], latest: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
-        """Where the next batch begins in each queue; one whose broker does not tell is left out, and waits."""
+        """First offsets of the next batch, by queue; a queue whose broker does not answer is left out, and waits."""
         if not before:
             queues = list(latest)
             return dict(zip(queues, begins_of(self._cluster, self._options, queues), strict=True))
