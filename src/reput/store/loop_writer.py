@@ -18,7 +18,7 @@ from reput.store.writer import Writer
 
 
 class LoopWriter:
-    """What one turn of an event loop does with a store: append what came, dispatch it, hear when it is safe.
+    """Writer for an event loop: in one turn it appends messages, dispatches them and hears when they are safe.
 
     Nothing here waits for a sync. In `NeverWaiting` nothing waits for the disk: where it would have to be waited for, a
     WouldWaitError comes before anything has changed, and the same call, or `make_room`, helps in another thread.
@@ -114,7 +114,7 @@ class LoopWriter:
 
     @property
     def put_refusal(self) -> ReputError | None:
-        """Why puts are refused now, as by a full disk or a failed sync; None while all are taken."""
+        """Reason why puts are refused now, as by a full disk or a failed sync; None while all are taken."""
         return self._writable().parts.log.refusal
 
     @property

@@ -73,7 +73,7 @@ class MessageReader:
 
     @property
     def config(self) -> MessageStoreConfig:
-        """What it was opened with, and the sizes of its files."""
+        """Configuration of the open store, with the sizes of its files."""
         return self._reader.config
 
     def _check_open(self) -> None:

@@ -128,7 +128,7 @@ class MessageStore(MessageWriter):
 
     @property
     def topic_counts(self) -> Mapping[str, TopicCounts]:
-        """What was put and pulled by topic since the store was opened; the table grows, and its values change."""
+        """Counts of puts and pulls by topic since the store was opened; the table grows, and its values change."""
         return self._stats.topics
 
     def runtime_info(self) -> RuntimeInfo:

@@ -242,7 +242,7 @@ class MessageWriter(MessageReader):
     # -- what a follower and an event loop write with
 
     def replica_writer(self, on_unknown_topic: Callable[[], None] | None = None) -> ReplicaWriter:
-        """What appends the bytes of a master's log to this one; a store that follows takes no puts of its own.
+        """The writer of a master's bytes to this log; a store that follows takes no puts of its own.
 
         Args:
             on_unknown_topic: Called before an inner batch of a topic without settings (`update_topics`): without them
@@ -256,7 +256,7 @@ class MessageWriter(MessageReader):
         return ReplicaWriter(self._writable(), on_unknown_topic)
 
     def loop_writer(self) -> LoopWriter:
-        """What an event loop writes and dispatches with; for a store that was opened with `dispatch="caller"`.
+        """The writer for an event loop; for a store that was opened with `dispatch="caller"`.
 
         Raises:
             StoreStateError: The store is closed, read-only, or somebody else dispatches.

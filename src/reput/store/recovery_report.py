@@ -30,7 +30,7 @@ class LogEnd(NamedTuple):
 
 
 class RecoveryReport(NamedTuple):
-    """What a start found, and what it dispatched again.
+    """Findings of a start, and the records that it dispatched again.
 
     Attributes:
         was_killed: Whether the last exit was not clean.

@@ -171,7 +171,7 @@ class ReplicaWriter:
         return end
 
     def _proven(self, columns: RecordColumns) -> int:
-        """How many of the rows are what dispatch takes."""
+        """Number of rows that dispatch takes."""
         check_queue_offsets(columns, columns.rows, self._path(columns.base_offset))
         bad = np.flatnonzero(columns["status"] & _BAD)
         return int(bad[0]) if bad.size else columns.rows

@@ -115,7 +115,7 @@ class CleanService:
             self._parts.log.refuse_while_full(None)
 
     def _disk_used_percent(self) -> int:
-        """How full the disk is, in percent: the log's emptiest disk, or the queues' disk where that one is fuller."""
+        """Used percent of the disk: of the log's emptiest disk, or of the queues' disk if that one is fuller."""
         used = self._files.disk_used_percent
         log = [used(path) for path in self._parts.log.queue.folders if self._files.exists(path)]
         return max([min(log, default=0), *([used(self._path)] if self._files.exists(self._path) else [])])

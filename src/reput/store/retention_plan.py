@@ -15,7 +15,7 @@ _HOUR_MS = 3_600_000
 
 
 class DiskLevel(IntEnum):
-    """How full the disk is, by the steps of `isSpaceToDelete`."""
+    """Level of the disk's use, by the steps of `isSpaceToDelete`."""
 
     FINE = 0
     #: Above `diskMaxUsedSpaceRatio`: expired files are deleted at any hour.
@@ -27,7 +27,7 @@ class DiskLevel(IntEnum):
 
 
 class DeleteReason(StrEnum):
-    """Why a file is deleted."""
+    """Reason why a file is deleted."""
 
     EXPIRED = "older than fileReservedTime"
     DISK = "disk fuller than diskSpaceCleanForciblyRatio"

@@ -38,7 +38,7 @@ _MOVED = GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_BAD
 
 
 class _Pull(NamedTuple):
-    """What one pull has found: `messages` are given to a loop, or all at once; a table's pull has none."""
+    """Result of one pull: `messages` are given to a loop, or all at once; a table's pull has none."""
 
     queue_id: int
     offset: int

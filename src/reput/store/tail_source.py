@@ -1,4 +1,4 @@
-"""Where a `Tail` reads: the store that this process writes, or one that another process writes."""
+"""Sources of a `Tail`: the store that this process writes, or one that another process writes."""
 
 from __future__ import annotations
 

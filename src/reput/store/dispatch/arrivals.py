@@ -1,4 +1,4 @@
-"""What one dispatch has brought, by queue: for pulls that wait for messages."""
+"""Messages that one dispatch has brought, by queue: for pulls that wait for messages."""
 
 from __future__ import annotations
 

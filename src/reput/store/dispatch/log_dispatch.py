@@ -127,7 +127,7 @@ class LogDispatch:
 
     @property
     def position(self) -> LogPosition:
-        """Where the next batch begins."""
+        """Position of the next batch."""
         return self._marks[0].position
 
     @contextmanager

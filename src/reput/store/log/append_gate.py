@@ -23,7 +23,7 @@ def _nobody() -> None:
 
 
 class AppendGate(ABC):
-    """What every append passes: `_wait`, then `_lock`, then `_put_refusal` is looked at, by copies `_refusal`.
+    """Gate of every append: `_wait`, then `_lock`, then a look at `_put_refusal`, for copies at `_refusal`.
 
     The log inherits it instead of having it: an append looks at these three in a few microseconds altogether.
 
@@ -67,7 +67,7 @@ class AppendGate(ABC):
 
     @property
     def refusal(self) -> ReputError | None:
-        """Why appends are refused now, copies too; None while all are taken.
+        """Reason why appends are refused now, copies too; None while all are taken.
 
         Every append gets `failure`, and the error of a disk that retention found too full. If the log got no space for
         an append, those that fit into what it has are taken. That ends with the space: each append that needs it tries

@@ -278,7 +278,7 @@ class CommitLog(AppendRoom):
         return file.view[position : position + size] if position + size <= file.size else None
 
     def window(self, offset: int, max_size: int) -> memoryview:
-        """What may be read from an offset to the end of its file, at most `max_size` bytes.
+        """Bytes that may be read from an offset to the end of its file, at most `max_size` bytes.
 
         Raises:
             StoreError: The disk cannot read it.

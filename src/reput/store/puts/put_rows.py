@@ -51,7 +51,7 @@ class PutRow(NamedTuple):
 
 
 class PutRowResult(NamedTuple):
-    """Where a row went.
+    """Place of a stored row.
 
     Attributes:
         commit_log_offsets: Of its record; of a batch that is no inner batch, of each record.

@@ -182,7 +182,7 @@ class ConsumeQueueStore:
 
     @property
     def count(self) -> int:
-        """How many queues there are."""
+        """Number of queues."""
         return len(self._table)
 
     def queues(self) -> list[ConsumeQueue]:

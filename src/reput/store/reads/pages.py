@@ -16,7 +16,7 @@ from reput.store.queues.consume_queue import ConsumeQueue
 
 
 class Cold(Enum):
-    """What a pull does about pages that are not in memory.
+    """Treatment of pages that are not in memory, for a pull.
 
     REFUSE: ends with NotInMemory. READ: reads them without the interpreter lock. ONCE: does not look whether they are,
     and asks for each part of a map once; whoever reads them later through the map then holds the lock meanwhile.

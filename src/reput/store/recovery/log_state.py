@@ -66,7 +66,7 @@ _Offsets = TypeVar("_Offsets", ConsumerOffsets, LmqConsumerOffsets)
 
 @dataclass(frozen=True, slots=True)
 class LogExtent:
-    """Where the log of a store directory ends, and each of its queues.
+    """End of the log of a store directory, and of each of its queues.
 
     Attributes:
         root: The store directory.

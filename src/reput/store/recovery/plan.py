@@ -30,7 +30,7 @@ from reput.store.recovery_report import LogEnd
 
 
 class RecoveryPlan(NamedTuple):
-    """What a start is to do.
+    """Plan of a start.
 
     Attributes:
         end: The end that the log is to have.

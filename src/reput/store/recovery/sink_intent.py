@@ -44,7 +44,7 @@ def write_sinks(files: FileLayer, path: str, sinks: Sinks) -> None:
 
 
 class UnfinishedBatch(NamedTuple):
-    """What a start has to do about the batch of an intent.
+    """Plan of a start for the batch of an intent.
 
     Attributes:
         begin_offset: Commit log offset at which the batch begins, or would have begun.

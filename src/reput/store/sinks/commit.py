@@ -188,7 +188,7 @@ class _PutStaged:
         return self._commit(SinkCommit(batch, begin, end, intent.rows, now))
 
     def _rest(self, broken: BrokenBatch) -> list[StagedPart]:
-        """What a broken batch lacks, staged anew from what was staged when it broke."""
+        """The missing rest of a broken batch, staged anew from the files that were staged when it broke."""
         missing = self._missing(broken.intent.parts)
         if missing:
             assert broken.intent.batch is not None, "a batch without a sink is not told as broken"

@@ -120,7 +120,7 @@ class StagingFile:
 
     @property
     def part(self) -> StagedPart | None:
-        """What the file holds so far; None where it holds no record."""
+        """The part that the file holds so far; None if it holds no record."""
         return StagedPart(self._path, self._rows, self._size, self._crc) if self._rows else None
 
 

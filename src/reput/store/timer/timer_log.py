@@ -105,7 +105,7 @@ class TimerLog:
                     break
 
     def start_of_file(self, position: int) -> int:
-        """Where the file begins that a position is in, or the nearest one; 0 where there is none."""
+        """Start of the file that a position is in, or of the nearest one; 0 if there is none."""
         return max((start for start in self._starts if start <= position), default=self.begin)
 
     def _ends_at(self, start: int, position: int) -> bool:

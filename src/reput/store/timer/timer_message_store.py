@@ -215,7 +215,7 @@ class TimerMessageStore:
     # -- the disk
 
     def begin_flush(self, now_ms: int) -> Callable[[], None]:
-        """What makes the state of this moment durable: log, then wheel, then checkpoint. It runs in any thread, once.
+        """Function that makes the state of this moment durable: log, wheel, checkpoint. It runs in any thread, once.
 
         It raises StoreError where the disk fails; the checkpoint stays then, and the next flush writes all again.
         """
