@@ -126,7 +126,7 @@ _TO_DO = "expected a broker or a name server there; start it, or correct the add
 
 
 def connect_error(address: str, error: Exception, timeout_s: float, to_do: str = _TO_DO) -> RemotingError:
-    """What is raised where no connection could be made; `to_do`: what was to be at the address, and what to do.
+    """The error of a connection that failed; `to_do`: what was to be at the address, and what to do.
 
     It is `retriable` where the server may be there later: not for a lack of TLS, or of a file of it.
     """

@@ -30,7 +30,7 @@ _WRITE_AT = 1 << 20
 
 
 class Owner(Protocol):
-    """Who is told of a connection's events; in the loop's thread."""
+    """Owner of a connection, which gets its events; in the loop's thread."""
 
     def opened(self, connection: Connection) -> None:
         """A connection was made."""
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         self._owner.closed(self)
 
     def _end(self, error: Exception | None) -> str:
-        """Why a call has no answer."""
+        """Reason why a call has no answer."""
         if self._failure is not None:
             return self._failure
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):

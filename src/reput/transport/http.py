@@ -20,7 +20,7 @@ _MOST_HEAD, _MOST_CONNECTIONS, _WITHIN_S = 8192, 32, 10.0
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a path is answered with."""
+    """Answer to a path."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"

@@ -28,7 +28,7 @@ Refusal = Callable[[Connection, RemotingCommand], _RefusedLater | _Refused]
 
 
 class Observer(Protocol):
-    """Who is told how long requests take."""
+    """Observer of the times that requests take."""
 
     def answered(self, command: RemotingCommand, answer: Answer, since_s: float) -> None:
         """A request that was taken at a time of `time.perf_counter` has its answer; None: there is none, or not yet."""
@@ -167,7 +167,7 @@ class Requests:
         task.add_done_callback(done)
 
     def _told(self, command: RemotingCommand, since_s: float) -> Callable[[Answer], None] | None:
-        """What tells the observer of an answer that comes later."""
+        """Function that hands a later answer to the observer; None without one."""
         observer = self._observer
         return None if observer is None else lambda answer: observer.answered(command, answer, since_s)
 

@@ -218,7 +218,7 @@ async def _keep_reloading(tls: ServerTls) -> None:
 
 
 def not_bound(host: str, port: int, error: OSError) -> RemotingError:
-    """Why a port cannot be taken, and what to do."""
+    """The error of a port that cannot be taken, with what to do."""
     to_do = _TO_DO.get(error.errno or 0, "check address and port")
     return RemotingError(f"cannot listen on {host}:{port}: {error.strerror or error}; {to_do}")
 

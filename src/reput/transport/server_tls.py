@@ -32,7 +32,7 @@ class ServerTls:
 
     @classmethod
     def of(cls, config: TlsConfig) -> ServerTls | None:
-        """What these keys ask for; None where the server has no certificate, or is to speak no TLS."""
+        """TLS settings by these keys; None if the server has no certificate, or is to speak no TLS."""
         is_off = config.tls_server_mode is TlsMode.DISABLED or config.tls_server_cert_path is None
         return None if is_off else cls(config)
 

@@ -34,7 +34,7 @@ _TO_DO = {
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """How a client talks TLS, and with which files (PEM).
+    """TLS settings of a client, with its files (PEM).
 
     Args:
         auth_server: The server's certificate has to be right, and to name the address.
@@ -65,7 +65,7 @@ class ClientTls:
 
     @classmethod
     def of(cls, config: TlsConfig) -> ClientTls | None:
-        """What the keys of a server say of its own requests to other servers; None for the plain protocol."""
+        """TLS settings of a server's own requests to other servers, by its keys; None for the plain protocol."""
         if not config.tls_enable:
             return None
         return cls(
@@ -107,7 +107,7 @@ def load_chain(context: ssl.SSLContext, side: str, cert_path: str, key_path: str
 
 
 def _chain_fault(side: str, cert_path: str, key_path: str, password: str | None, error: ssl.SSLError) -> str:
-    """Which key of the configuration is wrong where OpenSSL takes no certificate and its key: it names neither."""
+    """Key of the configuration that is wrong if OpenSSL refuses a certificate and its key: it names neither."""
     cert, key = content(cert_path) or b"", content(key_path) or b""
     of_cert, of_key = f"tls.{side}.certPath={cert_path}", f"tls.{side}.keyPath={key_path}"
     if error.reason == "KEY_VALUES_MISMATCH":
@@ -151,7 +151,7 @@ def why(error: ssl.SSLError) -> str:
 
 
 def to_do(error: ssl.SSLError) -> str:
-    """What a client sets where a connection of TLS failed; empty where nobody knows."""
+    """Hint on what a client sets after a failed connection of TLS; empty if there is none."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _NOT_TRUSTED:
             return "; name who signs it by tls.client.trustCertPath (in a program ClientTls(trust_cert_path=...))"

@@ -22,7 +22,7 @@ _READ_SIZE = 64 << 10
 
 
 class Beginnings(Protocol):
-    """Who counts connections of which nothing or too little has come yet."""
+    """Counter of connections of which nothing or too little has come yet."""
 
     def began(self, beginning: FirstByte) -> None:
         """A socket was accepted."""
@@ -146,7 +146,7 @@ class FirstByte(asyncio.BufferedProtocol):
 
 
 class TlsTransport(asyncio.Transport):
-    """What a connection writes to and is fed by, above a socket that speaks TLS.
+    """Transport of TLS above a socket: a connection writes to it and is fed by it.
 
     Args:
         raw: The socket's own.
@@ -253,7 +253,7 @@ class TlsTransport(asyncio.Transport):
         return self._tls if name == "ssl_object" else self._raw.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Those of the socket."""
+        """Set the limits of the socket's buffer."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
