@@ -27,6 +27,8 @@ OS_NAMES = {
 SHUTIL_NAMES = {"get_terminal_size", "which"}
 FILE_MODULES = {"fcntl", "mmap", "pathlib", "tempfile"}
 FILE_FUNCTIONS = {"OSFile", "fromfile", "memmap", "memory_map", "tofile", "touch", "write_bytes", "write_text"}
+#: First words of a docstring that name nothing; `Whether` is for booleans.
+QUESTION = re.compile(r"\s*(How|That|Those|What|When|Where|Which|Who|Why)\b")
 HEAVY_MODULES = {"numba", "numpy", "pandas", "plotly", "pyarrow", "pyspark", "rich", "typer"}
 
 
@@ -236,6 +238,41 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
     assert len(homes) > 500
     twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
     assert {name: paths for name, paths in twice.items() if "client/sync.py" not in paths} == {}
+
+
+def questions(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, first line) of each docstring, also of an attribute, that begins with a question word."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))) if QUESTION.match(text):
+                yield node.lineno, text.strip().partition("\n")[0]
+
+
+def test_the_first_line_of_a_docstring_names_its_subject() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}: {text}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        for line, text in questions(ast.parse(path.read_text()))
+    ]
+    assert not found, "a noun phrase says it, or a verb: `Reason why`, `Number of`, `Result of`, `Ask`"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""What a module has."""',
+        'class A:\n    """Who asks."""',
+        'class A:\n    """A."""\n\n    one: int = 0\n    """How many there are."""',
+        'def f():\n    """\n    Where it is.\n    """',
+        'async def f():\n    """Those of the socket."""',
+    ],
+)
+def test_a_question_word_is_noticed_in_every_docstring(text: str) -> None:
+    assert len(list(questions(ast.parse(text)))) == 1
+
+
+def test_whether_begins_a_docstring_of_a_boolean() -> None:
+    assert not list(questions(ast.parse('"""Whether it is open."""\n"""Whatever comes."""')))
 
 
 def test_importing_reput_imports_nothing_heavy() -> None:
