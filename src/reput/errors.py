@@ -45,7 +45,7 @@ class ReputError(Exception):
 
     `retriable` is true if the same call may succeed later without any change by the caller. `stored_messages` is the
     number of messages of a failed `put_messages` or `put_arrow` that are stored nevertheless: the first ones. `peer` is
-    the server that a client did not reach, or that refused: its "host:port", or its broker name where it is registered
+    the server that a client did not reach, or that refused: its "host:port", or its broker name if it is registered
     nowhere; several of them are separated by `;`.
     """
 
@@ -116,7 +116,7 @@ class StoreSyncError(StoreError):
 class WouldWaitError(ReputError):
     """Raised when a thread that may not wait for the disk (`NeverWaiting`) would have to; another one may do it again.
 
-    `room` is the number of bytes for which the log needs room (`LoopWriter.make_room`); 0 where it is not the log.
+    `room` is the number of bytes for which the log needs room (`LoopWriter.make_room`); 0 if it is not the log.
     """
 
     def __init__(self, text: str, room: int = 0) -> None:
@@ -186,7 +186,7 @@ class RemotingTimeoutError(RemotingError):
 class RemotingDecodeError(RemotingError):
     """Raised when bytes from the network are no frame of RocketMQ's protocol; the connection is then closed.
 
-    `answer` is what a peer of another protocol is sent before, nothing where nobody would see it; None for any other.
+    `answer` is what a peer of another protocol is sent before, empty if nobody would see it; None for any other.
     """
 
     answer: bytes | None = None

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Broker:
-    """A running broker with a name server of its own, unless told where another one is.
+    """A running broker with a name server of its own, unless `namesrv_addr` names another one.
 
     Made by `start`; a context manager that stops it.
 
@@ -51,11 +51,11 @@ class Broker:
     ) -> Self:
         """Serve a store directory; clients can be served when this returns.
 
-        It listens on this machine alone, until `broker_ip1`, where clients find it, is another address, or
-        `bind_address` says where.
+        It listens on this machine alone, until `broker_ip1`, the address for clients, is another one, or
+        `bind_address` names the address.
 
         Args:
-            path: The store's directory; one is made where nothing is.
+            path: The store's directory; it is made if nothing is there.
             port: Of the broker; 0 takes a free one.
             namesrv_port: Of its name server; not used with the option `namesrv_addr`.
             options: RocketMQ's keys of broker and store, in snake_case or camelCase; `BrokerOptions` has their types.

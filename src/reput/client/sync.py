@@ -90,7 +90,7 @@ class _Face:
         self._process = 0
 
     def start(self) -> None:
-        """As that of asyncio."""
+        """As `start` of the client of asyncio."""
         if self._loop is not None:
             raise MQClientError("this client is started already")
         self._process = os.getpid()
@@ -104,7 +104,7 @@ class _Face:
             raise
 
     def close(self) -> None:
-        """As that of asyncio. Closing again does nothing; in a process that was forked from its own, neither.
+        """As `close` of the client of asyncio. Closing again does nothing, nor does closing in a forked process.
 
         Nor does a close while the interpreter ends: the client's thread stands still by then.
         """
@@ -192,7 +192,7 @@ class Producer(_Face):
         delay_ms: int | None = None,
         delay_level: int | None = None,
     ) -> SendResult:
-        """Send a message, and return where it was stored."""
+        """Send a message, and return its place in a queue."""
         return self._run(
             self._client.send(
                 message, sharding_key=sharding_key, queue=queue, delay_ms=delay_ms, delay_level=delay_level
@@ -204,7 +204,7 @@ class Producer(_Face):
         return self._run(self._client.send_batch(messages, queue=queue))
 
     def send_arrow(self, rows: pa.Table | pa.RecordBatch) -> pa.Table:
-        """Send the rows of a table as messages; returns where each of them is."""
+        """Send the rows of a table as messages, and return the place of each."""
         return self._run(self._client.send_arrow(rows))
 
     def recall(self, topic: str, recall_handle: str) -> str:
@@ -267,7 +267,7 @@ class PullConsumer(_Face):
         super().__init__(_pull_consumer.PullConsumer(namesrv, group=group, **options))
 
     def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
-        """Messages that have come; none where none comes in time."""
+        """Messages that have come; none if none comes in time."""
         return self._run(self._client.poll(max_messages, timeout), self._client._give_back)
 
     def tail(self, timeout: float | None = None) -> Iterator[MessageClientExt]:

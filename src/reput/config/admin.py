@@ -15,7 +15,7 @@ __all__ = ["AdminConfig"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(TlsConfig):
-    """Keys of a client on the command line; immutable. Of the keys of TLS it uses those of a client.
+    """Keys of a client on the command line; immutable. Of the keys of TLS it uses the client's.
 
     Raises ConfigError for a value of the wrong type, and for one of the two keys without the other.
     """
@@ -35,7 +35,7 @@ class AdminConfig(TlsConfig):
     def from_properties(cls, text: str, source: str) -> Self:
         """The configuration of a properties file; `source` is its name in errors.
 
-        Raises ConfigError with the source, also for a key that is unknown. No error quotes the text, where a name may
+        Raises ConfigError with the source, also for a key that is unknown. No error quotes the text: a name in it may
         be a secret that stands in the wrong place.
         """
         kind: Any = cls

@@ -297,7 +297,7 @@ class BrokerConfig(TlsConfig):
 
     @property
     def ha_slave_networks(self) -> tuple[Network, ...] | None:
-        """The networks of `haSlaveAddresses`, an address is one of its own; None where all may be slaves.
+        """The networks of `haSlaveAddresses`, an address is one of its own; None if all may be slaves.
 
         Raises ConfigError for a text that is no address and no network.
         """

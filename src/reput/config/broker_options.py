@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BrokerOptions(MessageStoreOptions, total=False):
-    """Keys and the types of their values, as those of `MessageStoreOptions`, which are among them."""
+    """Keys and the types of their values, with the keys of `MessageStoreOptions`."""
 
     tls_server_mode: TlsMode | Literal["disabled", "permissive", "enforcing"]
     tls_server_cert_path: str | None

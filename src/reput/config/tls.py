@@ -31,7 +31,7 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig(RocketmqConfig):
-    """Keys of TLS; immutable. All are local; RocketMQ reads them where no request writes."""
+    """Keys of TLS; immutable. All are local; RocketMQ reads them from files that no request changes."""
 
     tls_server_mode: TlsMode = config_key(
         TlsMode.PERMISSIVE,

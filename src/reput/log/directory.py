@@ -64,7 +64,7 @@ class LogFile:
 
     @property
     def end_offset(self) -> int:
-        """Offset after the file's last byte, where the next file starts."""
+        """Offset after the file's last byte, at which the next file starts."""
         return self.start_offset + self.size
 
 
@@ -115,7 +115,7 @@ class StoreDirectory:
     """A store directory on the disk; read only.
 
     Args:
-        path: the store's root (`storePathRootDir`), or its URL, where the file layer reads URLs (`files_of`).
+        path: the store's root (`storePathRootDir`), or its URL, if the file layer reads URLs (`files_of`).
         commit_log_path: the folder of the commit log if it is not `commitlog` below the root (`storePathCommitLog`);
             several folders are separated by commas.
         files: the file layer.

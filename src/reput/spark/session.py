@@ -57,13 +57,13 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
     A session that runs already in this process is returned, with `conf` applied as far as Spark allows.
 
     Args:
-        master: `local[*]`, `local[4]`, `spark://host:7077`, ... On a cluster reput must be installed where the
-            executors run, as they use our Python daemon.
+        master: `local[*]`, `local[4]`, `spark://host:7077`, ... On a cluster reput must be installed for the
+            executors, as they use our Python daemon.
         app_name: the name that Spark shows.
         conf: Spark's keys, which override our defaults: `session(**{"spark.driver.memory": "4g"})`. Put your own Java
             options into `spark.driver.extraJavaOptions`; ours are in `spark.driver.defaultJavaOptions`.
 
-    Ctrl-C on a terminal does not reach Spark's processes, only this one, where pyspark's handler cancels all jobs. A
+    Ctrl-C on a terminal does not reach Spark's processes, only this one, in which pyspark's handler cancels all jobs. A
     handler of SIGINT that the program has installed before stays.
 
     Raises:

@@ -121,7 +121,7 @@ def _wire_reader(given: Mapping[str, str], schema: StructType) -> DataSourceRead
 def register(spark: SparkSession) -> None:
     """Register the format `reput` with a session.
 
-    Spark finds the format by itself where reput is installed and every installed module `pyspark_*` can be imported. If
+    Spark finds the format by itself if reput is installed and every installed module `pyspark_*` can be imported. If
     one of these imports fails, Spark logs "Skipping the lookup of Python Data Sources due to the failure" and finds no
     format; and it does not look into `--py-files`. In these cases, call this function first.
 
@@ -161,10 +161,10 @@ def read_log(
     Args:
         path: a store directory, a pattern such as `/brokers/*/store`, or a list of both; the column `store` names the
             store of a row.
-        mode: as in Spark's own readers, so its default differs from that of `reput.read_log`.
+        mode: as in Spark's own readers, so its default differs from the default of `reput.read_log`.
         split_bytes: the log bytes that one task reads; None: as many as make a task for each processor.
         prune: whether ranges of the log without wanted rows are left out; see `explain`.
-        statistics: a folder outside of the stores where times of blocks of the log are kept, for later reads.
+        statistics: a folder outside of the stores in which times of blocks of the log are kept, for later reads.
         clock_margin_ms: your promise that no store timestamp is earlier than a timestamp before it by more than this.
         push_filters: your promise that only one query reads the DataFrame. Then its filters prune, too. Spark 4.3 plans
             all queries on one DataFrame by the filters of one of them.

@@ -36,7 +36,7 @@ def statistics_stream(
     batch that changes it. With a checkpoint a query that was stopped, or killed, continues, and no message is counted
     twice.
 
-    Columns are those of `Statistics.table` without body_bytes, which would need the bodies. Latencies are by Spark's
+    It has the columns of `Statistics.table` without body_bytes, which would need the bodies. Latencies are by Spark's
     `percentile_approx`: the rank of each errs by at most a 10 000th of the group's messages.
 
     Args:

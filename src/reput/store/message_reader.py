@@ -112,8 +112,8 @@ class MessageReader:
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: str = "lower") -> int:
         """The queue offset for a store time (`getOffsetInQueueByTime`).
 
-        "lower": of the first message at that time or later, the max offset where there is none. "upper": of the last
-        message at that time or earlier, the min offset where there is none.
+        "lower": of the first message at that time or later, the max offset if there is none. "upper": of the last
+        message at that time or earlier, the min offset if there is none.
         """
         self._check_open()
         if boundary not in ("lower", "upper"):
@@ -123,7 +123,7 @@ class MessageReader:
         return 0 if queue is None else self._querying.offset_by_time(queue, timestamp_ms, upper=boundary == "upper")
 
     def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
-        """Store time (ms) of the message at a queue offset; -1 where there is none (`getMessageStoreTimeStamp`)."""
+        """Store time (ms) of the message at a queue offset; -1 if there is none (`getMessageStoreTimeStamp`)."""
         self._check_open()
         check_whole("offset", offset)
         queue = self._find(topic, queue_id)
@@ -134,7 +134,7 @@ class MessageReader:
     def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[Unit] | None:
         """The units of a queue from a queue offset on, `count` at most, with tags codes out of ext units.
 
-        None where the queue is not there, or does not have the offset.
+        None if the queue is not there, or does not have the offset.
         """
         self._check_open()
         queue = self._queues.find(topic, queue_id)
@@ -163,14 +163,14 @@ class MessageReader:
 
         Args:
             topic: The topic; it may come later.
-            group: Go on where this group is, and keep its offsets: in `config/consumerOffset.json` of the store that
+            group: Go on at the offsets of this group, and keep them: in `config/consumerOffset.json` of the store that
                 this process writes. RocketMQ's clients and tools know them by this name.
             offsets: A file in which the group's offsets are kept instead, of the same format. It must be given for a
-                group where another process writes the store. One process may use a file.
+                group if another process writes the store. One process may use a file.
             queue_ids: Only these queues; None: all, those that come later, too.
             tags: As of `get_message`.
-            consume_from: Where to begin in a queue of which the group has no offset: "first", "last" or a time.
-            timeout: A loop ends when no message has come for so many seconds; None: never.
+            consume_from: First message in a queue of which the group has no offset: "first", "last" or a time.
+            timeout: Seconds without a message after which a loop ends; None: never.
 
         Raises:
             ConfigError: An argument that is none, or `offsets` that cannot be used.
@@ -277,9 +277,9 @@ class MessageReader:
         Args:
             topic, queue_id, offset, max_msg_nums, tags: As of `get_message`.
             message_filter: In place of `tags`: chooses messages by their properties. A pull ends after the messages
-                that it may look at, or 256 KiB of properties, with NO_MATCHED_MESSAGE where it wants none of them.
+                that it may look at, or 256 KiB of properties, with NO_MATCHED_MESSAGE if it wants none of them.
             may_wait: Read from the disk what is not in memory. False: return None instead; the call takes
-                microseconds then. Messages of batch consume queues, with tags those of queues with an extension, and
+                microseconds then. Messages of batch consume queues, with tags messages of queues with an extension, and
                 what takes a filter long, count as not in memory.
 
         Raises:
@@ -329,14 +329,14 @@ class MessageReader:
             raise
 
     def index_end(self) -> tuple[int, int]:
-        """(store time in ms, commit log offset) of the last record in the index; (0, 0) where there is none."""
+        """(store time in ms, commit log offset) of the last record in the index; (0, 0) if there is none."""
         self._check_open()
         index = self._reader.parts.index
         files = index.index_files if index is not None else []
         return (files[-1].end_timestamp, files[-1].end_offset) if files else (0, 0)
 
     def look_message_by_offset(self, commit_log_offset: int) -> MessageExt | None:
-        """The message whose record starts at a commit log offset; None where none does."""
+        """The message whose record starts at a commit log offset; None if none does."""
         self._check_open()
         return self._querying.by_offset(commit_log_offset)
 
@@ -344,8 +344,8 @@ class MessageReader:
         """Copies of bytes of the log, for a broker; a disk that it waits for stops no other thread.
 
         Args:
-            places: Commit log offset and size of each record, as something else has told: nobody looks at the bytes.
-            may_wait: As of `get_raw`; where False, None is returned instead.
+            places: Commit log offset and size of each record, as the caller has them: the bytes are not checked.
+            may_wait: As of `get_raw`; if False, None is returned instead.
 
         Returns:
             The bytes at each place; None for one that is not in one file of the log.
@@ -357,7 +357,7 @@ class MessageReader:
         return self._querying.records(places, may_wait=may_wait)
 
     def view_message(self, message_id: str) -> MessageExt | None:
-        """The message of an offset message id; None where it is not in this store."""
+        """The message of an offset message id; None if it is not in this store."""
         self._check_open()
         return self._querying.by_message_id(message_id)
 
@@ -394,7 +394,7 @@ class MessageReader:
     def commit_log_data(self, offset: int, max_size: int) -> memoryview:
         """Bytes of the log as they lie, from an offset on; of one file, and at most up to `confirm_offset`.
 
-        Empty where there are none (`DefaultMessageStore.getCommitLogData`). The bytes stay mapped while they are held.
+        Empty if there are none (`DefaultMessageStore.getCommitLogData`). The bytes stay mapped while they are held.
 
         Raises:
             StoreError: The disk cannot read them.
@@ -408,12 +408,12 @@ class MessageReader:
         return self._log.flushed_offset
 
     def earliest_time(self) -> int:
-        """Store time (ms) of the log's first message; -1 where there is none."""
+        """Store time (ms) of the log's first message; -1 if there is none."""
         self._check_open()
         message = self._querying.by_offset(self._log.min_offset)
         return message.store_timestamp if message is not None else -1
 
     def latest_time(self) -> int:
-        """Store time (ms) of the log's last message; -1 where none is known."""
+        """Store time (ms) of the log's last message; -1 if none is known."""
         self._check_open()
         return self._log.last_store_timestamp or -1

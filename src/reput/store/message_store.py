@@ -62,7 +62,7 @@ class MessageStore(MessageWriter):
         files: FileLayer = DISK,
         **options: Unpack[MessageStoreOptions],
     ) -> Self:
-        """Open a store, or make one where nothing is; recover it where its writer was killed.
+        """Open a store, or make one if nothing is there; recover it if its writer was killed.
 
         Args:
             path: The store's directory (`storePathRootDir`).
@@ -77,7 +77,7 @@ class MessageStore(MessageWriter):
                 new, and `dispatch_behind_bytes` grows. "caller": an event loop that wants no other thread beside it,
                 with `loop_writer`.
             config: All configuration; `MessageStoreConfig` has the defaults, RocketMQ's but for SYNC_FLUSH. Sizes of
-                files that are left out are those of the files that are there.
+                files that are left out are taken from the files that are there.
             on_arrival: Called by the dispatch thread with the columns of newly dispatched records; one that names light
                 queues has a further row for each of them, with that queue's name and offset. The columns are
                 the listener's own and stay valid after the call; held, they keep the space of a deleted log file taken.
@@ -95,7 +95,7 @@ class MessageStore(MessageWriter):
             StoreLockedError: Another process, RocketMQ's own included, or this one has it open for writing.
             StoreFormatError: No store, a foreign file, files of another size than given. Nothing was changed.
             CorruptRecordError: Damage that is no torn tail. Nothing was changed.
-            CorruptConsumeQueueError: The only queue file, which would tell the size, was cut. Nothing was changed.
+            CorruptConsumeQueueError: The only queue file, which would have the size, was cut. Nothing was changed.
             StoreFullError: No space.
         """
         settings = MessageStoreConfig.from_mapping(options, config)

@@ -35,7 +35,7 @@ _TYPE_ERRORS = (TypeError, AttributeError, struct.error)
 class MessageWriter(MessageReader):
     """The verbs of a `MessageStore` that write: messages, topics, deletions, and what others write with.
 
-    What would change a store raises StoreStateError where it is closed, or was opened read-only.
+    A method that would change a store raises StoreStateError if it is closed, or was opened read-only.
     """
 
     def __init__(self, path: str, reader: Reader, writer: Writer | None) -> None:
@@ -225,7 +225,7 @@ class MessageWriter(MessageReader):
         stays, and so does what is not dispatched and flushed yet.
 
         Args:
-            dry_run: Only tell; this a read-only store can, too.
+            dry_run: Only report; a read-only store can do this, too.
 
         Raises:
             StoreError: A file cannot be deleted; later files are as they were.

@@ -62,7 +62,7 @@ class PutMessageResult(NamedTuple):
 
     Attributes:
         status: PUT_OK, or why the message is not known to be safe.
-        commit_log_offset: Where the record starts in the log, in bytes.
+        commit_log_offset: Offset at which the record starts in the log, in bytes.
         queue_offset: Offset in the queue, in messages; 0 for prepared and rolled back messages, which have none.
         store_timestamp: Milliseconds, never less than the store timestamp of the record before it in the log.
         size: Bytes of the record.
@@ -91,7 +91,7 @@ class PutBatchResult(NamedTuple):
     Attributes:
         status: PUT_OK, or why the messages are not known to be safe.
         msg_num: Number of messages, with the queue offsets from `queue_offset` on.
-        commit_log_offsets: Where each record starts in the log, in bytes.
+        commit_log_offsets: Offset at which each record starts in the log, in bytes.
         queue_offset: Queue offset of the first message.
         store_timestamp: Milliseconds, the same for all messages.
         end_offset: Commit log offset after the last record.
@@ -127,7 +127,7 @@ class PutTableResult(NamedTuple):
     Attributes:
         status: Status of the table as a whole.
         messages: Rows that were stored.
-        commit_log_offset: Where the first record starts.
+        commit_log_offset: Offset at which the first record starts.
         end_offset: Commit log offset after the last record.
     """
 

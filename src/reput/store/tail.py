@@ -126,7 +126,7 @@ class Tail:
     # -- messages
 
     def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageExt]:
-        """Messages of one queue that have come, `max_messages` at most; none where none comes in `timeout` seconds.
+        """Messages of one queue that have come, `max_messages` at most; none if none comes in `timeout` seconds.
 
         Raises:
             ConfigError: An argument that is none.
@@ -143,7 +143,7 @@ class Tail:
             return self._pull.messages[self._first : self._given]
 
     def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Messages of one queue that have come, as one Arrow batch; an empty one where none comes in time.
+        """Messages of one queue that have come, as one Arrow batch; an empty one if none comes in time.
 
         Args:
             timeout: Seconds to wait at most.

@@ -45,7 +45,7 @@ class LocalBroker(Broker):
     def wait_consumed(self, group: str, topic: str, timeout: float = 10.0) -> None:
         """Wait until a group has consumed all that a topic has.
 
-        Its offsets count: a push consumer tells them every five seconds, and when it is closed; a pull consumer by
+        Its offsets count: a push consumer commits them every five seconds, and when it is closed; a pull consumer by
         `commit`. Raises TimeoutError, which says how far the group is in each queue, and ConfigError for a topic that
         is not there.
         """

@@ -52,11 +52,11 @@ class PullConsumer:
         namesrv: "host:port" of the name servers, separated by `;`.
         group: The group whose offsets count.
         topics: Tags by topic, `paid || shipped` or `*`, or a MessageSelector.
-        consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
-        trace: Tell which messages `poll` has given: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
-            Rows of `poll_arrow` are not told.
+        consume_from: First message of the group in a queue without an offset: "last", "first" or a time with its zone.
+        trace: Trace the messages that `poll` returns: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
+            Rows of `poll_arrow` are not traced.
         tls: How to talk TLS; None for the plain protocol.
-        credentials: Who asks, where brokers check it; see docs/access.md.
+        credentials: The user, if brokers check users; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
 
     Raises:
@@ -140,7 +140,7 @@ class PullConsumer:
         )  # fmt: skip
 
     async def close(self) -> None:
-        """Leave the group, without a commit but that of `tail`. Closing again does nothing."""
+        """Leave the group, without a commit but the commit of `tail`. Closing again does nothing."""
         await self._close(last_is_handled=False)
 
     async def _close(self, *, last_is_handled: bool) -> None:
@@ -175,10 +175,10 @@ class PullConsumer:
         return set(map(self._namespace.bare_queue, self._queues))
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
-        """All queues of a topic, to assign some; raises MQClientError where no name server answers.
+        """All queues of a topic, to assign some; raises MQClientError if no name server answers.
 
-        A consumer without topics is told those of a lost broker, too, if the name server is reput's: nothing comes of
-        them until it is back.
+        A consumer without topics gets the queues of a lost broker, too, if the name server is reput's: they bring
+        nothing until the broker is back.
 
         Raises ConfigError for what is no topic.
         """
@@ -187,7 +187,7 @@ class PullConsumer:
         return tuple(map(self._namespace.bare_queue, queues))
 
     def assign(self, queues: Iterable[QueueKey]) -> None:
-        """Take these queues and no others; raises MQClientError where topics were given, ConfigError for no queue."""
+        """Take these queues and no others; raises MQClientError if topics were given, ConfigError for no queue."""
         if not isinstance(queues, Iterable):
             raise refusal("queues", queues, "queues, as of `queues(topic)`")
         queues = list(queues)
@@ -265,16 +265,16 @@ class PullConsumer:
     async def committed(self, queue: QueueKey) -> int | None:
         """The group's offset in a queue; None for none.
 
-        Raises RemotingError where its broker does not tell, ConfigError for what is no queue.
+        Raises RemotingError if its broker does not answer, ConfigError for what is no queue.
         """
         check_queue(queue)
         group = self._open_group()
         return await group.api.committed(group.serving(queue), group.name, self._namespace.wrap_queue(queue))
 
     async def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
-        """Keep offsets at the brokers: those given, else those behind all that was polled.
+        """Keep offsets at the brokers: the given ones, else the offsets after all polled messages.
 
-        Raises MQClientError where a broker does not take one, ConfigError for what is no queue or no offset.
+        Raises MQClientError if a broker does not take one, ConfigError for what is no queue or no offset.
         """
         if offsets is not None and not isinstance(offsets, Mapping):
             raise refusal("offsets", offsets, "offsets by queue")
@@ -301,7 +301,7 @@ class PullConsumer:
     # -- messages
 
     async def poll(self, max_messages: int = 1000, timeout: float = 1.0) -> list[MessageClientExt]:
-        """Messages that have come, those of one queue in their order; none where none comes in time.
+        """Messages that have come, in their order within a queue; none if none comes in time.
 
         Raises:
             MQBrokerError: A broker refuses a pull, and there is no message of another one.
@@ -317,13 +317,13 @@ class PullConsumer:
 
             async for message in consumer.tail(): ...
 
-        Those of one queue come in their order. A message counts as handled once the next one is asked for, or when the
-        `async with` of the consumer ends without an error. What is handled is committed once a second, before each
-        wait and at the end. A further `tail` goes on
-        where this one was left. Use no `poll` beside it, and `seek` before it.
+        Messages of one queue come in their order. A message counts as handled once the next one is asked for, or when
+        the `async with` of the consumer ends without an error. What is handled is committed once a second, before each
+        wait and at the end. A further `tail` goes on after the messages of this one. Use no `poll` beside it, and
+        `seek` before it.
 
         Args:
-            timeout: The loop ends when no message has come for so many seconds; None: never.
+            timeout: Seconds without a message after which the loop ends; None: never.
 
         Raises ConfigError for a timeout that is none.
         """
@@ -344,7 +344,7 @@ class PullConsumer:
     async def poll_arrow(self, timeout: float = 1.0, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All messages that have come as one Arrow table, decoded by kernels: a row for each.
 
-        Where brokers have more of them, the table waits until it has a MiB of records.
+        If brokers have more of them, the table waits until it has a MiB of records.
 
         Args:
             timeout: Seconds to wait at most.

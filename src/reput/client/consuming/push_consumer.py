@@ -51,9 +51,9 @@ class PushConsumer:
         async with PushConsumer("127.0.0.1:9876", group="c", topics={"orders": "*"}, on_message=handle):
             await asyncio.Event().wait()
 
-    A message is done when its handler returns. Where the handler raises, or returns ConsumeStatus.RECONSUME_LATER, the
+    A message is done when its handler returns. If the handler raises, or returns ConsumeStatus.RECONSUME_LATER, the
     message comes again: after 10 s, 30 s, 1 min and so on, as the broker's delay levels are; after the last time it is
-    in the topic `%DLQ%group`. A message may come twice; it is lost only where a broker loses it.
+    in the topic `%DLQ%group`. A message may come twice; it is lost only if a broker loses it.
 
     Args:
         namesrv: "host:port" of the name servers, separated by `;`.
@@ -63,15 +63,15 @@ class PushConsumer:
         orderly: Messages of one queue are handled one after the other, by one member. One that fails is handled again
             after a second, and those behind it wait.
         broadcasting: Every member gets all messages. Its offsets are in a file, and what fails does not come again.
-        consume_from: Where the group begins in a queue without an offset: "last", "first" or a time with its zone.
+        consume_from: First message of the group in a queue without an offset: "last", "first" or a time with its zone.
         tls: How to talk TLS; None for the plain protocol.
-        credentials: Who asks, where brokers check it; see docs/access.md.
+        credentials: The user, if brokers check users; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
-        trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
-        concurrency: How many messages are handled at once.
-        max_reconsume_times: How often a message that failed comes again; None, or Java's -1: 16 times, orderly without
-            end.
-        limits: When a queue is not pulled further.
+        trace: Trace messages and their handling: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
+        concurrency: Number of messages that are handled at once.
+        max_reconsume_times: Number of times that a failed message comes again; None, or Java's -1: 16 times, orderly
+            without end.
+        limits: Limits of the pulls of a queue.
         offsets_path: The file for offsets of a broadcasting consumer.
         consume_timeout: Seconds after which a message comes again whose handler has not ended; none for an orderly
             consumer.

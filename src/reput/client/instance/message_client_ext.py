@@ -47,8 +47,8 @@ class MessageClientExt(MessageExt):
     """A stored message, whose fields are decoded at their first use.
 
     Attributes:
-        queue: Where it was pulled from: of a retry, the queue of the group's retry topic.
-        body: The plain body; CorruptRecordError is raised where it was compressed and cannot be decompressed.
+        queue: The queue of the pull: of a retry, the queue of the group's retry topic.
+        body: The plain body; CorruptRecordError is raised if it was compressed and cannot be decompressed.
         topic: The topic it was sent to, also of a retry.
         reconsume_times: How often consumers have failed with it.
     """

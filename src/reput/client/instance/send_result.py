@@ -23,12 +23,12 @@ class SendResult(NamedTuple):
     Attributes:
         status: How safe the message is.
         message_id: The message's id, 32 hexadecimal digits that the producer made (UNIQ_KEY).
-        queue: Where the message is: topic, broker name and queue id.
-        queue_offset: Its place in the queue, counted in messages; of a delayed message, in the topic where it waits.
+        queue: The queue of the message: topic, broker name and queue id.
+        queue_offset: Its place in the queue, counted in messages; of a delayed message, in the topic in which it waits.
         offset_message_id: The id by which its broker finds it at once: address and commit log offset.
         transaction_id: Of a message in a transaction.
         recall_handle: Takes a delayed message back (RocketMQ 5.4).
-        region_id: The broker's region, which traces tell.
+        region_id: The broker's region, as traces have it.
         is_traced: Whether the broker lets clients trace messages.
     """
 

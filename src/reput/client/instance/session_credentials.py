@@ -19,7 +19,7 @@ class SessionCredentials:
     Args:
         access_key: The account's access key, or the user's name.
         secret_key: Its secret key, or password; it signs requests, and is in none of them.
-        security_token: A token of a token service, where the access key is a temporary one.
+        security_token: A token of a token service, if the access key is a temporary one.
 
     Raises:
         ConfigError: A key is empty, or no text in UTF-8.

@@ -84,15 +84,16 @@ class Producer:
         retries: How often a send is tried again with another broker, after one that failed. A message may then be
             stored twice: a broker whose answer was lost has it, too.
         auto_batch: Sends of one turn of the loop go into one request for each topic or queue (Java's `autoBatch`):
-            several times as fast where many tasks send. Each send has its own result; a request that fails fails all of
+            several times as fast if many tasks send. Each send has its own result; a request that fails fails all of
             its sends.
-        check_transaction: Tells how a transaction ended, of this producer or another one of its group; needed for
-            `send_in_transaction`. Brokers that make topics by themselves, and those of `topics`, ask it from the start.
+        check_transaction: Returns the outcome of a transaction of this producer, or of another one of its group; needed
+            for `send_in_transaction`. Brokers that make topics by themselves, and brokers of `topics`, ask it from the
+            start.
         topics: What it will send to: their brokers know this producer from its start on, and not from its first send.
         tls: How to talk TLS; None for the plain protocol.
-        credentials: Who asks, where brokers check it; see docs/access.md.
+        credentials: The user, if brokers check users; see docs/access.md.
         namespace: Prefix of topics and groups at the brokers, as Java's `setNamespace`; None for none.
-        trace: Tell what becomes of messages: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
+        trace: Trace sends: True for the topic RMQ_SYS_TRACE_TOPIC, or another topic's name.
 
     Raises ConfigError for an argument that is none.
     """
@@ -216,7 +217,7 @@ class Producer:
         delay_ms: int | None = None,
         delay_level: int | None = None,
     ) -> SendResult:
-        """Send a message, and return where it was stored.
+        """Send a message, and return its place in a queue.
 
         Args:
             message: Is not changed.
@@ -250,10 +251,10 @@ class Producer:
         return (await self._send(client, request, [message], queue, needs_timer=TIMER_DELAY_MS in more))[0]
 
     async def send_batch(self, messages: Sequence[Message], *, queue: QueueKey | None = None) -> list[SendResult]:
-        """Send messages of one topic in one request, or in a few where they are more than 4 MiB.
+        """Send messages of one topic in one request, or in a few if they are more than 4 MiB.
 
-        Returns a result for each message. Errors as of `send`; `stored_messages` of one says how many of the first
-        messages were stored before.
+        Returns a result for each message. Errors as of `send`; `stored_messages` of an error is the number of first
+        messages that were stored before.
         """
         client = self._open_client()
         if queue is not None:
@@ -276,14 +277,14 @@ class Producer:
             sent = await producer.send_arrow(pa.table({"topic": ["orders"] * 2, "body": [b"one", b"two"]}))
 
         Rows of one queue are stored in their order. A batch that failed is sent again, with the same unique keys: to
-        another queue, or to its own where the rows name it.
+        another queue, or to its own if the rows name it.
 
         Args:
             rows: Columns `topic` and `body`, and as wanted `tags`, `keys`, `properties`, `unique_key`, `flag`,
                 `born_timestamp` and `queue_id`, as `MessageStore.put_arrow` takes them; or `sharding_key`, as of
                 `send`, in place of `queue_id`. Without both the rows go to all queues of their topic, in equal runs.
                 What a broker assigns is not looked at, so rows of `poll_arrow` and `read_log` may be sent. Rows of one
-                time of birth share a batch: leave out `born_timestamp` where the time of the send will do.
+                time of birth share a batch: leave out `born_timestamp` if the time of the send will do.
 
         Returns:
             A row for each row: `message_id`, `broker_name`, `queue_id`, `queue_offset` (int64) and `status`.
@@ -291,8 +292,8 @@ class Producer:
         Raises:
             ConfigError: `reput[client]` is not installed.
             MessageIllegalError: A column or a row that brokers would refuse, by its number.
-            MQClientError: There is no such queue, or no attempt succeeded. `stored_messages` says how many of the
-                first rows are stored; of the 65 536 rows after them some may be, too.
+            MQClientError: There is no such queue, or no attempt succeeded. `stored_messages` is the number of
+                first rows that are stored; of the 65 536 rows after them some may be, too.
             MQBrokerError: As of `send`.
         """
         client = self._open_client()
@@ -353,7 +354,7 @@ class Producer:
     ) -> TransactionSendResult:
         """Send a message that consumers see only if a local transaction is committed.
 
-        The message is stored first, then `execute` runs the local transaction and says how it ended. Where it raises,
+        The message is stored first, then `execute` runs the local transaction and returns its outcome. If it raises,
         or does not know, a broker asks `check_transaction` later.
 
         Raises:
@@ -372,7 +373,7 @@ class Producer:
     async def request(self, message: Message, *, timeout: float = 3.0) -> Message:
         """Send a message to a consumer that replies to it, and return the reply.
 
-        Raises RemotingTimeoutError where no reply comes in time, ConfigError where the timeout is none; else as `send`.
+        Raises RemotingTimeoutError if no reply comes in time, ConfigError if the timeout is none; else as `send`.
         """
         check_seconds("timeout", timeout)
         client = self._open_client()
@@ -394,7 +395,7 @@ class Producer:
     async def reply(self, request: MessageClientExt, body: bytes) -> SendResult:
         """Reply to a message that a client has sent by `request`.
 
-        Raises MQBrokerError where the client is gone, MQClientError where the message is no request, ConfigError where
+        Raises MQBrokerError if the client is gone, MQClientError if the message is no request, ConfigError if
         it is no message of a consumer; else as `send`.
         """
         client = self._open_client()

@@ -74,7 +74,7 @@ class AuditResult:
         commands: the commands that the advice of the findings names.
         messages: count of messages that were read (`reput.kernels.records.stand_ins`).
         lost_messages: count of messages that queues know, and the log has not (`reput.jobs.audit.losses.Witnesses`).
-        uncounted_bytes: bytes of the losses whose messages no queue tells.
+        uncounted_bytes: bytes of the losses whose number of messages no queue has.
         log_bytes: bytes of the records that were read.
         log_end: commit log offset of the end of the last record.
         newest_ms: store timestamp of the newest record, 0 without records.
@@ -134,8 +134,8 @@ def audit(
 
     Args:
         message_index_enable: whether the broker had an index; False: the index is not compared.
-        message_delay_level: the broker's delay levels, where they are not RocketMQ's defaults.
-        max_hash_slot_num, max_index_num: geometry of the index files, where the files do not tell it.
+        message_delay_level: the broker's delay levels, if they are not RocketMQ's defaults.
+        max_hash_slot_num, max_index_num: geometry of the index files, if the files do not have it.
         force_verify_prop_crc: whether each record must carry a property CRC; False: only records between such records.
         file_reserved_time: hours for which the broker keeps a log file; None: 48 or more.
         work_dir: a folder for outcomes of tasks: an audit that was killed continues there.

@@ -112,7 +112,7 @@ def diff(
     By `log`, messages at the same commit log offset are compared with all their bytes. By `queue`, messages of the same
     topic, queue id and queue offset are compared, without the fields that depend on the commit log offset
     (`LOCATION_FIELDS`), and their properties as RocketMQ reads them: as a map, whose order does not count. Messages
-    without a queue offset (prepared, rolled back) are compared in their order. Where one of the two stores has no log,
+    without a queue offset (prepared, rolled back) are compared in their order. If one of the two stores has no log,
     as the output of `rebuild`, the units of its queues are compared; one of a batch consume queue is of a whole record.
 
     Args:

@@ -58,7 +58,7 @@ class ExportOptions:
             all whole records before and after it, and reports the ranges that were passed over.
         new_fields: treatment of a JSON body with a value in a field that the inferred schema of its topic lacks:
             "reject", or "add": schema and table of the topic get the field, as a column that is null in earlier rows.
-        compact: of tables: where so many files of a topic's day are smaller than `target_file_bytes`, they are put
+        compact: of tables: number of files of a topic's day smaller than `target_file_bytes` from which on they are put
             together; 0: never.
         retain_hours: tables that are compacted: age of a snapshot from which on it goes, with the files that only it
             names.

@@ -34,8 +34,8 @@ class Export:
         topics: sums, sorted by topic.
         first_rejects: the first rejected row of each topic, sorted by topic.
         body_schemas: schemas of JSON bodies by topic, as text, of the topics that this run has exported.
-        lost: ranges of offsets that were deleted or cut before they were exported, where that was allowed.
-        damages: ranges of the log that hold no whole records and were passed over, where that was allowed.
+        lost: ranges of offsets that were deleted or cut before they were exported, if that was allowed.
+        damages: ranges of the log that hold no whole records and were passed over, if that was allowed.
         table_faults: why tables do not have all rows that are exported, by folder: they were left out, or went on
             without what is not kept any more.
         newest_ms: store time of the newest message that is exported, by this run or an earlier one, in ms since 1970.

@@ -141,7 +141,7 @@ def open_source(
 ) -> LakeSource:
     """Open a source: list its files, read their footers, and cut it into parts and batches.
 
-    Files of an export are in the order of their commits and first commit log offsets, others in that of their paths.
+    Files of an export are in the order of their commits and first commit log offsets, others in the order of paths.
 
     Args:
         path: a file, a folder or a pattern of files of Parquet, CSV or JSON lines (`.csv`, `.jsonl`), a Delta table,

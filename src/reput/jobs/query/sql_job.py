@@ -91,7 +91,7 @@ class Source:
         return {queue.topic for queue in (*directory.queues(), *directory.batch_queues())}
 
     def table_names(self, known: Iterable[str]) -> list[str]:
-        """Topics that are tables of their own, in order; `known` are those of the store."""
+        """Topics that are tables of their own, in order; `known` are the store's topics."""
         return sorted(topic for topic in (known if self.topics is None else self.topics) if topic.lower() != MESSAGES)
 
     def tables(self, sql: str) -> list[str]:
@@ -284,7 +284,7 @@ def _batches(
 def query_sql(source: Source, sql: str) -> SqlRows:
     """Run one read-only statement of DuckDB's dialect.
 
-    Tables are the topics, quoted where a name has other characters than letters, digits and _ ("my-topic"), and
+    Tables are the topics, quoted if a name has other characters than letters, digits and _ ("my-topic"), and
     `messages`, all topics without the fields of bodies. A table has the columns of `read_log`, the fields of JSON
     bodies (see `TopicColumns`), and `body_error`.
 

@@ -59,7 +59,7 @@ def rebuild(
     Everything is built in `<output>.unfinished` and renamed at the end: a rebuild that was killed leaves no `output`,
     and the same call continues it. It begins anew if the log was written to meanwhile, or the machine was restarted.
 
-    Where queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`. A
+    If queue offsets repeat, as after a crash, the first message wins, as in `ConsumeQueue.putMessagePositionInfo`. A
     gap is filled with filler units, so that each unit stands at its own queue offset (RocketMQ logs an error and puts
     the unit into the gap). The tasks need a shared file system.
 

@@ -39,9 +39,9 @@ class RebuildOptions:
         mapped_file_size_consume_queue: bytes of a consume queue file.
         mapper_file_size_batch_consume_queue: bytes of a batch consume queue file.
         max_hash_slot_num, max_index_num: slots and entries of an index file.
-        enable_consume_queue_ext: whether consume queue extensions are built; None: where the store has them.
+        enable_consume_queue_ext: whether consume queue extensions are built; None: they are if the store has them.
         mapped_file_size_consume_queue_ext: bytes of an extension's file.
-        enable_lmq: whether light message queues are built; None: where the store has them.
+        enable_lmq: whether light message queues are built; None: they are if the store has them.
         message_delay_level: the broker's delay levels, by which the units of delayed messages hold the time of
             delivery; None: RocketMQ's.
         bit_maps: gives the bit maps of ext units, for the columns of each scan.

@@ -47,7 +47,7 @@ class RepairResult:
         remaining: findings worse than harmless that no step mends.
         needs_salvage: whether findings about the log remain (`reput.jobs.repair.salvage_job`).
         was_killed: whether the store was not closed: it is open now, or its writer was killed.
-        lost_messages: messages that the queues know, or knew, and that have no whole record; 0 where a salvage counts
+        lost_messages: messages that the queues know, or knew, and that have no whole record; 0 if a salvage counts
             them.
         kept: paths of originals.
         commands: the commands that the advice of the findings names.
@@ -100,12 +100,12 @@ def repair(
         message_index_enable: whether the broker had an index; False: the index is neither compared nor built.
         file_reserved_time: as for `audit`.
         rules: the RocketMQ version whose queues and index are built (`rebuild`).
-        settings: file sizes and delay levels as `rebuild` takes them, where the store's files do not tell them.
+        settings: file sizes and delay levels as `rebuild` takes them, if the store's files do not have them.
 
     Raises:
-        StoreFormatError: no store; or its queues cannot be swapped, or its files do not tell their sizes.
+        StoreFormatError: no store; or its queues cannot be swapped, or the sizes of its files are unknown.
         StoreLockedError: with `apply`: another process has the store open.
-        ConfigError: settings that RocketMQ does not allow, or other settings than those of a killed rebuild.
+        ConfigError: settings that RocketMQ does not allow, or other settings than a killed rebuild had.
         StoreFullError: no space. Other errors as `audit` and `rebuild`.
     """
     started = time.perf_counter()

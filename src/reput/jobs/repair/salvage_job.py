@@ -128,7 +128,7 @@ def salvage(
     Raises:
         StoreFormatError: no store, no whole record in its log, or a file that may belong to the log has a foreign name
             or length; or `target` exists and is not an empty folder.
-        ConfigError: `target` inside the store; the log, or the arguments, are not those of the salvage that was killed.
+        ConfigError: `target` inside the store; the salvage that was killed had another log, or other arguments.
         StoreLockedError: another process works in `<target>.unfinished`.
         StoreFullError: no space.
     """

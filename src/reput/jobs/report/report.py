@@ -31,10 +31,10 @@ class Report:
 
     Attributes:
         title: what was done.
-        facts: its counts; `units.py` has the words of a name that tell a unit.
+        facts: its counts; `units.py` has the words of a name that mean a unit.
         findings: sentences, each a fault and its file; a job without findings is fine.
         paths: what was read and written, by what it is: "store" to its directory.
-        command: of the process, as a shell takes it; empty where there is none.
+        command: of the process, as a shell takes it; empty if there is none.
         made: when the report was made, ISO 8601 in UTC.
     """
 

@@ -13,7 +13,7 @@ Value = str | int | float | bool | None
 class Table:
     """Named table; each row has one value for each column.
 
-    `total` counts the rows that there are, where `rows` are some of them.
+    `total` is the number of all rows, if `rows` are some of them.
 
     Raises ValueError for a row of another length.
     """

@@ -78,11 +78,11 @@ def log_dataset(
     """The messages of a store as a dataset of Arrow, of which a query reads the columns and ranges that it needs.
 
     DuckDB scans it as a table by the name of the variable that holds it; `LogDataset.to_polars` makes a LazyFrame. Its
-    rows are those of `read_log`, in the order of the log, as the log is when a scan begins.
+    rows are the rows of `read_log`, in the order of the log, as the log is when a scan begins.
 
     Args:
         path, topics, keys, raw_body, commit_log_path, store, files: as for `read_log`.
-        statistics: a folder outside of the store where times of blocks of the log are kept, for later scans.
+        statistics: a folder outside of the store in which times of blocks of the log are kept, for later scans.
         clock_margin_ms: your promise that no store timestamp is earlier than a timestamp before it by more than this.
 
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store. A scan raises the

@@ -74,8 +74,8 @@ def read_log(
         store: the value of the column `store`; None: the directory's name.
         mode: what happens at a record that does not prove itself although a later record does. "FAILFAST": an error.
             "PERMISSIVE": the read goes on at the next record that proves itself, and one row reports what is lost: its
-            status is `DAMAGED: <reason>`, its commit_log_offset and store_size are those of the skipped bytes, and its
-            other columns are null, so that it is left out where topics, keys or times are given. "DROPMALFORMED": as
+            status is `DAMAGED: <reason>`, its commit_log_offset and store_size are of the skipped bytes, and its
+            other columns are null, so that it is left out if topics, keys or times are given. "DROPMALFORMED": as
             PERMISSIVE, without that row.
         files: the file layer.
 
