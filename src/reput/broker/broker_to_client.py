@@ -105,7 +105,7 @@ async def _status(info: ClientChannelInfo[Connection], fields: Mapping[str, str]
             return None
         return decode_queue_table(answer.body, "messageQueueTable")
     except RemotingError as error:
-        logger.warning(Event("a client did not tell its offsets", client=info.channel, error=error))
+        logger.warning(Event("a client did not return its offsets", client=info.channel, error=error))
         return None
 
 

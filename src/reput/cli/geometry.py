@@ -18,7 +18,7 @@ IndexNumbers = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="maxHashSlotNum or maxIndexNum, where index files do not tell them.",
+        help="maxHashSlotNum or maxIndexNum, if index files do not have them.",
         default_factory=list,
         show_default=False,
     ),

@@ -56,7 +56,7 @@ from reput.errors import ConfigError, ReputError
 from reput.extras import what_to_install
 
 _STATUSES = (
-    "Exit status: 0 fine, also Ctrl-C where nothing else ends the command; 1 findings beside the result: damage, "
+    "Exit status: 0 fine, also Ctrl-C if nothing else ends the command; 1 findings beside the result: damage, "
     "differences, rejected bodies or rows, lost messages; 2 could not run: wrong usage, bad input, no such store, no "
     "space, a broker that does not answer, damage that is refused; 130 interrupted before the end; 141 the reader of a "
     "pipe has ended."

@@ -149,7 +149,7 @@ def parse_start(text: str) -> Literal["first", "last"] | datetime:
 
 MaxFindings = Annotated[
     int,
-    typer.Option("--max-findings", metavar="N", min=0, help="Show at most so many of a list; 0: all. --json has all."),
+    typer.Option("--max-findings", metavar="N", min=0, help="Maximum length of a list; 0: all. --json has all."),
 ]
 #: Default of `--max-findings`.
 MAX_FINDINGS = 40

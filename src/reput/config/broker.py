@@ -63,7 +63,7 @@ class BrokerConfig(TlsConfig):
     # where name servers are, and where it listens
     namesrv_addr: str | None = config_key(None, "Name servers: HOST:PORT;HOST:PORT. Without them it has its own.")
     bind_address: str = config_key(
-        THIS_MACHINE, "The address on which it listens; 0.0.0.0 where brokerIP1 is not of this machine alone.",
+        THIS_MACHINE, "The address on which it listens; 0.0.0.0 if brokerIP1 is not of this machine alone.",
         local=True, rocketmq=ALL_ADDRESSES,
     )  # fmt: skip
     register_name_server_period: int = config_key(
@@ -86,7 +86,7 @@ class BrokerConfig(TlsConfig):
         local=True,
     )  # fmt: skip
     ha_master_address: str | None = config_key(
-        None, "Where a slave gets the log, HOST:PORT; without it, where name servers say that its master serves it."
+        None, "Address from which a slave gets the log, HOST:PORT; without it, its master's by the name servers."
     )
     slave_read_enable: bool = config_key(
         True, "A slave answers pulls, and a master sends consumers there that read old messages.", rocketmq=False
@@ -115,7 +115,7 @@ class BrokerConfig(TlsConfig):
     msg_trace_topic_name: str = config_key("RMQ_SYS_TRACE_TOPIC", "The topic of message traces.")
     trace_on: bool = config_key(True, "Clients may trace messages; written into each message as TRACE_ON.")
     notify_consumer_ids_changed_enable: bool = config_key(
-        True, "Tell the members of a group when others join or leave."
+        True, "Notify the members of a group when others join or leave."
     )
     channel_expired_timeout: int = config_key(
         120_000, "A client without a heartbeat for so long has left.", unit="ms", minimum=1
@@ -173,19 +173,19 @@ class BrokerConfig(TlsConfig):
 
     # popping
     revive_queue_num: int = config_key(
-        8, "Queues of check points and acks; fewer than before leaves those of the others unread.", minimum=1,
+        8, "Queues of check points and acks; fewer than before leaves the others unread.", minimum=1,
         maximum=998,
     )  # fmt: skip
     revive_interval: int = config_key(1_000, "Time between two looks at these queues.", unit="ms", minimum=1)
-    revive_max_slow: int = config_key(3, "... of a queue without check points up to so many times as long.", minimum=1)
+    revive_max_slow: int = config_key(3, "... of a queue without check points, as a multiple at most.", minimum=1)
     revive_scan_time: int = config_key(10_000, "The longest reading of one look.", unit="ms", minimum=1)
     pop_polling_size: int = config_key(1_024, "Pops of one topic, group and queue that wait for a message.", minimum=0)
     max_pop_polling_size: int = config_key(100_000, "Pops that wait for a message.", minimum=0)
     init_pop_offset_by_check_msg_in_mem: bool = config_key(
-        True, "A new group begins at the first message, where that is still in memory."
+        True, "A new group begins at the first message, if that is still in memory."
     )
     pop_from_retry_probability: int = config_key(
-        20, "Of 100 pops so many look for messages to be consumed again first; others if they are not full."
+        20, "Number of 100 pops that look for messages to be consumed again first; others if they are not full."
     )
     enable_retry_topic_v2: bool = config_key(False, "Messages to be consumed again go to %RETRY%GROUP+TOPIC.")
     retrieve_message_from_pop_retry_topic_v1: bool = config_key(
@@ -225,7 +225,7 @@ class BrokerConfig(TlsConfig):
         500, "Commits of offsets for one data version.", unit="commits", minimum=1
     )
     use_server_side_reset_offset: bool = config_key(
-        True, "The broker resets offsets itself, also of groups without members; else it tells the members."
+        True, "The broker resets offsets itself, also of groups without members; else it asks the members to."
     )
 
     # messages with a time

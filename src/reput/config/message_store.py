@@ -63,16 +63,16 @@ class MessageStoreConfig(RocketmqConfig):
     )
     store_path_commit_log: str | None = config_key(
         None,
-        "The folder of the commit log, where it is not <root>/commitlog; a comma separates several, on several disks, "
+        "The folder of the commit log, if it is not <root>/commitlog; a comma separates several, on several disks, "
         "which take the files in turn.",
         local=True,
     )
     read_only_commit_log_store_paths: str | None = config_key(
-        None, "Those of the commit log's folders that get no new file; a comma separates them.", local=True
+        None, "Folders of the commit log that get no new file; a comma separates them.", local=True
     )
     broker_ip1: str = config_key(
         THIS_MACHINE,
-        "Where clients find the broker, the store host in records: IPv4, IPv6, or a host name.",
+        "Address of the broker for clients, the store host in records: IPv4, IPv6, or a host name.",
         local=True,
         rocketmq="the machine's address",
     )
@@ -243,7 +243,9 @@ class MessageStoreConfig(RocketmqConfig):
         172_800, "A message that is due in more slots than this is put back into the log on its way.", unit="slots"
     )
     timer_congest_num_each_slot: int = config_key(
-        INT32_MAX, "From so many messages in one slot on, some are refused; from twice as many on, all are.", minimum=1
+        INT32_MAX,
+        "Number of messages in one slot from which on some are refused; from twice as many on, all are.",
+        minimum=1,
     )
     timer_flush_interval_ms: int = config_key(
         1000, "Time between two syncs of timer log and wheel.", unit="ms", minimum=1

@@ -57,7 +57,7 @@ class NamesrvConfig(TlsConfig):
         False, "In a route, the first slave of a broker without a master stands for it."
     )
     notify_min_broker_id_changed: bool = config_key(
-        False, "Tell the brokers of a name when the smallest broker id changes."
+        False, "Notify the brokers of a name when the smallest broker id changes."
     )
 
     # clients

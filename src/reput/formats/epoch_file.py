@@ -26,10 +26,10 @@ def decode_epochs(data: bytes) -> tuple[Epoch, ...]:
     checksum, _, rest = rest.partition(b"\n")
     epochs = tuple(_epoch(line) for line in rest.split())
     if _number(count, "number of epochs") != len(epochs):
-        raise _damaged(f"{len(epochs)} epochs, where the first line says {_shown(count)}")
+        raise _damaged(f"{len(epochs)} epochs, but the first line says {_shown(count)}")
     expected, found = _number(checksum, "checksum"), zlib.crc32(rest) & INT32_MAX
     if expected not in (0, found):
-        raise _damaged(f"checksum {found}, where the second line says {expected}")
+        raise _damaged(f"checksum {found}, but the second line says {expected}")
     for one, following in pairwise(epochs):
         if following.epoch <= one.epoch or following.start_offset < one.start_offset:
             raise _damaged(f"epoch {following.epoch}-{following.start_offset} after {one.epoch}-{one.start_offset}")

@@ -82,7 +82,7 @@ def check_same(messages: Sequence[Message]) -> Message:
         if message.topic != first.topic:
             reason = f"topic {message.topic!r}, but a batch is for one topic, {first.topic!r}"
         elif message.wait_store_msg_ok != first.wait_store_msg_ok:
-            reason = "wait_store_msg_ok differs from that of message 0"
+            reason = "wait_store_msg_ok differs from message 0"
         elif message.sys_flag:
             reason = f"sys_flag {hex(message.sys_flag)}, but a batch has one for all; set it in a MessageExtBatch"
         elif message.properties and DELAY in message.properties:

@@ -212,7 +212,7 @@ def make_decoder(
     if name in ("avro", "protobuf"):
         return _of_schema_file(name, schema)
     if isinstance(schema, ProtobufSchema):
-        raise ConfigError("schema: that of a Protobuf message; decode bodies as protobuf")
+        raise ConfigError("schema: of a Protobuf message; decode bodies as protobuf")
     if isinstance(schema, str):
         schema = parse_body_schema(schema)
     if schema is None:

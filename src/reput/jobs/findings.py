@@ -112,7 +112,7 @@ KINDS: dict[str, FindingKind] = {
     "property-crc-missing": FindingKind(
         _HIDDEN,
         "a record without a property CRC between records that have one: its bytes outside the body may be wrong",
-        "restore the log file from a copy; none, where the broker ran without enabledAppendPropCRC for a while",
+        "restore the log file from a copy; none, if the broker ran without enabledAppendPropCRC for a while",
     ),
     "config-changed": FindingKind(
         _HIDDEN,
@@ -126,7 +126,7 @@ KINDS: dict[str, FindingKind] = {
     ),
     "queue-offset-lost": FindingKind(
         _HIDDEN,
-        "no unit of an emptied queue tells its next offset, which reput or a group has recorded: offsets would be used "
+        "no unit of an emptied queue has its next offset, which reput or a group has recorded: offsets would be used "
         "twice",
         "put it back with {repair}; so does a start of a reput store",
     ),
@@ -148,7 +148,7 @@ KINDS: dict[str, FindingKind] = {
         _HIDDEN,
         "a record with an earlier or later store time than the records around it: a wrong bit, or the clock was set "
         "back; what asks by time misses it",
-        "restore the log file from a copy; none, where the clock was set back, and for consumers",
+        "restore the log file from a copy; none, if the clock was set back, and for consumers",
     ),
     "compression-wrong": FindingKind(
         _HIDDEN,
@@ -174,7 +174,7 @@ KINDS: dict[str, FindingKind] = {
     ),
     "index-geometry": FindingKind(
         _HIDDEN,
-        "the index files do not tell their count of slots, so they were not compared",
+        "the index files do not have their count of slots, so they were not compared",
         "give --set maxHashSlotNum=... and --set maxIndexNum=...",
     ),
     "torn-tail": FindingKind(

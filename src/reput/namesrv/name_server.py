@@ -135,7 +135,7 @@ class NameServer:
         try:
             (await self._client.connection(address)).send_one_way(command)
         except RemotingError as error:
-            logger.warning(Event("a broker is not told of the smallest broker id", broker=address, error=error))
+            logger.warning(Event("a broker is not notified of the smallest broker id", broker=address, error=error))
 
     def _changed(self, config: NamesrvConfig) -> None:
         self._routes.config = config

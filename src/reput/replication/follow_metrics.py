@@ -23,7 +23,7 @@ class FollowMetrics:
             return Gauge(f"reput_follow_{name}", meaning, ["broker"], registry=self._registry)
 
         self._lag_bytes = gauge("lag_bytes", "Bytes of the broker's log that the store does not have.")
-        self._lag_seconds = gauge("lag_seconds", "Age of the store's newest record, where bytes are missing.")
+        self._lag_seconds = gauge("lag_seconds", "Age of the store's newest record, if bytes are missing.")
         self._end_offset = gauge("end_offset", "Commit log offset after the store's last record.")
         self._connected = gauge("connected", "1 while the connection stands; without messages, while it answers.")
         self._served: tuple[WSGIServer, Thread] | None = None

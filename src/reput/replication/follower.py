@@ -45,7 +45,7 @@ class FollowState(NamedTuple):
         end_offset: Commit log offset after the last record that it has.
         master: Where the master's log began and ended when it was last asked; None before.
         is_connected: Whether the connection stands; where the master has no byte to ask for, whether it answers.
-        lag_ms: Age of the newest record, where bytes are missing; 0 where none are known to be missing.
+        lag_ms: Age of the newest record, if bytes are missing; 0 if none are known to be missing.
         heard_ms: When the master was last heard, ms since 1970 UTC; 0 before.
         failure: Why the log is not followed; None while it is, and was compared.
     """

@@ -295,7 +295,7 @@ class _Connection:
         if self._requested is None and not _is_offset(*REPORT.unpack_from(self._reports)):
             return (
                 "what came is no report of a slave: expected 8 bytes with an offset of 0 to "
-                f"{self._store.confirm_offset}; is the HA port given where the broker's own port, listenPort, is meant?"
+                f"{self._store.confirm_offset}; is the HA port given in place of the broker's own port, listenPort?"
             )
         (offset,) = REPORT.unpack_from(self._reports, whole - REPORT.size)
         self._reports = self._reports[whole:]

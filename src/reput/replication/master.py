@@ -36,7 +36,7 @@ def master_log(address: str, runtime_info: bytes) -> MasterLog:
         values = table["table"]
         return MasterLog(int(values["commitLogMinOffset"]), int(values["commitLogMaxOffset"]))
     except (KeyError, TypeError, ValueError):
-        raise RemotingError(f"{address}: its runtime info does not tell where its log begins and ends") from None
+        raise RemotingError(f"{address}: its runtime info does not have the ends of its log") from None
 
 
 class Master:

@@ -76,7 +76,7 @@ class ReceivedLog:
             size = min(len(known), len(body))
             if known[:size] != body[:size]:
                 raise ReplicationError(
-                    f"{self._path}: the bytes from {offset} on differ from those of {self._address}: it is another "
+                    f"{self._path}: the bytes from {offset} on differ from the bytes of {self._address}: it is another "
                     "log, or was cut and written again; nothing was changed; compare both with `reput diff`"
                 )
             self._known, body = known[size:], body[size:]

@@ -194,7 +194,7 @@ class MessageReader:
             check_seconds("timeout", timeout, may_be_zero=True)
         if group is None:
             if offsets is not None:
-                raise ConfigError(f"offsets={os.fspath(offsets)!r}: they are those of a group: give it, too")
+                raise ConfigError(f"offsets={os.fspath(offsets)!r}: they belong to a group: give `group`, too")
             kept = None
         elif not group or set(group) - TOPIC_CHARACTERS:
             raise ConfigError(f"group {group!r}: expected letters a-z A-Z, digits, %, |, _ and -")
@@ -216,7 +216,7 @@ class MessageReader:
     def _group_offsets(self) -> GroupOffsets:
         raise ConfigError(
             f"{self.path}: the store is open read-only, so its file of offsets is another process's: give `offsets`, a "
-            "file for those of this group"
+            "file for the offsets of this group"
         )
 
     def get_message(

@@ -268,7 +268,7 @@ class Tail:
 
     def _tell_moved(self, queue_id: int, offset: int, result: GetMessageResult) -> None:
         _logger.warning(
-            "%s, queue %d: the next message was to be that of offset %d, but the queue has [%d, %d); going on at %d",
+            "%s, queue %d: the next message was to have offset %d, but the queue has [%d, %d); going on at %d",
             self.topic, queue_id, offset, result.min_offset, result.max_offset, result.next_begin_offset,
         )  # fmt: skip
 
@@ -311,7 +311,7 @@ class Tail:
         """
         if self._offsets is None:
             raise StoreStateError(
-                "this tail keeps no offsets: give it a group, and `offsets`, a file, where another process writes the "
+                "this tail keeps no offsets: give it a group, and `offsets`, a file, if another process writes the "
                 "store"
             )
         with self._busy:

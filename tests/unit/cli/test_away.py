@@ -283,7 +283,7 @@ def test_what_is_consumed_of_a_topic_without_a_lost_broker_is_not_all(
     answer = with_lost[command]
     assert (answer.status, len(answer.out.splitlines())) == (2, 0 if "last" in command else len(NUMBERS))
     assert LOST in answer.err
-    assert "not read to their ends: broker-b:0 (nobody tells where it ends), broker-b:1 (" in answer.err
+    assert "not read to their ends: broker-b:0 (its end is not known), broker-b:1 (" in answer.err
 
 
 def test_a_topic_that_only_a_lost_broker_has_is_there(with_lost: dict[tuple[str, ...], Answer]) -> None:

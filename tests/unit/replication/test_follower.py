@@ -110,7 +110,7 @@ def test_with_once_a_log_of_the_same_length_is_compared_however_late_its_bytes_c
         return offset, bytes(len(body))
 
     master.change = other_bytes_late
-    with open_store(tmp_path / "copy") as store, pytest.raises(ReplicationError, match="differ from those of"):
+    with open_store(tmp_path / "copy") as store, pytest.raises(ReplicationError, match="differ from the bytes of"):
         Follower(store, master.address, on_state=lambda state: stepped.set()).run(Event(), once=True)
 
 
@@ -531,7 +531,7 @@ class TestAMasterThatRefusesToAnswer:
         begin, data = master.log
         at = len(data) - 100
         master.log, master.refuses = (begin, data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] + data), True
-        with pytest.raises(ReplicationError, match="differ from those of"):
+        with pytest.raises(ReplicationError, match="differ from the bytes of"):
             self.follow(tmp_path / "copy", master, -1)
         assert same(tmp_path / "copy", source[0])
 

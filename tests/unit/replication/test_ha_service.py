@@ -309,7 +309,7 @@ def test_who_is_no_slave_is_told_so_in_the_log(
     gone = told_at_the_end(caplog)
     end = store.max_commit_log_offset
     assert f"what came is no report of a slave: expected 8 bytes with an offset of 0 to {end}" in gone
-    assert "is the HA port given where the broker's own port, listenPort, is meant?" in gone
+    assert "is the HA port given in place of the broker's own port, listenPort?" in gone
 
 
 @pytest.mark.parametrize("gibibytes", [1, 4, 93, 429, 3000])

@@ -42,7 +42,7 @@ def test_other_bytes_and_another_place_are_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "copy", small=True) as store:
         received = ReceivedLog(store.replica_writer(), store.path, "master:1")
         received.begin(5, b"known")
-        with pytest.raises(ReplicationError, match="the bytes from 5 on differ from those of master:1"):
+        with pytest.raises(ReplicationError, match="the bytes from 5 on differ from the bytes of master:1"):
             received.take(5, memoryview(b"knowm"))
         received.begin(5, b"")
         with pytest.raises(ReplicationError, match="master:1 goes on at 6, expected 5"):

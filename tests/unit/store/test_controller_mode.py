@@ -50,8 +50,8 @@ def test_epochs_are_read_as_rocketmq_writes_them(data: bytes, epochs: tuple[Epoc
     ("data", "reason"),
     [
         (b"", "'' is no number of epochs"),
-        (b"1\n111205595\n1-0\n2-1872\n", "2 epochs, where the first line says 1"),
-        (b"2\n111205596\n1-0\n2-1872\n", "checksum 111205595, where the second line says 111205596"),
+        (b"1\n111205595\n1-0\n2-1872\n", "2 epochs, but the first line says 1"),
+        (b"2\n111205596\n1-0\n2-1872\n", "checksum 111205595, but the second line says 111205596"),
         (b"1\nx\n1-0\n", "'x' is no checksum"),
         (b"1\n0\n1\n", "'' is no offset"),
         (b"1\n0\n1--5\n", "'-5' is no offset"),

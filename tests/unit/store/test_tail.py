@@ -284,7 +284,7 @@ def test_offsets_outside_of_the_queue_go_to_its_nearest_end_and_are_told(
     tail.seek(0, 100)
     with caplog.at_level(logging.WARNING, "reput.store"):
         assert bodies(tail) == []
-    assert "orders, queue 0: the next message was to be that of offset 100, but the queue has [0, 2)" in caplog.text
+    assert "orders, queue 0: the next message was to have offset 100, but the queue has [0, 2)" in caplog.text
     put(store, b"2")
     assert bodies(tail) == [b"2"]
 

@@ -26,6 +26,6 @@ def replication_metrics(families: MetricFamilies, state: BrokerState) -> Iterabl
         values = [("connected", "1 while the connection to the master stands", float(state.slave.has_master))]
         if (progress := state.slave.progress) is not None:
             values.append(("lag_bytes", "Bytes of the master's log that are missing", float(progress.lag_bytes)))
-            values.append(("lag_seconds", "Age of the newest record, where bytes are missing", progress.lag_ms / 1000))
+            values.append(("lag_seconds", "Age of the newest record, if bytes are missing", progress.lag_ms / 1000))
         for name, what, value in values:
             yield families.gauge(f"reput_follow_{name}", what, ("broker",), [((state.config.broker_name,), value)])

@@ -58,9 +58,9 @@ def audit(
     by a kill or a retention by RocketMQ's own rules). Findings that are lost or hidden make the exit status 1.
 
     Nothing is changed. The store may be open: then its log is audited up to its end at the start. --set takes values
-    that the files do not tell: messageDelayLevel, maxHashSlotNum, maxIndexNum, messageIndexEnable=false for a broker
+    that the files do not have: messageDelayLevel, maxHashSlotNum, maxIndexNum, messageIndexEnable=false for a broker
     without index, forceVerifyPropCRC=true for a log whose records must all carry a property CRC, and fileReservedTime,
-    which tells whether the first log files went before their time.
+    which shows whether the first log files went before their time.
 
     See docs/jobs/audit.md.
 

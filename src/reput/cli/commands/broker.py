@@ -32,10 +32,10 @@ def broker(
 ) -> int:
     """Serve a store to RocketMQ's clients, until Ctrl-C or SIGTERM.
 
-    It listens on this machine alone, until brokerIP1 names another address, where clients find it, or bindAddress says
-    where. A name server comes with it, unless --namesrv or a broker.conf says where another one is. When clients can be
-    served, one line on stdout says where: `ready broker=127.0.0.1:10911 namesrv=127.0.0.1:9876`. Port 0 takes a free
-    one. Messages are synced before they are acknowledged, unless --set or the file of --config names
+    It listens on this machine alone, until brokerIP1 names another address for clients, or bindAddress an address to
+    listen on. A name server comes with it, unless --namesrv or a broker.conf names another one. When clients can be
+    served, one line on stdout has the addresses: `ready broker=127.0.0.1:10911 namesrv=127.0.0.1:9876`. Port 0 takes a
+    free one. Messages are synced before they are acknowledged, unless --set or the file of --config names
     flushDiskType=ASYNC_FLUSH: what a file does not name has reput's default (`reput config`). Logs go to stderr, as
     JSON with --json.
 
@@ -60,7 +60,7 @@ def broker(
             controller.stop,
             {"flushDiskType": chosen_store.flush_disk_type}
             | _other_root(store, chosen_store.store_path_root_dir)
-            | listens(chosen.bind_address, "brokerIP1=ADDRESS, where they find the broker"),
+            | listens(chosen.bind_address, "brokerIP1=ADDRESS, by which they find the broker"),
             controller.register,
         )
 

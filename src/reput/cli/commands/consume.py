@@ -31,16 +31,18 @@ def consume(
     *,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="GROUP", help="Go on where this group is, and commit its offsets."),
+        typer.Option("--group", metavar="GROUP", help="Go on at the offsets of this group, and commit them."),
     ] = None,
     tags: Annotated[
         str, typer.Option("--tags", metavar="'A || B'", help="Only messages with one of these tags; with --group.")
     ] = "*",
     start: Annotated[
-        str, typer.Option("--from", metavar="first|last|TIME", help="Where to begin in a queue without an offset.")
+        str, typer.Option("--from", metavar="first|last|TIME", help="First message in a queue without an offset.")
     ] = "first",
     follow: Annotated[bool, typer.Option("--follow", help="Wait for later messages, until Ctrl-C.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="At most so many messages.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, metavar="N", help="Maximum number of messages.")
+    ] = None,
     format: Annotated[
         Format,
         typer.Option("--format", help="A body a line, or all fields of a message as JSON, CSV or Parquet."),
@@ -48,16 +50,16 @@ def consume(
     namesrv: Namesrv = DEFAULT_NAMESRV,
     config: Config = None,
 ) -> int:
-    """Print the messages of a topic; those of one queue in their order.
+    """Print the messages of a topic, in order within a queue.
 
     Ends at the last message that was there at the start; with --follow it goes on, and says who is away meanwhile.
-    Where the master of a queue is away, its slave gives the messages that it has. Queues that cannot be read to their
+    If the master of a queue is away, its slave gives the messages that it has. Queues that cannot be read to their
     ends are named on stderr, and the exit status is 2: nobody answers for them at the start, or nothing has come of
     them for 30 seconds.
 
-    Without --group no broker keeps where this command was. With it, the queues are shared with the group's other
-    members, and offsets are committed once messages are printed: those of a command that was killed in between are
-    printed again.
+    Without --group no broker keeps the offsets of this command. With it, the queues are shared with the group's other
+    members, and offsets are committed once messages are printed: the messages of a command that was killed in between
+    are printed again.
 
     Examples:
       reput consume orders --from 2026-11-23T16:52:00Z --format json

@@ -146,5 +146,5 @@ class ConsumedTopic:
     def _place(self, queue: QueueKey) -> str:
         position, end = self._seen.get(queue), self._ends.get(queue)
         if end is None:
-            return "nobody tells where it ends"
+            return "its end is not known"
         return f"{'nothing' if position is None else f'up to offset {position}'} of {end}"

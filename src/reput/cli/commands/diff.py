@@ -59,7 +59,7 @@ def diff(
     A message is missing (in LEFT only), extra (in RIGHT only) or different; then its differing fields are named, and
     its properties that differ with both values. By log all bytes must be the same: compare a backup or a replica so. By
     queue the commit log offset may differ, and the order of the properties: compare a store whose messages were put
-    again so. Where one of the stores has no log, as the output of `reput rebuild`, the
+    again so. If one of the stores has no log, as the output of `reput rebuild`, the
     units of the queues are compared. Nothing is changed. The exit status is 0 if the stores are equal, 1 if
     they differ.
 

@@ -139,9 +139,9 @@ def export(
     body_base64. JSON lines are as `reput get --json` prints them. Both can be imported again.
 
     Damage in the log is refused. With --damaged skip all whole records before and after the damage are exported, each
-    range that was passed over is reported, and the exit status is 1. So it is where messages were lost before their
-    export, and --allow-data-loss is given. A table that was dropped with its files is left out, and told, with status
-    1; with --allow-data-loss it is made anew of what is kept.
+    range that was passed over is reported, and the exit status is 1. So it is if messages were lost before their
+    export, and --allow-data-loss is given. A table that was dropped with its files is left out, and reported, with
+    status 1; with --allow-data-loss it is made anew of what is kept.
 
     With --follow a line is printed for each run that has found something.
 

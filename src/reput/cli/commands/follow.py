@@ -50,7 +50,7 @@ def follow(
     ] = None,
     begin: Annotated[
         Literal["oldest", "newest"],
-        typer.Option("--from", help="Where a new store begins: with the broker's oldest log file, or its newest."),
+        typer.Option("--from", help="First log file of a new store: the broker's oldest, or its newest."),
     ] = "oldest",
     once: Annotated[
         bool, typer.Option("--once", help="End when all is there that the broker had at the start.")
@@ -61,7 +61,7 @@ def follow(
     ] = False,
     bandwidth: Annotated[
         int | None,
-        typer.Option("--bandwidth", min=64 << 10, metavar="BYTES", help="Read so many bytes a second from a broker."),
+        typer.Option("--bandwidth", min=64 << 10, metavar="BYTES", help="Bytes a second to read from a broker."),
     ] = None,
     metrics_port: Annotated[
         int | None,
@@ -81,12 +81,12 @@ def follow(
     With --namesrv STORE is a folder with a store for each broker name: of its master, or while that is away, of a
     slave. Brokers that come later are followed, too.
 
-    Where the broker's log and the store's do not go together, the command ends with an error, and nothing was appended:
+    If the broker's log and the store's do not go together, the command ends with an error, and nothing was appended:
     the store has more than the broker, or other bytes; what is next was deleted there; its files have another size.
     With --namesrv the other brokers are followed on, and the exit status is 2 at the end.
 
     Topics are copied, too, offsets of groups are not. A line on stderr shows once a second how far it is. If the broker
-    does not send its log, --once ends with an error after five tries, and at once where the broker refuses who asks;
+    does not send its log, --once ends with an error after five tries, and at once if the broker refuses the user;
     without --once it is tried again until Ctrl-C.
 
     Examples:

@@ -26,7 +26,7 @@ def get(
     topic: Annotated[str, typer.Option("--topic", help="The topic.")],
     queue_id: Annotated[int, typer.Option("--queue-id", min=0, metavar="N", help="The queue.")] = 0,
     offset: Annotated[int, typer.Option("--offset", metavar="N", help="The queue offset to begin at.")] = 0,
-    max_num: Annotated[int, typer.Option("--max-num", min=1, metavar="N", help="At most so many messages.")] = 32,
+    max_num: Annotated[int, typer.Option("--max-num", min=1, metavar="N", help="Maximum number of messages.")] = 32,
     tags: Annotated[
         str | None, typer.Option("--tags", metavar="'A || B'", help="Only messages with one of these tags.")
     ] = None,

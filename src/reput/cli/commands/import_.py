@@ -74,7 +74,7 @@ def import_(
     """Import messages from Parquet, Delta, CSV or JSON lines.
 
     The columns are those of an export; topic and body are required. Names of text end with .csv or .jsonl: CSV begins
-    with names of columns, and JSON lines are those of `reput get --json`; a body may be in body_base64.
+    with names of columns, and JSON lines are as of `reput get --json`; a body may be in body_base64.
 
     The store assigns offsets and store times anew. Imported messages are on the disk, and in queues and index, when the
     command ends. After a kill the same command continues, and each row is imported once. A source that was changed

@@ -218,7 +218,7 @@ def _retention_text(retention: dict[str, Any]) -> str:
     files = counted(retention["expired_files"], "log file has", "log files have")
     return (
         f"{files} expired ({retention['file_reserved_time_h']} h, or a full disk), {retention['expired_bytes']} bytes; "
-        f"deleted at hour {retention['delete_when']} where a store is opened with retention; the disk is "
+        f"deleted at hour {retention['delete_when']} if a store is opened with retention; the disk is "
         f"{retention['disk_used_percent']} % full"
     )
 

@@ -27,8 +27,8 @@ def namesrv(
     """Run a name server, until Ctrl-C or SIGTERM.
 
     Brokers register here, and clients ask here for the brokers and queues of a topic: reput's and Apache RocketMQ's.
-    It listens on this machine alone, until bindAddress says where: 0.0.0.0 is on all addresses. When clients can be
-    served, one line on stdout says where: `ready namesrv=127.0.0.1:9876`. Port 0 takes a free one.
+    It listens on this machine alone, until bindAddress names another address: 0.0.0.0 is on all addresses. When clients
+    can be served, one line on stdout has the address: `ready namesrv=127.0.0.1:9876`. Port 0 takes a free one.
     Logs go to stderr, as JSON with --json.
 
     Example:

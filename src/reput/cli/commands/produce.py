@@ -38,11 +38,11 @@ def produce(
         Format,
         typer.Option("--format", help="A line is a body, or a JSON object; CSV with names of columns; a Parquet file."),
     ] = "lines",
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag, where a row has none.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag, if a row has none.")] = None,
     keys: Keys,
     properties: Properties,
     rate: Annotated[
-        float | None, typer.Option("--rate", min=0.1, metavar="N", help="At most so many messages a second.")
+        float | None, typer.Option("--rate", min=0.1, metavar="N", help="Maximum number of messages a second.")
     ] = None,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     config: Config = None,
@@ -50,12 +50,12 @@ def produce(
 ) -> int:
     """Send messages to a broker: one for each line or row of standard input.
 
-    What has come is sent at once, many messages in one request. JSON objects are those that `reput consume --format
-    json` and `reput get --json` print: `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`. CSV has
+    What has come is sent at once, many messages in one request. JSON objects are as `reput consume --format json`
+    and `reput get --json` print them: `body` or `body_base64`, and perhaps `tags`, `keys` and `properties`. CSV has
     the same columns; without the column `properties` each further column is a property. --tags, --key and --property
-    count where a row says nothing else.
+    count if a row says nothing else.
     Parquet has the columns of `reput consume --format parquet`; `body` must be there, and those options do not count.
-    Shows how many messages are stored, also where one cannot be sent; and with the exit status 1 how many the broker
+    Shows how many messages are stored, also if one cannot be sent; and with the exit status 1 how many the broker
     could not make as safe as it is to, as no slave has them.
 
     Examples:

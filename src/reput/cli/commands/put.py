@@ -35,7 +35,7 @@ def put(
         ),
     ] = None,
     tags: Annotated[
-        str | None, typer.Option("--tags", metavar="TAG", help="The tag of the messages, where a row has none.")
+        str | None, typer.Option("--tags", metavar="TAG", help="The tag of the messages, if a row has none.")
     ] = None,
     keys: Keys,
     properties: Properties,
@@ -48,11 +48,11 @@ def put(
 ) -> None:
     """Store one message, or one for each line or row of input.
 
-    JSON objects and rows of CSV are those of `reput produce`: `body` or `body_base64`, and perhaps `tags`, `keys` and
-    `properties`. --tags, --key and --property count where a row says nothing else. The topic is that of the command.
+    JSON objects and rows of CSV are as of `reput produce`: `body` or `body_base64`, and perhaps `tags`, `keys` and
+    `properties`. --tags, --key and --property count if a row says nothing else. The topic is --topic's.
 
     A missing store is made; an existing store keeps the sizes of its files. An illegal message is refused before
-    anything is written. Shows the worst status of all messages, and offsets and message id of the first message. Where
+    anything is written. Shows the worst status of all messages, and offsets and message id of the first message. If
     the disk becomes full, shows how many messages are stored: the first lines of the input.
 
     Examples:

@@ -51,7 +51,10 @@ def query(
     max_num: Annotated[
         int | None,
         typer.Option(
-            "--max-num", min=1, metavar="N", help="At most so many rows; with --topic the newest of each key, else 32."
+            "--max-num",
+            min=1,
+            metavar="N",
+            help="Maximum number of rows; with --topic the newest of each key, else 32.",
         ),
     ] = None,
     message_id: Annotated[str | None, typer.Option("--message-id", metavar="ID", help="An offset message id.")] = None,

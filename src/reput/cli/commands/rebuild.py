@@ -71,7 +71,7 @@ def rebuild(
 ) -> int:
     """Build consume queues and index from the log.
 
-    They are written to a new directory, or with --in-place replace those of the store. File sizes are as in the store's
+    They are written to a new directory, or with --in-place replace the store's. File sizes are as in the store's
     files; a file that was cut is reported, and makes the exit status 1. --set overrides them:
     mappedFileSizeConsumeQueue, mapperFileSizeBatchConsumeQueue, maxHashSlotNum, maxIndexNum,
     mappedFileSizeConsumeQueueExt. Extensions and light message queues are built if the store has them, or as --set

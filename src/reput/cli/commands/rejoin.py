@@ -40,7 +40,7 @@ def rejoin(
     --apply, and with the store closed, these records are kept in STORE/commitlog.broken and cut off the log, and a
     repair brings queues and index in step. After a kill the same command continues.
 
-    --set takes what `reput repair` takes: sizes of queue and index files that the store's files do not tell.
+    --set takes what `reput repair` takes: sizes of queue and index files that the store's files do not have.
 
     The exit status is 0 if the store can follow, 1 if something is to be given up, 2 if the logs have nothing in
     common, or the master cannot be asked.

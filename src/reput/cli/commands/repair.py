@@ -86,7 +86,7 @@ def repair(
     what is lost.
 
     The exit status is 0 if no step is needed or all is mended, and 1 if steps are needed or findings remain. --set
-    takes sizes of queue and index files that the store's files do not tell, messageDelayLevel, fileReservedTime, and
+    takes sizes of queue and index files that the store's files do not have, messageDelayLevel, fileReservedTime, and
     messageIndexEnable=false for a broker without index.
 
     See docs/jobs/repair.md.

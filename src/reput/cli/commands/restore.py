@@ -60,7 +60,7 @@ def restore(
     """Make the store of a backup in a new directory, and audit it.
 
     All bytes are verified by their checksums, queues and index are built from the log, and the store is audited. File
-    sizes are those of the original store; --set overrides them, as for `reput rebuild`. The store is made in
+    sizes are as in the original store; --set overrides them, as for `reput rebuild`. The store is made in
     STORE.unfinished, and renamed when it is complete. After a kill the same command continues.
 
     --until and --until-offset restore the store as it was at a point in time, from the first backup that goes as far,

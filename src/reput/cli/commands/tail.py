@@ -30,11 +30,11 @@ def tail(
     ] = None,
     start: Annotated[
         str,
-        typer.Option("--from", metavar="first|last|TIME", help="Where to begin in a queue without an offset."),
+        typer.Option("--from", metavar="first|last|TIME", help="First message in a queue without an offset."),
     ] = "last",
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="GROUP", help="Go on where this group is by the file of --offsets."),
+        typer.Option("--group", metavar="GROUP", help="Go on at the offsets of this group in the file of --offsets."),
     ] = None,
     offsets: Annotated[
         str | None,
@@ -44,7 +44,9 @@ def tail(
         float | None,
         typer.Option("--timeout", min=0, metavar="SECONDS", help="End when nothing has come for so long."),
     ] = None,
-    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="At most so many messages.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, metavar="N", help="Maximum number of messages.")
+    ] = None,
     format: Annotated[
         RowFormat, typer.Option("--format", help="A body a line, or all fields of a message as JSON or CSV.")
     ] = "lines",

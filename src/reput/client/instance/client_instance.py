@@ -110,7 +110,7 @@ class ClientInstance:
             raise MQClientError("this client is not started, or closed: use it inside of `async with`")
         if _running_loop() is not self._loop:  # connections that another loop begins would end with it
             raise MQClientError(
-                "this client was started in another event loop: make one inside of each `asyncio.run`; those of "
+                "this client was started in another event loop: make one inside of each `asyncio.run`; clients of "
                 "reput.client.sync may be used from any thread"
             )
 

@@ -339,7 +339,7 @@ class Producer:
         check_text("recall_handle", recall_handle)
         handle = decode_recall_handle(recall_handle)
         if handle is None:
-            raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected that of a SendResult")
+            raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected the recall_handle of a SendResult")
         topic = self._namespace.wrap(topic)
         await client.routes.publish_queues(topic)
         address = client.master(handle.broker_name)

@@ -115,7 +115,7 @@ class Transactions:
                         message, half.message_id, address, transaction_id, state.name, is_from_check=False
                     )
         except ReputError as error:
-            peers.failed("the end of a transaction was not told", error, id=half.message_id)
+            peers.failed("the outcome of a transaction was not sent", error, id=half.message_id)
 
     def asked(self, connection: Connection, command: RemotingCommand) -> None:
         """Take CHECK_TRANSACTION_STATE."""

@@ -105,7 +105,7 @@ class IcebergTables:
         catalog, ids = self._open_catalog(), {}
         try:
             for folder, (kind, topic) in sorted(tables.items()):
-                with suppress(TableLeftOutError), self._errors(folder, "does not tell its fields"):  # `publish` tells
+                with suppress(TableLeftOutError), self._errors(folder, "cannot be read"):  # `publish` tells
                     if (table := self._find(catalog, folder)) is None:
                         check_new(folder)
                     ids[folder] = index_by_name(self._ready(catalog, folder, kind, topic, table).schema())

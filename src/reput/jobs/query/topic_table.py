@@ -53,7 +53,7 @@ class TopicColumns:
         """Make the columns `names` from a batch of the log with `log_columns`."""
         arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
         if any(name not in arrays for name in names):
-            assert self.decoder is not None, "without one all columns are those of messages"
+            assert self.decoder is not None, "without one all columns are of messages"
             decoded = self.decoder.decode(batch["body"], batch["status"])
             arrays |= dict(zip(self.names, decoded.values.flatten(), strict=True))
             arrays[BODY_ERROR] = decoded.reasons

@@ -170,10 +170,10 @@ def make_plan(
             and not log.lost_messages
             and not any(is_of_log(one, log.folders) for one in findings)
         ):
-            text += "; where units contradict the log, its records are whole, so no message is lost"
+            text += "; if units contradict the log, its records are whole, so no message is lost"
         if unknown_sizes and not index_sizes_given:
             text += (
-                "; index files tell no sizes any more: --set maxHashSlotNum=N --set maxIndexNum=N gives the broker's"
+                "; index files have no sizes any more: --set maxHashSlotNum=N --set maxIndexNum=N gives the broker's"
             )
         # a rebuild for another reason makes the index, too, and refuses before where it finds no sizes
         steps.append(RepairStep(StepAction.REBUILD, store, text, tuple(sorted(derived | unknown_sizes))))

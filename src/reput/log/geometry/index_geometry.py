@@ -71,7 +71,7 @@ def index_geometry(
         )
     pairs = ", ".join(f"{number} and {entries_of(size, number)}" for number in fitting[:3].tolist())
     raise StoreFormatError(
-        f"{made}, and its content does not tell the numbers"
+        f"{made}, and its content does not have the numbers"
         f"{f' ({fitting.size} pairs fit it: {pairs}, ...)' if pairs else ''}: give maxHashSlotNum and "
         "maxIndexNum (to a command: --set maxHashSlotNum=N --set maxIndexNum=N); or, if the file was cut: "
         f"{build_index_again(path)}"

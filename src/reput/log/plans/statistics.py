@@ -68,7 +68,7 @@ def read_statistics(folder: str, file: LogFile, files: FileLayer = DISK) -> Walk
         outer = decode_json(files.read_bytes(path))
         text = outer["statistics"]
         if outer["crc32"] != zlib.crc32(text.encode()):
-            raise ValueError("its CRC differs from that of its content")
+            raise ValueError("its CRC differs from the CRC of its content")
         kept = decode_json(text)
         if (kept["version"], kept["file"], kept["size"]) != (_VERSION, os.path.basename(file.path), file.size):
             return None

@@ -121,7 +121,7 @@ def protected_records(listing: DirectoryListing, config: MessageStoreConfig) -> 
         reason = "and under forceVerifyPropCRC nothing whole is cut off"
         return ProtectedRecords(EVERYTHING, reason, ", or open the store without these two keys")
     if not listing.has_checkpoint:  # it was on the disk before the first record, and may have covered any record
-        return ProtectedRecords(EVERYTHING, "and where the checkpoint is lost nothing whole is cut off")
+        return ProtectedRecords(EVERYTHING, "and if the checkpoint is lost nothing whole is cut off")
     return ProtectedRecords(listing.checkpoint.physic_msg_timestamp, "which the checkpoint says was on the disk")
 
 

@@ -191,7 +191,7 @@ class _PutStaged:
         """The missing rest of a broken batch, staged anew from the files that were staged when it broke."""
         missing = self._missing(broken.intent.parts)
         if missing:
-            assert broken.intent.batch is not None, "a batch without a sink is not told as broken"
+            assert broken.intent.batch is not None, "a batch without a sink is not reported as broken"
             sink_id = broken.intent.batch.sink_id
             raise StoreError(
                 f"{self._path}: batch {broken.intent.batch.batch_id} of sink {sink_id!r} was cut short by a kill. Its "

@@ -178,7 +178,7 @@ def test_a_broker_that_is_lost_while_a_group_consumes_leaves_its_queues_unread(
         meanwhile(go)
         answer = consume(namesrv, "--group", "new")
         assert (answer.status, numbers_of(answer)) == (2, list(NUMBERS))
-        assert "not read to their ends: broker-b:0 (nobody tells where it ends), broker-b:1 (" in answer.err
+        assert "not read to their ends: broker-b:0 (its end is not known), broker-b:1 (" in answer.err
 
 
 def test_a_lost_broker_that_comes_back_is_followed(tmp_path: Path, meanwhile: Meanwhile) -> None:
@@ -307,7 +307,7 @@ def test_messages_of_the_brokers_that_answer_are_printed_and_the_queues_of_other
             answer = consume(namesrv)
             assert (answer.status, numbers_of(answer)) == (2, list(NUMBERS))
             assert "nobody answers for broker-b: " in answer.err
-            nobody = "nobody tells where it ends"
+            nobody = "its end is not known"
             assert f"not read to their ends: broker-b:0 ({nobody}), broker-b:1 ({nobody})" in answer.err
             assert consume(namesrv, "--count", 3).status == 0
 

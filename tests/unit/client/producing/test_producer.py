@@ -205,7 +205,7 @@ async def test_a_delayed_message_that_is_recalled_does_not_come(tmp_path: Path) 
         assert (b"comes" in answer.body, b"recalled" in answer.body) == (True, False)
         with pytest.raises(MQBrokerError, match="recall failed"):
             await producer.recall("orders", first.recall_handle)
-        with pytest.raises(MessageIllegalError, match="expected that of a SendResult"):
+        with pytest.raises(MessageIllegalError, match="expected the recall_handle of a SendResult"):
             await producer.recall("orders", "none")
 
 

@@ -96,7 +96,7 @@ def test_files_without_keys_have_the_configured_numbers_or_are_asked_for(tmp_pat
     assert index_geometry([], 1, 2) == (1, 2)
     assert index_geometry([IndexFilePath("empty", 0)], 1, 2) == (1, 2)
     assert index_geometry([IndexFilePath("empty", 0), *found], 20, 50) == (20, 50)
-    with pytest.raises(StoreFormatError, match="does not tell the numbers: give"):
+    with pytest.raises(StoreFormatError, match="does not have the numbers: give"):
         index_geometry(found, *DEFAULT)
 
 

@@ -33,8 +33,8 @@ admin = typer.Typer(
         Example:
           reput admin lag shop --namesrv 10.0.0.5:9876
 
-        --namesrv says where a name server is; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
-        --client-config names a file that says who asks and how to talk TLS; without it the environment's
+        --namesrv is the address of a name server; without it the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
+        --client-config names a file with the user and the keys of TLS; without it the environment's
         REPUT_CLIENT_CONFIG.
         """
     ),

@@ -101,7 +101,7 @@ def reset(
         typer.Option(
             "--to",
             metavar="earliest|latest|TIME",
-            help="Where the group goes on: 2026-11-23T16:52:43Z, or ms since 1970 UTC.",
+            help="New offsets of the group; TIME is 2026-11-23T16:52:43Z, or ms since 1970 UTC.",
         ),
     ],
     yes: Yes = False,

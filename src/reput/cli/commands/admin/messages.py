@@ -31,7 +31,7 @@ def send(
     config: Config = None,
     as_json: Json = False,
 ) -> int:
-    """Send a message to a topic that is there, and show where it is.
+    """Send a message to a topic that is there, and show its offset.
 
     Example:
       reput admin send orders hello --tags paid --key o-1
@@ -71,7 +71,9 @@ def peek(
     begin: Annotated[
         int | None, typer.Option("--time", metavar="TIME", parser=parse_time, help="Stored at this time or later.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="At most so many messages.")] = 10,
+    count: Annotated[
+        int, typer.Option("--count", min=1, max=1000, metavar="N", help="Maximum number of messages.")
+    ] = 10,
     namesrv: Namesrv = DEFAULT_NAMESRV,
     config: Config = None,
     as_json: Json = False,

@@ -44,7 +44,7 @@ def dump(
     key_hash: Annotated[
         int | None, typer.Option("--key-hash", min=0, metavar="N", help="index: only the chain of this hash's slot.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most so many lines.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of lines.")] = None,
     as_hex: Annotated[bool, typer.Option("--hex", help="Also the bytes, in hexadecimal.")] = False,
     settings: IndexNumbers,
     commit_log_path: CommitLogPath = None,
@@ -54,7 +54,7 @@ def dump(
 
     These are log records, consume queue units, index entries, or the checkpoint. Nothing is changed. Bodies are shown
     as stored: as text if they are UTF-8, else as base64; --json shows all fields of a record. Damage is a line of its
-    own among the others, and makes the exit status 1. Index files may not tell their count of slots: then give --set
+    own among the others, and makes the exit status 1. Index files may not have their count of slots: then give --set
     maxHashSlotNum=N.
 
     Examples:
