@@ -84,7 +84,7 @@ class PlainGate:
             raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
 
     def _why_not(self, address: str, command: RemotingCommand, found: Mapping[str, str] | None = None) -> str | None:
-        """Reason why a request is refused, else None; `found`: later names of a request that was checked."""
+        """Reason why a request is refused, else None; one with `found` has had its signature checked."""
         acl, is_about_access = self._accounts.acl, command.code in _ABOUT_ACCESS
         fields = command.ext_fields or {}
         if acl.is_white(address) and not is_about_access:

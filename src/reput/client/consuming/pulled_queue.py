@@ -162,7 +162,7 @@ class PulledQueue:
     # -- what is pulled
 
     def take_error(self) -> MQBrokerError | None:
-        """Error of the last pull that was refused, once."""
+        """Take the error of the last pull, if it was refused; the next call returns None."""
         error, self.error = self.error, None
         return error
 

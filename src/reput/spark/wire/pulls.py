@@ -133,7 +133,7 @@ class Pulls:
             self._sent += zip(connection.send(*commands), afters, strict=True)
 
     def _after_loss(self, result: PullResult) -> int:
-        """Offset after an answer without messages, although they were there when the range was planned."""
+        """Offset after an answer without the messages that were there when the range was planned."""
         wanted, offset = self._wanted, self._offset
         if result.max_offset < wanted.end and not self._cluster.has_master(wanted.queue):
             raise RemotingError(f"{self._address}: a slave that lags: its queue ends at {result.max_offset}")
