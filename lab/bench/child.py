@@ -1,4 +1,4 @@
-"""What must happen in a process of its own: `python -m lab.bench.child WHAT PATH [COUNT]`, which prints one number.
+"""Measurements in a process of their own: `python -m lab.bench.child WHAT PATH [COUNT]`, which prints one number.
 
 Nothing is imported here but what Python has loaded anyway, so that the imports which are measured are whole.
 """

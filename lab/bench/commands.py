@@ -1,4 +1,4 @@
-"""How long each command takes: first ever, first in a process, and once more within one process."""
+"""Time of each command: first ever, first in a process, and once more within one process."""
 
 from __future__ import annotations
 

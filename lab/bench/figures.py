@@ -1,4 +1,4 @@
-"""What a measurement gives: some repeats of one figure, its goal, and the machine's limit that bounds it."""
+"""Figures of a measurement: some repeats of one figure, its goal, and the machine's limit that bounds it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Figure:
 
     @property
     def times(self) -> float | None:
-        """How many times as fast as the other: of a rate ours / other's, of a time the other's / ours."""
+        """Ratio to the other: of a rate ours / other's, of a time the other's / ours."""
         if self.other is None:
             return None
         return self._times(self.median, self.other.median)

@@ -1,4 +1,4 @@
-"""How late a follower is while its master's log grows: behind reput's master, and what it adds behind RocketMQ's.
+"""Lag of a follower while its master's log grows: behind reput's master, and its own part behind RocketMQ's.
 
 RocketMQ's master looks for new bytes every 100 ms. So behind it only what the follower adds is measured: from the
 arrival of a frame at a relay between the two until its records can be read.

@@ -1,4 +1,4 @@
-"""What the machine itself can do, measured in the same run: the bound of every other figure."""
+"""Limits of the machine itself, measured in the same run: the bound of every other figure."""
 
 from __future__ import annotations
 

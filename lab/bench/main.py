@@ -225,7 +225,7 @@ def _ask(setting: Setting, names: list[str]) -> dict[str, list[Figure]]:
 
 
 def _machine() -> dict[str, object]:
-    """What the figures depend on."""
+    """Machine and versions that the figures depend on."""
     return {
         "reput": reput.__version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""What ten thousand queues cost over ten: putting, dispatching, opening, closing, in one run."""
+"""Cost of ten thousand queues over ten: putting, dispatching, opening, closing, in one run."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def _goals(figure: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _verdict(figure: Mapping[str, Any]) -> str:
-    """What the goals of a figure say together; an empty text where it has none."""
+    """Verdict of the goals of a figure together; an empty text if it has none."""
     verdicts = [figure["met"], figure["other"]["met"] if figure["other"] else None]
     told = [verdict for verdict in verdicts if verdict is not None]
     return "" if not told else "met" if all(told) else "missed"

@@ -57,7 +57,7 @@ def series(
 def _put_into_apache(
     apache: Apache, path: str, flush_disk_type: str, threads: int, count: int, figures: list[Figure]
 ) -> None:
-    """What `series` measures, by RocketMQ."""
+    """Measure RocketMQ, as `series` measures reput."""
     with apache.open(path, flush_disk_type) as store:
         store.put(count // 20, threads=threads)
         rate = count / store.put(count, threads=threads)["dispatched"]

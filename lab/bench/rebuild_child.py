@@ -65,7 +65,7 @@ def _job(path: str, output: str, runner: Runner) -> float:
 
 
 def _kernels(path: str, runner: LocalRunner) -> float:
-    """What a rebuild does but for files: read the log, make units, build the index, all of it in memory."""
+    """Work of a rebuild but for files: read the log, make units, build the index, all of it in memory."""
     started = time.perf_counter()
     splits = plan_splits(StoreDirectory(path).log_files(), RebuildOptions().split_bytes)
     scanned = runner.run(_scan, splits, description="scan")

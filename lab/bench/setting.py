@@ -1,4 +1,4 @@
-"""Where and how much a run measures, and the store that the reading questions share."""
+"""Settings of a run: folders, sizes and times, and the store that the reading questions share."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class Setting:
         self._shared: dict[str, _Closable] = {}
 
     def count(self, full: int) -> int:
-        """How many, for something that a full run does `full` times."""
+        """Number for something that a full run does `full` times."""
         return max(int(full * self.scale), 100)
 
     def seconds(self, full: float) -> float:
-        """How long, for something that a full run does for `full` seconds."""
+        """Seconds for something that a full run does for `full` seconds."""
         return max(full * self.scale, _SHORTEST_S)
 
     def bytes(self, full: int) -> int:
-        """How many bytes; whole MiB."""
+        """Number of bytes; whole MiB."""
         return max(int(full * self.scale) >> 20, 4) << 20
 
     def folder(self, name: str) -> str:
@@ -114,7 +114,7 @@ class Setting:
         self.apache.warm_up(f"{self.directory}/warm-up", self.count(_WARM_UP))
 
     def shared(self, name: str, make: Callable[[], _Shared]) -> _Shared:
-        """What several questions share, made when it is first asked for and closed at the end."""
+        """Store that several questions share, made when it is first asked for and closed at the end."""
         if name not in self._shared:
             self._shared[name] = make()
         return cast(_Shared, self._shared[name])

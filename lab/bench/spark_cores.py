@@ -1,4 +1,4 @@
-"""What a second core gives a fused stage on Spark, beside what it gives two processes that know nothing of Spark."""
+"""Gain of a second core for a fused stage on Spark, beside its gain for two processes without Spark."""
 
 from __future__ import annotations
 

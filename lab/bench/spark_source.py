@@ -188,7 +188,7 @@ def _mapped(spark: SparkSession, parts: Sequence[Part], selection: Selection, co
 
 
 def _pruned(setting: Setting, spark: SparkSession, store: str, count: int) -> list[Figure]:
-    """What an hour of a year and one key touch; the log gets times of a year for it."""
+    """Part of the log that an hour of a year and one key touch; the log gets times of a year for it."""
     from reput.spark import read_log
     from reput.spark.plan_report import reports
 

@@ -1,4 +1,4 @@
-"""What a campaign is made of: cases that a seed and a number repeat, and what they found."""
+"""Parts of a campaign: cases that a seed and a number repeat, and their findings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What the cases of one part found, so far."""
+    """Findings of the cases of one part so far."""
 
     cases: int = 0
     seconds: float = 0.0

@@ -22,7 +22,7 @@ _MEMORY_BYTES = 2 << 30
 def in_child(
     deed: Callable[[], Counter[str]], *, seconds: int = _SECONDS, may_kill_itself: bool = False
 ) -> Counter[str]:
-    """What `deed` counts in a forked process; nothing of one that has killed itself by SIGKILL, where it may.
+    """Counts of `deed` in a forked process; empty for one that has killed itself by SIGKILL, if it may.
 
     Raises:
         AssertionError: it raised something, was killed by a signal, took more seconds of a processor or six times as
@@ -67,6 +67,6 @@ def _end(writing: int, deed: Callable[[], Counter[str]], seconds: int) -> None:
 
 
 def _data_bytes() -> int:
-    """What RLIMIT_DATA counts of this process."""
+    """Bytes of this process that RLIMIT_DATA counts."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmData:")) << 10

@@ -113,7 +113,7 @@ class _Life:
         self.open()
 
     def clean(self) -> None:
-        """What is old by this clock goes; the last file stays."""
+        """Delete the files that are old by this clock; the last file stays."""
         self.store.wait_dispatched()
         self.counts["files deleted"] += len(self.store.delete_expired().commit_log_files)
         check_retained(self.store, self.path)

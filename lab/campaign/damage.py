@@ -74,7 +74,7 @@ def _flip(file: Path, chance: random.Random) -> str:
 
 
 def _zero_end(file: Path, chance: random.Random) -> str:
-    """What a file system leaves that knew a file's length, and not all of its bytes."""
+    """Fill the end of a file with zeros, as a file system that knew the file's length, and not all of its bytes."""
     size = file.stat().st_size
     os.truncate(file, chance.randrange(size + 1))
     os.truncate(file, size)

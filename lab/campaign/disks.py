@@ -37,7 +37,7 @@ _OPTIONS = SMALL | {"flush_interval_consume_queue": 10, "flush_interval_commit_l
 
 
 class _Space:
-    """What takes the space away, and gives it back. The file layer's form."""
+    """Disk space that is taken away and given back. The file layer's form."""
 
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.path = folder / "store"

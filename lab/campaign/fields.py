@@ -1,4 +1,4 @@
-"""Which byte of a store means what: the fields of all files, told by the formats and by oracles that read bytes."""
+"""Meaning of each byte of a store: the fields of all files, by the formats and by oracles that read bytes."""
 
 from __future__ import annotations
 

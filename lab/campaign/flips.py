@@ -155,7 +155,7 @@ def _to_a_reader(one: Sample) -> list[object]:
 
 
 def _after_start(one: Sample) -> tuple[list[object], list[object]]:
-    """What a start that may write makes of a copy: what it gives, and once each queue has one more message."""
+    """Answers of a copy after a start that may write: at once, and once each queue has one more message."""
     with TemporaryDirectory(prefix="reput-campaign-") as folder:
         path = Path(shutil.copytree(one.path, Path(folder) / "store"))
         with reput.MessageStore.open(path, files=FaultyFiles(), **one.options) as store:

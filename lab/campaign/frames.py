@@ -76,7 +76,7 @@ _BODIES = (*_classes(route_bodies, of="."), client_bodies.LockBatchBody)
 
 @cache
 def _frames() -> tuple[bytes, ...]:
-    """What is changed: the recorded frames, and a registration in the compressed form."""
+    """Frames to change: the recorded ones, and a registration in the compressed form."""
     recorded = [one.frame for one in recorded_frames()]
     (plain,) = [one for one in map(decode_command, recorded) if one.code == 103 and not one.is_response]
     packed = encode_register_body(decode_register_body(plain.body), compressed=True)
@@ -287,7 +287,7 @@ def _decode_registration(body: bytes) -> None:
 
 
 def take(data: bytes, chance: random.Random) -> Counter[str]:
-    """What a connection makes of these bytes, which come in reads of any size."""
+    """Result of a connection for these bytes, which come in reads of any size."""
     buffer, position, counts = FrameBuffer(), 0, Counter[str]()
     while position < len(data):
         room = buffer.room()

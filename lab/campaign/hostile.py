@@ -304,7 +304,7 @@ def look_at(path: Path, source: Sample, done: str) -> Counter[str]:
 
 
 def _shape(path: Path) -> dict[str, object]:
-    """What tells a change of anything, without reading terabytes."""
+    """Mark that shows a change of anything, without reading terabytes."""
     found: dict[str, object] = {}
     for file in sorted(path.rglob("*")):
         status = file.lstat()

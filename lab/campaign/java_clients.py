@@ -138,7 +138,7 @@ def _finish(process: subprocess.Popen[str], broker: _Served, clients: ClientsChi
 
 
 def _check(broker: _Served, clients: ClientsChild) -> None:
-    """What clients were told is in the log, and they have seen nothing that must not be."""
+    """Check that the log has what clients were told, and that they have seen nothing that must not be."""
     clients.listen()
     assert not clients.failures, clients.failures[0]
     broker.ledger.check()

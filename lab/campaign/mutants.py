@@ -42,7 +42,7 @@ _CACHE_FOLDER = "from reput.kernels.machine.cache import cache_folder; print(cac
 
 
 class Mutant(NamedTuple):
-    """What is changed: each old text stands in the source exactly once."""
+    """Change of the source: each old text stands there exactly once."""
 
     title: str
     changes: tuple[tuple[str, str], ...]
@@ -52,7 +52,7 @@ class Mutant(NamedTuple):
 
 
 class Hunt(NamedTuple):
-    """What became of a mutant: the part and the seed of the case that found it, and what that said; None: not found.
+    """Result for a mutant: the part, the seed of the case that found it, and the case's text; None: not found.
 
     A test has the part "tests", and no seed.
     """
@@ -81,7 +81,7 @@ class _Failed(NamedTuple):
 
 
 def read_mutants() -> list[Mutant]:
-    """Those of `mutants.diff`, `broker_mutants.diff` and `kinds_mutants.diff`.
+    """Mutants of `mutants.diff`, `broker_mutants.diff` and `kinds_mutants.diff`.
 
     Each is a title, then lines that stay, go and come, as in a diff; "@@" is between two places. A title of the last
     file begins with the part that is to find the mutant.

@@ -19,7 +19,7 @@ from tests.support.scenarios import SCENARIOS, Scenario
 
 @cache
 def operations(index: int) -> int:
-    """How many operations a life has; counted once a process, which proves the life without a crash, too."""
+    """Number of operations of a life; counted once a process, which proves the life without a crash, too."""
     with TemporaryDirectory(prefix="reput-campaign-") as folder:
         return SCENARIOS[index].count(Path(folder) / "healthy")
 

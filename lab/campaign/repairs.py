@@ -84,7 +84,7 @@ def run(folder: Path, seed: int) -> Counter[str]:
 
 
 def whole_records(path: Path, file_size: int = _FILE_SIZE) -> _Records:
-    """What a scan of each log file by itself can read, wherever damage is."""
+    """Records that a scan of each log file by itself can read, wherever damage is."""
     found: _Records = {}
     for file in sorted((path / "commitlog").iterdir()):
         start = file_name_to_offset(file.name)
@@ -111,7 +111,7 @@ def _check_findings(findings: tuple[Finding, ...]) -> None:
 
 
 def _check_originals(path: Path, before: dict[str, str], done: RepairResult) -> None:
-    """What is not there any more as it was is beside, or the log that only lost what nobody can read."""
+    """Check that a missing original is kept beside, or is the log that only lost bytes which nobody can read."""
     after = contents(path)
     kept = set(after.values())
     for name, digest in before.items():

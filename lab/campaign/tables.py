@@ -250,7 +250,7 @@ def _found(place: _Place, *, are_complete: bool) -> Counter[str]:
 
 
 def _check(place: _Place, seen: set[str], *, are_complete: bool = False) -> set[str]:
-    """What readers find; that is no less than they had found before."""
+    """Check the answers of readers: no less than they had found before."""
     found = set(in_child(partial(_found, place, are_complete=are_complete)))
     assert seen <= found, f"{len(seen - found)} rows are gone that were there"
     return found

@@ -50,7 +50,7 @@ class Brokers:
 
     @classmethod
     def shared(cls, setting: Setting) -> Self:
-        """Those under ASYNC_FLUSH, which several questions share."""
+        """Brokers under ASYNC_FLUSH, which several questions share."""
         return setting.shared("brokers", lambda: cls.warmed_up(setting, "ASYNC_FLUSH"))
 
     @classmethod
@@ -112,7 +112,7 @@ class Brokers:
         self.check(side, self.load.fill(side, job, messages))
 
     def check(self, side: Side, measured: Measured) -> Measured:
-        """What was measured, with its failures counted; AssertionError where a job had no good answer at all."""
+        """The measured result, with its failures counted; AssertionError if a job had no good answer at all."""
         for told in measured.told:
             if told.requests == 0:
                 raise AssertionError(f"{side.name} answered no request: {told.failure}")

@@ -22,7 +22,7 @@ _GROUPS = (f"clients-{number}" for number in count())
 
 
 class Done(NamedTuple):
-    """What a client has done."""
+    """Work that a client has done."""
 
     messages: int
     seconds: float

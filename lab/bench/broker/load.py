@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of a job: requests that were answered well, and microseconds of a request."""
+    """Result of a job: requests that were answered well, and microseconds of a request."""
 
     requests: int
     messages: int

@@ -44,7 +44,7 @@ def ask(address: str, code: int, **fields: object) -> RemotingCommand:
 
 
 def runtime_info(address: str) -> dict[str, str]:
-    """What a broker tells of its store; empty of one of RocketMQ's with an empty store, which fails then."""
+    """Runtime info of a broker's store; empty of one of RocketMQ's with an empty store, which fails then."""
     answer = ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
     table: dict[str, str] = {} if answer.code else json.loads(answer.body)["table"]
     return table

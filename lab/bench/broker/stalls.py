@@ -1,4 +1,4 @@
-"""How long a cheap request takes while others send and pull: the longest stall of the broker's loop."""
+"""Time of a cheap request while others send and pull: the longest stall of the broker's loop."""
 
 from __future__ import annotations
 

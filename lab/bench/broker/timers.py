@@ -83,7 +83,7 @@ def _wait_for_slots(side: Side) -> None:
 
 
 def _late_ms(side: Side, count: int) -> list[float]:
-    """How late messages are stored in their topic; they come steadily, each with its own millisecond."""
+    """Delay in ms of messages in their topic; they come steadily, each with its own millisecond."""
     with connect(side.address) as connection:
         answers, begun = Answers(connection), time.time()
         while answers.count < count:

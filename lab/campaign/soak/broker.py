@@ -30,7 +30,7 @@ KEYS = {
 
 
 class Broker(Protocol):
-    """Who answers Java clients: its name in the figures, where they find it, and what it has acknowledged."""
+    """Broker for Java clients: its name in the figures, its address, and the messages that it has acknowledged."""
 
     role: str
     namesrv: str
@@ -107,7 +107,7 @@ class ClientsChild(Child):
         self._process.stdin.close()
 
     def missing(self) -> list[str]:
-        """What a group has not got, though it is in the log; retention may have taken other messages."""
+        """Messages that a group has not got, though they are in the log; retention may have taken others."""
         entries = self.broker.ledger.entries.keys()
         waiting = {group: deliveries.waiting & entries for group, deliveries in self._deliveries.items()}
         waiting |= {group: deliveries.waiting for group, deliveries in self._kinds.items()}

@@ -123,7 +123,7 @@ class Child:
 
 
 class StoreChild(Child):
-    """Who has a store open to write, and what must be in it."""
+    """Process with a store open to write, and the messages that must be in it."""
 
     def __init__(self, store: SoakedStore, folder: Path, command: Iterable[str], arguments: Iterable[str]) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""What was acknowledged, kept outside of the stores, and the comparison of a log with it."""
+"""Acknowledgements, kept outside of the stores, and the comparison of a log with them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIES = 10
 
 
 class Checked(NamedTuple):
-    """What a check has compared: records of the log, and acknowledgements among them."""
+    """Counts of a check: records of the log, and acknowledgements among them."""
 
     records: int
     acknowledged: int
@@ -104,7 +104,7 @@ class Ledger:
 
 
 class Deliveries:
-    """What a group of consumers has got of what was acknowledged.
+    """Acknowledged messages that a group of consumers has got.
 
     Attributes:
         waiting: Keys of messages that were acknowledged, and have not come.

@@ -1,4 +1,4 @@
-"""What the processes of a soak agree on: stores and their options, and messages that can be checked by their keys."""
+"""Load of a soak's processes: stores and their options, and messages that can be checked by their keys."""
 
 from __future__ import annotations
 

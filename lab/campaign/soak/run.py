@@ -224,7 +224,7 @@ class Soak:
             series_of_totals.append(total)
 
     def totals(self) -> Counter[str]:
-        """What was done so far, by all together."""
+        """Sums of all processes so far."""
         totals = Counter({"messages acknowledged": sum(writer.ledger.acknowledged for writer in self.writers)})
         for child in self.children:
             totals += child.counts

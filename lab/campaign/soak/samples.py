@@ -1,4 +1,4 @@
-"""What processes use, second by second, and whether it stays flat."""
+"""Resources of processes, second by second, and whether their use stays flat."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def children_of(pid: int) -> Iterator[tuple[int, str]]:
 
 
 def disk_mb(folder: Path) -> float:
-    """What the files below a folder take on the disk."""
+    """Disk space of the files below a folder in MB."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

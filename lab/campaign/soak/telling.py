@@ -1,4 +1,4 @@
-"""What a process of a soak tells the one that watches it: lines in a file, which no kill takes back.
+"""Messages of a soak's process to the one that watches it: lines in a file, which no kill takes back.
 
 Each line is a word and a text: `acknowledged` (see `Acknowledgement`), `promised GROUP KEY`, `consumed GROUP KEY`,
 `count NAME NUMBER`, `failed REASON`, `opened`. A broker's line is `ready` and where it listens.
@@ -19,7 +19,7 @@ from lab.campaign.soak.load import body_of
 
 
 class Acknowledgement(NamedTuple):
-    """What a put has promised. `offset` is the commit log offset; a table's row has that of the table's first."""
+    """Promise of a put. `offset` is the commit log offset; a table's row has the offset of the table's first."""
 
     offset: int
     topic: str
@@ -28,7 +28,7 @@ class Acknowledgement(NamedTuple):
     key: str
 
     def line(self) -> str:
-        """What `Teller.tell` takes."""
+        """Line for `Teller.tell`."""
         return " ".join(map(str, ("acknowledged", *self)))
 
     @classmethod
@@ -57,7 +57,7 @@ class Teller:
             self._counts[name] += count
 
     def tell_counts(self) -> None:
-        """What was counted since the last time."""
+        """Tell the counts since the last time."""
         with self._counting:
             counts, self._counts = self._counts, Counter()
         self.tell(*(f"count {name} {count}" for name, count in counts.items()))

@@ -108,7 +108,7 @@ class Writer:
             pace.wait(rows)
 
     def _unless_refused(self, put: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T | None:
-        """What a put answers; None where the disk does not keep up, which a busy machine may say."""
+        """Answer of a put; None if the disk does not keep up, which a busy machine may say."""
         try:
             return put(*arguments, **_)
         except reput.StoreBusyError:
@@ -135,7 +135,7 @@ class Writer:
                 pace.wait(1)
 
     def query(self) -> None:
-        """What was acknowledged is found by its key, unless retention took it."""
+        """Find acknowledged messages by their keys, unless retention took them."""
         chance, pace = random.Random(self._name), Pace(20)
         while True:
             if self.recent:
