@@ -251,7 +251,7 @@ def questions(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_the_first_line_of_a_docstring_names_its_subject() -> None:
     found = [
         f"{path}:{line}: {text}"
-        for folder in (SOURCE, ROOT / "bench", ROOT / "campaign")
+        for folder in (SOURCE, ROOT / "lab/bench", ROOT / "lab/campaign")
         for path in sorted(folder.rglob("*.py"))
         for line, text in questions(ast.parse(path.read_text()))
     ]
