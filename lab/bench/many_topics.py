@@ -1,4 +1,4 @@
-"""Cost of many topics in SQL and exports: `python -m lab.bench.many_topics [--topics 1000 10000 100000] [--folder DIR]`.
+"""Cost of many topics in SQL and exports: `python -m lab.bench.many_topics [--topics 1000 10000] [--folder DIR]`.
 
 Prints a line for each count of topics; each figure is of a process of its own. `select` is the processor's time before
 a statement over one topic can run. The exports are of a message in each topic, so of as many files: the time of the
