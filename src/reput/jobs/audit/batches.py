@@ -125,7 +125,10 @@ class BatchCheck:
                 self._ranges.append((number, first + int(at[start]), count, int(offsets[row]), end, VERIFIED))
         at = np.flatnonzero(missing)
         after = offsets[at] >= last
-        starts = np.flatnonzero(np.append(True, (np.diff(at) != 1) | (np.diff(after) != 0))[: at.size])
+        bases = units["base_offset"].astype(np.int64)[at]
+        ends = bases + units["message_count"][at]
+        begins = (np.diff(at) != 1) | (np.diff(after) != 0) | (bases[1:] != ends[:-1])
+        starts = np.flatnonzero(np.append(True, begins)[: at.size])
         counts = np.diff(np.append(starts, at.size))
         for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
             row, end_row = int(at[start]), int(at[start + count - 1])

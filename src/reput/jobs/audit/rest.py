@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from reput.counts import counted
 from reput.files import DISK, File
-from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
+from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
@@ -147,10 +147,12 @@ class _Misnumbered:
     def __init__(self, queue: QueueRest) -> None:
         self._queue = queue
         self._proven = [np.empty(0, np.int64)]
-        single = queue.different.rows[queue.different.rows[:, 1] == 1][:, [0, 2, 3]]
-        rows = np.concatenate([single, queue.repeated.rows])[: 0 if queue.is_batch else None]
-        rows = rows[np.argsort(rows[:, 1], kind="stable")]
-        self._slots, self._offsets, self._ends = rows[:, 0], rows[:, 1], rows[:, 2]
+        different = queue.different.rows
+        single = different[(different[:, 1] == 1) | queue.is_batch]  # a unit may be of several messages
+        ones = np.insert(queue.repeated.rows, 1, 1, axis=1)
+        rows = np.concatenate([single, ones])
+        rows = rows[np.argsort(rows[:, 2], kind="stable")]
+        self._slots, self._counts, self._offsets, self._ends = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
 
     def is_proven(self, offsets: Int64s) -> npt.NDArray[np.bool_]:
         """bool[n], whether the record at a commit log offset is one of them."""
@@ -164,20 +166,52 @@ class _Misnumbered:
         if found.any():
             at = np.searchsorted(self._offsets, offsets[found])
             found[found] = offsets[found] + sizes[found] == self._ends[at]
+        if self._queue.is_batch:
+            for row in np.flatnonzero(found).tolist():
+                found[row] = self._joins(int(slots[row]), units[row])
         rows = np.flatnonzero(found)
 
         def finding(number: int) -> Finding:
             slot, offset = int(slots[rows[number]]), int(offsets[rows[number]])
-            says = self._slots[np.searchsorted(self._offsets, offset)]
+            unit = units[rows[number]]
+            right = (int(unit["base_offset"]), int(unit["message_count"])) if self._queue.is_batch else (slot, 1)
             text = (
-                f"the record at commit log offset {offset} says queue offset {says}, the unit here and the records "
-                f"around it {slot}"
+                f"the record at commit log offset {offset} says {_offsets(*self._said(offset))}, the unit here and the "
+                f"records around it {_offsets(*right)}"
             )
             return self._queue.finding("queue-offset-wrong", slot, 1, text, offset)
 
         findings.add_many("queue-offset-wrong", rows.size, rows.size, finding)
         self._proven.append(offsets[rows])
         return found
+
+    def _said(self, offset: int) -> tuple[int, int]:
+        """First queue offset and count of messages that the record at a commit log offset says."""
+        at = np.searchsorted(self._offsets, offset)
+        return int(self._slots[at]), int(self._counts[at])
+
+    def _joins(self, slot: int, unit: np.void) -> bool:
+        """Whether a unit of a batch queue ends where the right one after it begins, or begins where that before ends.
+
+        The latter says nothing of the number of messages, so it counts where the record says another queue offset.
+        """
+        first, count, offset = (int(unit[name]) for name in ("base_offset", "message_count", "commit_log_offset"))
+        before, after = self._right_unit(slot - 1), self._right_unit(slot + 1)
+        if after is not None and after.base_offset == first + count:
+            return True
+        return before is not None and before.next_offset == first != self._said(offset)[0]
+
+    def _right_unit(self, slot: int) -> BatchUnit | None:
+        """The unit of a batch queue at a slot, if it is its record's."""
+        queue = self._queue
+        if not is_inside(queue.known.rows, np.array([slot]))[0]:
+            return None
+        with DISK.open(queue.path(slot)) as file:
+            return decode_batch_unit(file.read(queue.position(slot), BATCH_UNIT_SIZE))
+
+
+def _offsets(first: int, count: int) -> str:
+    return f"queue offset {first}" if count == 1 else f"queue offsets {first} to {first + count - 1}"
 
 
 def repeated_offset(queue: QueueRest, slot: int, count: int, offset: int) -> Finding:
