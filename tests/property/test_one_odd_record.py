@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import reput
 from reput.errors import CorruptConsumeQueueError, CorruptRecordError, ReputError
+from reput.formats.batch_consume_queue import BASE_OFFSET, BATCH_UNIT_SIZE, MESSAGE_COUNT
 from reput.formats.message_batch import MIN_ITEM_SIZE
 from reput.jobs.audit.job import audit
 from reput.jobs.rebuild import rebuild
@@ -23,16 +24,36 @@ from reput.log.directory import StoreDirectory
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitStop
 from reput.log.store_times import DAY_MS
+from tests.support.damage import overwrite
 from tests.support.examples import examples
 from tests.support.plants import SIZES, Stored, blank, planted_store, stored
 
 Bodies = dict[str, list[bytes]]
 COUNT = 410
+#: Records of the store with batch consume queues: most are messages, the others are inner batches.
+BATCH_COUNT = 300
+BATCH_SIZES = SIZES | {"mapper_file_size_batch_consume_queue": 20 * BATCH_UNIT_SIZE}
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_store(tmp_path_factory.mktemp("odd") / "store", COUNT - 10)
+
+
+@pytest.fixture(scope="module")
+def batch_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("odd-batches") / "store"
+    with reput.MessageStore.open(path, **BATCH_SIZES) as store:
+        for topic in ("single", "mixed"):
+            store.update_topic(reput.TopicConfig(topic, attributes={"queue.type": "BatchCQ"}))
+        for n in range(BATCH_COUNT):
+            message = reput.Message("single" if n % 3 else "mixed", b"body-%d " % n * (1 + n % 17), tags=f"tag{n % 4}")
+            if n % 3 or n % 2:
+                store.put_message(message, n % 3 // 2)
+            else:
+                store.put_batch(reput.MessageExtBatch.of([message] * (1 + n % 5), unique_key=f"U{n}"), 0)
+        store.wait_dispatched()
+    return path
 
 
 def reached(path: Path) -> Bodies:
@@ -181,6 +202,173 @@ def test_the_last_record_of_a_queue_in_its_file_is_judged_by_the_next_file(
     reput.MessageStore.open(path, **SIZES).close()
     assert lost(before, reached(path)) == 1
     assert files(path / "consumequeue") == files(built / "consumequeue")
+
+
+def set_digit(record: Stored, name: bytes, place: int, bit: int) -> bool:
+    """Change a bit of a digit of a property; False where the record has none, or not so many digits."""
+    at = record.data.find(name + b"\1") + len(name) + 1 + place
+    digit = record.data[at : at + 1]
+    if name + b"\1" not in record.data or not digit.isdigit():
+        return False
+    record.change(at, bytes([digit[0] ^ 1 << bit]))
+    return True
+
+
+def check_batch_store(path: Path, before: Bodies, most: int) -> None:
+    """A start with lost queues and a rebuild lose so many records at most, and make the same queues."""
+    built = path.with_name("built")
+    rebuild(path, built, runner=LocalRunner(1), split_bytes=20_000)
+    shutil.rmtree(path / "batchconsumequeue")
+    with reput.MessageStore.open(path, **BATCH_SIZES) as store:
+        store.wait_dispatched()
+    assert lost(before, reached(path)) <= most
+    assert files(path / "batchconsumequeue") == files(built / "batchconsumequeue")
+
+
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(number=st.integers(0, BATCH_COUNT - 1), bit=st.integers(0, 63))
+def test_one_wrong_bit_of_a_queue_offset_costs_one_record_of_a_batch_queue(
+    batch_base: Path, tmp_path_factory: pytest.TempPathFactory, number: int, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("one") / "store"
+    shutil.copytree(batch_base, path)
+    before = reached(path)
+    changed = stored(path)[number].number(20) ^ 1 << bit if bit < 63 else -1
+    stored(path)[number].change(20, struct.pack(">q", changed))
+    if not 0 <= changed <= stored(path)[number].number(28) // MIN_ITEM_SIZE:  # refused, and nothing is hidden
+        with pytest.raises(CorruptRecordError, match="can hold at most"):
+            rebuild(path, path.with_name("built"), runner=LocalRunner(1), split_bytes=20_000)
+        return
+    check_batch_store(path, before, 1)
+
+
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    number=st.integers(0, BATCH_COUNT // 6 - 1),
+    name=st.sampled_from([b"INNER_BASE", b"INNER_NUM"]),
+    place=st.integers(0, 2),
+    bit=st.integers(0, 7),
+)
+def test_one_wrong_bit_of_an_inner_batch_costs_one_record(
+    batch_base: Path, tmp_path_factory: pytest.TempPathFactory, number: int, name: bytes, place: int, bit: int
+) -> None:
+    path = tmp_path_factory.mktemp("one") / "store"
+    shutil.copytree(batch_base, path)
+    before = reached(path)
+    if set_digit(stored(path)[6 * number], name, place, bit):
+        check_batch_store(path, before, 1)
+
+
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.dictionaries(st.integers(0, BATCH_COUNT // 12 - 1), st.integers(0, 8), min_size=2, max_size=8))
+def test_several_wrong_queue_offsets_apart_cost_as_many_records(
+    batch_base: Path, tmp_path_factory: pytest.TempPathFactory, changes: dict[int, int]
+) -> None:
+    path = tmp_path_factory.mktemp("several") / "store"
+    shutil.copytree(batch_base, path)
+    before, count = reached(path), 0
+    for number, bit in changes.items():
+        record = stored(path)[12 * number + 1]
+        if record.number(20) ^ 1 << bit <= record.number(28) // MIN_ITEM_SIZE:
+            set_queue_offset(record, bit)
+            count += 1
+    check_batch_store(path, before, count)
+
+
+@pytest.mark.parametrize("number", [1, 2, 6, 150, 151, BATCH_COUNT - 1])
+def test_a_unit_of_a_batch_queue_that_leads_to_a_record_with_a_wrong_queue_offset_is_a_witness(
+    batch_base: Path, tmp_path: Path, number: int
+) -> None:
+    for bit in (0, 3, 6):
+        path = tmp_path / f"store-{bit}"
+        shutil.copytree(batch_base, path)
+        before, record = reached(path), stored(path)[number]
+        if number % 6:
+            if record.number(20) ^ 1 << bit > record.number(28) // MIN_ITEM_SIZE:
+                continue
+            set_queue_offset(record, bit)
+        elif not set_digit(record, b"INNER_BASE", 0, min(bit, 3)):
+            continue
+        findings = audit(path, runner=LocalRunner(1)).findings
+        assert {finding.code for finding in findings} == {"queue-offset-wrong"}
+        result = repair(path, apply=True, runner=LocalRunner(1))
+        assert (result.steps, result.is_fine) == ((), False)
+        assert reached(path) == before
+
+
+def test_a_unit_is_a_witness_of_the_number_of_messages_in_its_record(batch_base: Path, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(batch_base, path)
+    before = reached(path)
+    assert set_digit(stored(path)[12], b"INNER_NUM", 0, 2)
+    (finding,) = audit(path, runner=LocalRunner(1)).findings
+    assert (finding.code, finding.commit_log_offset) == ("queue-offset-wrong", stored(path)[12].number(28))
+    assert "says queue offsets 5 to 11, the unit here and the records around it queue offsets 5 to 7" in finding.text
+    result = repair(path, apply=True, runner=LocalRunner(1))
+    assert (result.steps, result.is_fine) == ((), False)
+    assert reached(path) == before
+
+
+@pytest.mark.parametrize(("topic", "number"), [("single/0", 30), ("mixed/0", 4), ("mixed/0", 0), ("mixed/0", 99)])
+@pytest.mark.parametrize(("position", "bit"), [(BASE_OFFSET + 6, 1), (BASE_OFFSET + 7, 4), (MESSAGE_COUNT + 1, 8)])
+def test_a_wrong_unit_of_a_batch_queue_is_no_witness(
+    batch_base: Path, tmp_path: Path, topic: str, number: int, position: int, bit: int
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(batch_base, path)
+    before = reached(path)
+    file = sorted((path / "batchconsumequeue" / topic).iterdir())[number // 20]
+    at = number % 20 * BATCH_UNIT_SIZE + position
+    overwrite(file, at, bytes([file.read_bytes()[at] ^ bit]))
+    codes = {finding.code for finding in audit(path, runner=LocalRunner(1)).findings}
+    assert "unit-missing" in codes
+    assert codes <= {"unit-missing", "unit-wrong", "unit-behind-end"}
+    assert repair(path, apply=True, runner=LocalRunner(1)).is_fine
+    assert reached(path) == before
+
+
+def test_a_rebuild_in_place_of_batch_queues_never_reaches_fewer_messages_without_being_asked(
+    batch_base: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(batch_base, path)
+    before, queues = reached(path), files(path / "batchconsumequeue")
+    set_queue_offset(stored(path)[151], 8)
+    with pytest.raises(CorruptConsumeQueueError, match="--allow-fewer"):
+        rebuild(path, None, runner=LocalRunner(1))
+    assert files(path / "batchconsumequeue") == queues
+    result = rebuild(path, None, runner=LocalRunner(1), allow_fewer=True)
+    assert (result.damages.count, result.units) == (1, BATCH_COUNT - 1)
+    assert "contradict" in result.damages.told[0].reason
+    assert lost(before, reached(path)) == 1
+
+
+@pytest.mark.parametrize("number", [1, 151, 6, 150])
+@pytest.mark.parametrize("batch_rows", [1, 3, 7])
+def test_a_jump_of_a_batch_queue_without_a_next_record_is_taken_back_by_the_next_one(
+    batch_base: Path, tmp_path: Path, number: int, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(batch_base, path)
+    before, record = reached(path), stored(path)[number]
+    if number % 6:
+        set_queue_offset(record, 6 if number > 1 else 1)
+    else:
+        set_digit(record, b"INNER_BASE", 0, 1)
+    monkeypatch.setattr("reput.store.dispatch.redispatch._MAX_ROWS", batch_rows)
+    shutil.rmtree(path / "batchconsumequeue")
+    reput.MessageStore.open(path, **BATCH_SIZES).close()
+    # Dispatch cannot go back: where a batch has only one of two witnesses, that one is gone, too.
+    assert lost(before, reached(path)) <= (1 if number > 6 else 2)
+
+
+def test_a_salvage_keeps_what_is_around_an_odd_record_of_a_batch_queue(batch_base: Path, tmp_path: Path) -> None:
+    path, salvaged = tmp_path / "store", tmp_path / "salvaged"
+    shutil.copytree(batch_base, path)
+    before = reached(path)
+    set_queue_offset(stored(path)[151], 8)
+    salvage(path, salvaged, apply=True, runner=LocalRunner(1))
+    assert lost(before, reached(salvaged)) <= 1
 
 
 def scan_defaults() -> dict[str, object]:

@@ -64,10 +64,10 @@ def queue_fault(columns: RecordColumns, row: int) -> str:
     )
 
 
-def misnumbered_fault(columns: RecordColumns, row: int) -> str:
+def misnumbered_fault(queue_offset: int) -> str:
     """Reason why a record whose queue offset the records around it contradict has no unit."""
     return (
-        f"the record says queue offset {columns['queue_offset'][row]}, which the next records of its queue contradict; "
+        f"the record says queue offset {queue_offset}, which the next records of its queue contradict; "
         "look at it with `reput dump`"
     )
 

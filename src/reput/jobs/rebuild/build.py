@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,7 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.index_file import HEADER_SIZE, decode_header
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 from reput.jobs.log_bounds import bounded_splits
-from reput.jobs.rebuild.batch_builder import BatchQueueFinish, QueueKey, UnitChunk
+from reput.jobs.rebuild.batch_builder import BatchQueueFinish, FinishedBatchQueue, QueueKey, UnitChunk
 from reput.jobs.rebuild.ext_builder import ExtChunk
 from reput.jobs.rebuild.index_builder import IndexFilePlan, KeyChunk, plan_index_files
 from reput.jobs.rebuild.plan import BuildPlan
@@ -31,9 +32,10 @@ from reput.jobs.rebuild.scan_task import (
     scan_splits,
 )
 from reput.jobs.rebuild.unit_writer import QueueFinish, WrittenRange
+from reput.jobs.record_faults import misnumbered_fault
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.log.damages import Damages, joined
+from reput.log.damages import NO_DAMAGES, Damage, Damages, joined
 from reput.log.queue_types import QueueTypes
 from reput.progress import Progress
 
@@ -118,17 +120,19 @@ class Build:
         scanned = time.perf_counter()
         queues = merge_queues(outcomes)
         batch_chunks = merge_chunks(outcome.batch_chunks for outcome in outcomes)
-        batch_units = sum(chunk.size for chunks in batch_chunks.values() for chunk in chunks) // BATCH_UNIT_SIZE
         index_plans = self._plan_index([chunk for outcome in outcomes for chunk in outcome.chunks])
         damages = joined(outcome.damages for outcome in outcomes)
         ext_chunks = merge_chunks(outcome.ext_chunks for outcome in outcomes)
-        written = self._finish(index_plans, queues, ext_chunks, batch_chunks)
+        batch_queues = self._finish_batch_queues(batch_chunks)
+        damages = damages.merged_with(NO_DAMAGES.followed_by(self._misnumbered(batch_queues)))
+        batch_bytes = sum(queue.written for queue in batch_queues)
+        written = batch_bytes + self._finish(index_plans, queues, ext_chunks)
         finished = time.perf_counter()
         return RebuildResult(
             messages=sum(outcome.messages for outcome in outcomes),
             log_bytes=sum(outcome.log_bytes for outcome in outcomes),
-            units=sum(queue.units for queue in queues) + batch_units,
-            queues=len(queues) + len(batch_chunks),
+            units=sum(queue.units for queue in queues) + batch_bytes // BATCH_UNIT_SIZE,
+            queues=len(queues) + sum(queue.written > 0 for queue in batch_queues),
             keys=sum(plan.key_count for plan in index_plans),
             index_files=len(index_plans),
             written_bytes=written,
@@ -202,23 +206,41 @@ class Build:
         folder = os.path.join(self.folder, INDEX)
         return plan_index_files(folder, chunks, self._sizes.max_hash_slot_num, self._sizes.max_index_num)
 
+    def _finish_batch_queues(self, chunks: dict[QueueKey, list[UnitChunk]]) -> list[FinishedBatchQueue]:
+        """Write and sync the batch consume queues."""
+        if not chunks:
+            return []
+        steps = [
+            BatchQueueFinish(
+                os.path.join(self.folder, BATCH_CONSUME_QUEUE, topic, str(queue_id)),
+                self._sizes.mapper_file_size_batch_consume_queue,
+                tuple(of_queue),
+            )
+            for (topic, queue_id), of_queue in chunks.items()
+        ]
+        description = "build the batch consume queues"
+        return self._runner.run(_finish_batch_queue, steps, description=description, progress=self._progress)
+
+    def _misnumbered(self, queues: Sequence[FinishedBatchQueue]) -> list[Damage]:
+        """Records that got no unit in batch consume queues, as damage, in the order of the log."""
+        files = self._plan.log_files
+        starts = [file.start_offset for file in files]
+        return [
+            Damage(files[bisect_right(starts, begin) - 1].path, begin, end, misnumbered_fault(says))
+            for begin, end, says in sorted(wrong for queue in queues for wrong in queue.misnumbered)
+        ]
+
     def _finish(
         self,
         index_plans: list[IndexFilePlan],
         queues: list[WrittenRange],
         ext_chunks: dict[tuple[str, int], list[ExtChunk]],
-        batch_chunks: dict[QueueKey, list[UnitChunk]],
     ) -> int:
         """Build the index files, finish the queues, sync all files; returns the bytes in use."""
         folder = os.path.join(self.folder, CONSUME_QUEUE)
         size = self._sizes.mapped_file_size_consume_queue
         ext_folder, ext_file_size = os.path.join(self.folder, CONSUME_QUEUE_EXT), self._further.ext_file_size
-        steps: list[IndexFilePlan | QueueFinish | BatchQueueFinish] = [*index_plans]  # index first: it takes longest
-        for (topic, queue_id), chunks in batch_chunks.items():
-            batch_folder = os.path.join(self.folder, BATCH_CONSUME_QUEUE, topic, str(queue_id))
-            steps.append(
-                BatchQueueFinish(batch_folder, self._sizes.mapper_file_size_batch_consume_queue, tuple(chunks))
-            )
+        steps: list[IndexFilePlan | QueueFinish] = [*index_plans]  # index first: it takes longest
         for i in range(0, len(queues), _QUEUES_OF_A_FINISH):
             some = tuple(queues[i : i + _QUEUES_OF_A_FINISH])
             of_some = tuple(tuple(ext_chunks.get((queue.topic, queue.queue_id), ())) for queue in some)
@@ -238,6 +260,11 @@ def _end_of_last_full(plans: Sequence[IndexFilePlan]) -> int:
         return decode_header(file.read(0, HEADER_SIZE)).end_timestamp
 
 
-def _finish(step: IndexFilePlan | QueueFinish | BatchQueueFinish) -> int:
-    """Task of the second phase: run one step."""
+def _finish(step: IndexFilePlan | QueueFinish) -> int:
+    """Task of the last phase: run one step."""
+    return step.run()
+
+
+def _finish_batch_queue(step: BatchQueueFinish) -> FinishedBatchQueue:
+    """Task of the second phase: write one batch consume queue."""
     return step.run()

@@ -87,7 +87,8 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
         os.path.join(target.folder, CONSUME_QUEUE), target.queue_file_size, target.types.batch, target.further,
         ext_path, on_damage=target.on_damage, misnumbered=target.misnumbered,
     )  # fmt: skip
-    batch_units = BatchUnitSpill(os.path.join(target.scratch, BATCH_UNITS, spill_name), target.types)
+    batch_path = os.path.join(target.scratch, BATCH_UNITS, spill_name)
+    batch_units = BatchUnitSpill(batch_path, target.types, on_damage=target.on_damage)
     spill = KeySpill(os.path.join(target.scratch, KEYS, spill_name))
     level = ScanLevel.KEYS if target.index else ScanLevel.PROPERTIES
     messages = log_bytes = last_timestamp = 0
@@ -103,7 +104,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
                 messages += message_count(columns)
                 log_bytes += columns.record_bytes
                 last_timestamp = int(columns["store_timestamp"][-1])
-                batch_units.put(columns)
+                batch_units.put(columns, split.file.path)
                 units.put(columns, split.file.path)
                 if target.index:
                     spill.put(columns)
@@ -120,7 +121,7 @@ def scan_splits(target: ScanTarget, splits: Sequence[Split]) -> ScanOutcome:
     return ScanOutcome(
         scan.result, messages, log_bytes, last_timestamp, ranges, batch_units.chunks,
         frozenset(batch_units.undeclared), chunks, units.ext.chunks,
-        damages.merged_with(units.damages),
+        damages.merged_with(units.damages).merged_with(batch_units.damages),
         frozenset(units.misnumbered), fault,
     )  # fmt: skip
 

@@ -189,7 +189,8 @@ class UnitWriter:
             return has_unit
         for row in np.flatnonzero(wrong).tolist():
             is_known = np.isin(columns["commit_log_offset"][row], self._known_misnumbered)
-            fault = misnumbered_fault(columns, row) if is_known else queue_fault(columns, row)
+            says = int(columns["queue_offset"][row])
+            fault = misnumbered_fault(says) if is_known else queue_fault(columns, row)
             damage = record_damage(log_path, columns, row, fault)
             if self._on_damage is not OnDamage.SKIP and not is_known:
                 raise damage.error()
@@ -271,7 +272,7 @@ class UnitWriter:
         return True
 
     def _leave_out(self, columns: RecordColumns, row: int, log_path: str) -> None:
-        damage = record_damage(log_path, columns, row, misnumbered_fault(columns, row))
+        damage = record_damage(log_path, columns, row, misnumbered_fault(int(columns["queue_offset"][row])))
         self.damages = self.damages.followed_by([damage])
         columns["queue_offset"][row] = -1  # a repeat at any next offset
 

@@ -20,6 +20,7 @@ from reput.formats.batch_consume_queue import (
 )
 from reput.formats.consume_queue import Unit
 from reput.kernels.queues.batch_consume_queue import find_batch_unit
+from reput.log.batch_jumps import BatchJump
 from reput.store.queues.folder import QueueFolder
 from reput.store.statistics import TopicCounts
 
@@ -28,9 +29,13 @@ class BatchConsumeQueue(QueueFolder):
     """RocketMQ's `BatchConsumeQueue`. Offsets count messages; positions are bytes in one file.
 
     Units are numbered by their position: unit n begins at byte 46 n of the queue.
+
+    Attributes:
+        last: The last unit; None without units.
+        jump: What is still to be said of the last unit, see `judge_units`.
     """
 
-    __slots__ = ("_base_offsets", "_next_unit", "_synced_unit")
+    __slots__ = ("_base_offsets", "_next_unit", "_synced_unit", "jump", "last")
 
     def __init__(
         self,
@@ -47,6 +52,8 @@ class BatchConsumeQueue(QueueFolder):
         self._base_offsets: dict[int, int] = {}
         self._next_unit = 0
         self._synced_unit = 0
+        self.last: BatchUnit | None = None
+        self.jump: BatchJump | None = None
 
     @property
     def end_position(self) -> int:
@@ -75,6 +82,7 @@ class BatchConsumeQueue(QueueFolder):
         self._base_offsets.clear()
         self.max_offset = self.min_offset = 0
         self.max_physical_offset = -1
+        self.last = self.jump = None
 
         def is_after_end(unit: BatchUnit) -> bool:
             return not unit.is_in_use or unit.commit_log_offset + unit.size > end_offset
@@ -88,7 +96,7 @@ class BatchConsumeQueue(QueueFolder):
             self._next_unit -= 1
             self._next_unit = self._find_unit(is_after_end)
         if self._next_unit > self._first_unit:
-            last = self._unit(self._next_unit - 1)
+            self.last = last = self._unit(self._next_unit - 1)
             self.max_physical_offset = last.commit_log_offset + last.size
             self.min_offset, self.max_offset = self._unit(self._first_unit).base_offset, last.next_offset
         self._synced_unit = self._next_unit
@@ -140,7 +148,7 @@ class BatchConsumeQueue(QueueFolder):
                 file.write(position - start, in_file)
             written.append(start)
             position, left = position + len(in_file), left[len(in_file) :]
-        last = decode_batch_unit(units, len(units) - BATCH_UNIT_SIZE)
+        self.last = last = decode_batch_unit(units, len(units) - BATCH_UNIT_SIZE)
         if self.max_physical_offset < 0:
             self.min_offset = decode_batch_unit(units).base_offset
         self._next_unit += len(units) // BATCH_UNIT_SIZE
@@ -160,9 +168,23 @@ class BatchConsumeQueue(QueueFolder):
         self._next_unit = self._synced_unit = self._first_unit
         self.max_physical_offset = -1
         self.max_offset = 0
+        self.last = self.jump = None
         if offset:
             self.append(memoryview(encode_batch_unit(place_holder(offset))))
         self.min_offset = self.max_offset
+
+    def take_back(self, before: BatchUnit | None) -> None:
+        """Remove the last unit, whose record has a wrong queue offset; `before` is the unit before it."""
+        if before is None or self._next_unit - 1 == self._first_unit:  # retention may have deleted that unit's file
+            self.begin_at(0 if before is None else before.next_offset)
+            return
+        self._next_unit -= 1
+        self._synced_unit = min(self._synced_unit, self._next_unit)
+        self._base_offsets.pop(self.end_position, None)
+        self.last, self.jump = before, None
+        self.max_offset = before.next_offset
+        self.max_physical_offset = before.commit_log_offset + before.size
+        self.cut()
 
     def flush(self, least_pages: int = 0) -> bool:
         """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Set
 from threading import Lock
 from typing import NamedTuple
@@ -12,12 +13,16 @@ from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
 from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
 from reput.kernels.queues.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
+from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE
 from reput.kernels.records.columns import RecordColumns
+from reput.log.batch_jumps import judge_units
 from reput.log.directory import QueueFiles, numbered_files
 from reput.log.geometry.file_sizes import BATCH, check_queue_sizes
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.queues.unsynced import UnsyncedQueues
 from reput.store.statistics import TopicCounts
+
+logger = logging.getLogger("reput.store")
 
 
 class BatchEnd(NamedTuple):
@@ -112,7 +117,8 @@ class BatchConsumeQueueStore:
     def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
 
-        A gap after a queue's last message is left as it is.
+        A gap after a queue's last message is left as it is, if the queue's next records say, too, that it is there
+        (`judge_units`). Else one record has a wrong queue offset, and gets no unit.
 
         Args:
             columns: Scanned at `ScanLevel.PROPERTIES` or above.
@@ -130,11 +136,32 @@ class BatchConsumeQueueStore:
             for k in np.flatnonzero(runs.counts).tolist():
                 queue, begin = queues[k], int(runs.starts[k])
                 assert queue is not None
-                if queue.is_place_held:
-                    first = decode_batch_unit(view, begin).base_offset
-                    if first < queue.max_offset:  # as of a slave whose groups are ahead of its log
-                        queue.begin_at(first)
-                queue.append(view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
+                self._append(queue, view[begin : begin + int(runs.counts[k]) * BATCH_UNIT_SIZE])
+
+    def _append(self, queue: BatchConsumeQueue, view: memoryview) -> None:
+        """Append the units of a queue's next records that count."""
+        units = np.frombuffer(view, BATCH_UNIT_TYPE)
+        if queue.is_place_held:
+            first = units["base_offset"][judge_units(units, None).counts][:1].tolist()
+            if first and first[0] < queue.max_offset:  # as of a slave whose groups are ahead of its log
+                queue.begin_at(first[0])
+        last = queue.last
+        judged = judge_units(units, last, queue.jump)
+        if judged.takes_back and last is not None:
+            logger.warning(
+                "%s: a record says queue offset %d, and the records around it go on elsewhere: no consumer gets it",
+                queue.path, last.base_offset,
+            )  # fmt: skip
+            queue.take_back(None if queue.jump is None else queue.jump.before)
+        for unit in units[judged.wrong]:
+            logger.warning(
+                "%s: the record at commit log offset %d says queue offset %d, and the records around it go on "
+                "elsewhere: it gets no unit, and no consumer gets it",
+                queue.path, unit["commit_log_offset"], unit["base_offset"],
+            )  # fmt: skip
+        if judged.counts.any():
+            queue.append(view if judged.counts.all() else memoryview(units[judged.counts].tobytes()))
+        queue.jump = judged.jump
 
     def _keys_of(self, columns: RecordColumns) -> list[tuple[str, int] | None]:
         """(topic, queue id) of the queues of a scan, by number; None for queues of other topics."""
