@@ -29,6 +29,8 @@ class Shutdown(NamedTuple):
     max_offsets: dict[tuple[str, int], int]
     #: In the form of `as_json`; None where there were none, or an older reput closed the store.
     topics: dict[str, Any] | None = None
+    #: Topics with batch consume queues, sorted: `topics.json` may lack such a topic.
+    batch_topics: tuple[str, ...] = ()
 
 
 def as_json(value: object) -> Any:
@@ -48,6 +50,8 @@ def encode_shutdown(shutdown: Shutdown) -> bytes:
     }
     if shutdown.topics is not None:
         content["topics"] = shutdown.topics
+    if shutdown.batch_topics:
+        content["batchTopics"] = list(shutdown.batch_topics)
     return encode_with_crc(content)
 
 
@@ -55,15 +59,18 @@ def decode_shutdown(data: bytes) -> Shutdown | None:
     """Content of the file; None for a damaged one, since the file only spares work."""
     try:
         content = decode_with_crc(data)
-        topics = content.get("topics")
-        if topics is not None:  # an older reput wrote neither topics nor a CRC
+        topics, batch_topics = content.get("topics"), content.get("batchTopics", [])
+        if topics is not None or batch_topics:  # an older reput wrote neither of them, nor a CRC
             content = decode_with_crc(data, may_lack=False)
         offsets = {
             (topic, _queue_id(queue_id)): number(offset)
             for topic, queues in content["maxOffsets"].items()
             for queue_id, offset in queues.items()
         }
-        return Shutdown(number(content["commitLogEnd"], -1), number(content["indexFileCount"], -1), offsets, topics)
+        if not (isinstance(batch_topics, list) and all(isinstance(topic, str) for topic in batch_topics)):
+            return None
+        end, count = number(content["commitLogEnd"], -1), number(content["indexFileCount"], -1)
+        return Shutdown(end, count, offsets, topics, tuple(batch_topics))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

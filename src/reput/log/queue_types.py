@@ -11,9 +11,10 @@ from reput.errors import StoreFormatError
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.metadata import TopicConfig, Topics
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, topic_folder_name
+from reput.formats.shutdown import Shutdown
 from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import StoreDirectory
-from reput.log.metadata import metadata_path, read_metadata
+from reput.log.metadata import metadata_path, read_metadata, read_shutdown
 
 QUEUE_TYPE = "queue.type"
 BATCH_CQ = "BatchCQ"
@@ -46,12 +47,17 @@ class QueueTypes:
         return {name for name in names if name is not None} - self.batch - self.simple
 
 
-def find_queue_types(directory: StoreDirectory, batch_folders: Set[str] | None = None) -> QueueTypes:
+def find_queue_types(
+    directory: StoreDirectory, batch_folders: Set[str] | None = None, shutdown: Shutdown | None = None
+) -> QueueTypes:
     """Queue types by `config/topics.json`; a topic that the file lacks is `batch` if it has a batch queue folder.
+
+    So it is without a folder of either kind, if `config/reputShutdown.json` says so.
 
     Args:
         directory: The store.
         batch_folders: The topics with such a folder; None: the topics that `directory` lists.
+        shutdown: What that file says; None: it is read.
 
     Raises:
         CorruptMetadataError: `topics.json` and its backup are damaged.
@@ -59,7 +65,12 @@ def find_queue_types(directory: StoreDirectory, batch_folders: Set[str] | None =
     topics = read_metadata(directory.path, Topics, directory.files)
     table: Mapping[str, TopicConfig] = topics.topic_config_table if topics is not None else {}
     batch = {name for name, topic in table.items() if is_batch_cq(topic)}
-    found = {queue.topic for queue in directory.batch_queues()} if batch_folders is None else batch_folders
+    found = {queue.topic for queue in directory.batch_queues()} if batch_folders is None else set(batch_folders)
+    shutdown = shutdown or read_shutdown(directory.path, directory.files)
+    for topic in shutdown.batch_topics if shutdown is not None else ():
+        is_name = topic_folder_name(topic.encode("utf-8", "replace")) == topic
+        if is_name and not directory.files.is_directory(f"{directory.path}/{CONSUME_QUEUE}/{topic}"):
+            found.add(topic)
     return QueueTypes(batch | (found - table.keys()), frozenset(table.keys() - batch))
 
 

@@ -105,7 +105,8 @@ def _close_cleanly(path: str, parts: WriterParts, files: FileLayer, *, is_dispat
     shutdown_path = f"{path}/{CONFIG}/{SHUTDOWN_FILE}"
     if is_dispatched:
         topics = _record_topics(path, parts.topics.topics, files)
-        shutdown = Shutdown(parts.log.max_offset, count, _next_offsets(parts.queues), topics)
+        offsets, of_batch = _next_offsets(parts.queues), _batch_topics(parts.queues)
+        shutdown = Shutdown(parts.log.max_offset, count, offsets, topics, of_batch)
         files.write_atomically(shutdown_path, encode_shutdown(shutdown))
     elif files.exists(shutdown_path):
         record_next_offsets(path, parts.queues, files)
@@ -121,11 +122,16 @@ def record_next_offsets(path: str, queues: QueueTables, files: FileLayer) -> Non
     before = read_shutdown(path, files)
     topics = before.topics if before is not None else None
     files.make_directories(f"{path}/{CONFIG}")
-    files.write_atomically(shutdown_path, encode_shutdown(Shutdown(_NOT_CLOSED, -1, _next_offsets(queues), topics)))
+    shutdown = Shutdown(_NOT_CLOSED, -1, _next_offsets(queues), topics, _batch_topics(queues))
+    files.write_atomically(shutdown_path, encode_shutdown(shutdown))
 
 
 def _next_offsets(queues: QueueTables) -> dict[tuple[str, int], int]:
     return {(queue.topic, queue.queue_id): queue.max_offset for queue in queues.queues()}
+
+
+def _batch_topics(queues: QueueTables) -> tuple[str, ...]:
+    return tuple(sorted({queue.topic for queue in queues.batch.queues() if queue.max_offset}))
 
 
 def _record_topics(path: str, topics: Topics, files: FileLayer) -> Any:

@@ -19,9 +19,10 @@ TOPICS = Topics(
 )
 OFFSETS = {("orders", 0): 7, ("orders", 11): 2, ("%LMQ%a", 0): 1}
 WHOLE = Shutdown(4711, 2, OFFSETS, as_json(TOPICS))
+OF_BATCH = Shutdown(4711, 2, OFFSETS, None, ("batches", "orders"))
 
 
-@pytest.mark.parametrize("shutdown", [WHOLE, WHOLE._replace(topics=None), Shutdown(0, -1, {})])
+@pytest.mark.parametrize("shutdown", [WHOLE, WHOLE._replace(topics=None), Shutdown(0, -1, {}), OF_BATCH])
 def test_it_is_read_back(shutdown: Shutdown) -> None:
     assert decode_shutdown(encode_shutdown(shutdown)) == shutdown
 
@@ -45,7 +46,7 @@ def test_the_file_of_an_older_reput_is_read() -> None:
     assert decode_shutdown(old) == Shutdown(4711, 2, {("orders", 0): 7}, None)
 
 
-@pytest.mark.parametrize("shutdown", [WHOLE, WHOLE._replace(topics=None)])
+@pytest.mark.parametrize("shutdown", [WHOLE, WHOLE._replace(topics=None), OF_BATCH])
 def test_each_wrong_bit_shows_or_changes_nothing(shutdown: Shutdown) -> None:
     data = encode_shutdown(shutdown)
     harmless = 0

@@ -34,7 +34,7 @@ from reput.formats.sink_commit import SINKS_FILE, decode_sinks
 from reput.jobs.audit.topics import topic_findings
 from reput.jobs.findings import Finding
 from reput.log.directory import MOST_FILE_BYTES, TOO_LONG, LogFile, StoreDirectory, usual_size
-from reput.log.metadata import BACKUP_SUFFIX, decode_file
+from reput.log.metadata import BACKUP_SUFFIX, decode_file, read_shutdown
 from reput.log.queue_types import QueueTypes, is_batch_cq
 
 
@@ -241,9 +241,10 @@ def _queue_types(root: str, queues: ListedQueues, batch_queues: ListedQueues, fi
             table = dict(topics.topic_config_table)
             break
     batch = {name for name, topic in table.items() if is_batch_cq(topic)}
-    types = QueueTypes(
-        batch | ({queue.topic for queue in batch_queues.queues} - table.keys()), frozenset(table.keys() - batch)
-    )
+    found = {queue.topic for queue in batch_queues.queues}
+    if (shutdown := read_shutdown(root, DISK)) is not None:
+        found.update(set(shutdown.batch_topics) - {queue.topic for queue in queues.queues})
+    types = QueueTypes(batch | (found - table.keys()), frozenset(table.keys() - batch))
     for folder, wrong in ((queues, types.batch), (batch_queues, types.simple)):
         for topic in sorted({queue.topic for queue in folder.queues} & wrong):
             text = f"queue.type in {path}, or another folder of the topic, says otherwise"

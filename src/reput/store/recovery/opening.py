@@ -278,7 +278,7 @@ def _make(
     log.on_failure = partial(leave_mark, path, files)
     undo.callback(log.close)
     log.load(listing.log_files)
-    types = find_queue_types(StoreDirectory(path, files=files))
+    types = find_queue_types(StoreDirectory(path, files=files), shutdown=listing.shutdown)
     check_queue_folders(StoreDirectory(path, files=files), types)
     queues = QueueTables(
         files, path, config.mapped_file_size_consume_queue, config.mapper_file_size_batch_consume_queue,

@@ -116,6 +116,32 @@ def test_a_queue_without_messages_goes_on_where_it_was(
         assert store.put_message(reput.Message("rare", b"newer"), 0).queue_offset == END + 3
 
 
+@pytest.mark.parametrize("mended_by", ["a start", "repair", "rebuild", "salvage"])
+def test_a_topic_that_topics_json_lacks_keeps_its_kind_of_queues(
+    base: Path, tmp_path: Path, kind: str, mended_by: str
+) -> None:
+    path = tmp_path / "store"
+    shutil.copytree(base, path)
+    file = path / "config/topics.json"
+    topics = json.loads(file.read_text())
+    del topics["topicConfigTable"]["rare"]
+    file.write_text(json.dumps(topics))
+    (path / "config/topics.json.bak").unlink(missing_ok=True)
+    shutil.rmtree(path / kind)
+    match mended_by:
+        case "repair":
+            repair(path, apply=True, runner=LocalRunner(1))
+        case "rebuild":
+            rebuild(path, None, runner=LocalRunner(1))
+        case "salvage":
+            damaged, path = path, tmp_path / "salvaged"
+            salvage(damaged, path, apply=True, runner=LocalRunner(1))
+    with reput.MessageStore.open(path) as store:
+        assert store.max_offset("rare", 0) == END
+    (other,) = KINDS.keys() - {kind}
+    assert ((path / kind / "rare/0").is_dir(), (path / other / "rare/0").exists()) == (True, False)
+
+
 def files_of(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
