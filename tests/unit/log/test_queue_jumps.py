@@ -36,6 +36,18 @@ def test_a_small_jump_is_wrong_where_the_next_records_go_on_before_it() -> None:
     assert judge_jump(53, -1, np.array([50, 54])) is Jump.COUNTS  # a repeat, as after a crash
 
 
+def test_the_record_that_has_the_queue_offset_itself_says_that_the_odd_one_is_wrong() -> None:
+    assert judge_jump(101, 100, np.arange(101, 109)) is Jump.WRONG
+    assert judge_jump(102, 100, np.arange(101, 109)) is Jump.WRONG
+
+
+def test_next_records_go_on_after_all_messages_of_a_record() -> None:
+    counts = np.array([3, 1, 5, 2])
+    assert judge_jump(356, 100, np.array([103, 104, 109]), counts) is Jump.WRONG
+    assert judge_jump(356, 100, np.array([359, 360, 365]), counts) is Jump.COUNTS
+    assert judge_jump(356, -1, np.array([103, 104, 109]), counts) is Jump.WRONG
+
+
 def test_without_a_next_record_a_jump_is_bounded_by_the_log_before_it() -> None:
     assert judge_jump(2098, 50, np.empty(0, np.int64)) is Jump.UNKNOWN
     assert judge_jump(2098, 50, np.array([2098])) is Jump.UNKNOWN  # a repeat says nothing
