@@ -73,12 +73,14 @@ broker NEW --set listenPort=0
 dispatch STORE
 delete-expired STORE
 warm
+warm --where
+warm --cache NEW
 produce t --format parquet
 consume t --format parquet
 """
 CORE_ALONE = """
 import contextlib, io, json, sys
-sys.modules.update(dict.fromkeys(("numpy", "numba", "pyarrow")))
+sys.modules.update(dict.fromkeys(("numpy", "numba", "llvmlite", "pyarrow")))  # numba brings llvmlite
 from typer.main import get_command
 from reput.cli.main import app
 command, answers = get_command(app), []

@@ -15,6 +15,7 @@ from reput.cli.geometry import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, reading_config
 from reput.errors import ConfigError
+from reput.extras import require_store
 
 
 def warm(
@@ -54,6 +55,7 @@ def warm(
       reput warm --where
       reput warm /tmp/store --bytes 1000000
     """
+    require_store("reput warm")  # before llvmlite is missed, which Numba brings
     if cache is not None:
         raise typer.Exit(_make_cache(cache, spark=spark, as_json=as_json))
     from reput.kernels.machine.cache import cache_folder
