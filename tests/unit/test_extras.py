@@ -40,6 +40,21 @@ def test_each_extra_that_an_error_names_brings_the_package() -> None:
         assert NAMES.get(package, package) in brought
 
 
+def test_each_extra_that_code_or_a_page_names_is_one() -> None:
+    root = PYPROJECT.parent
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    files = [root / "README.md", *(root / "src").rglob("*.py"), *(root / "docs").rglob("*.md")]
+    named = re.compile(r"extra `(\w+)`|reput\[([\w,]+)\]")
+    unknown = {
+        (str(path.relative_to(root)), one)
+        for path in files
+        for extra, several in named.findall(path.read_text())
+        for one in (extra or several).split(",")
+        if one not in extras
+    }
+    assert unknown == set()
+
+
 @pytest.mark.parametrize("package", OF_THE_STORE)
 @pytest.mark.parametrize("name", ["Broker", "MessageStore", "log_dataset", "read_log"])
 def test_a_name_of_the_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str, name: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Self
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
 from reput.formats.own_json import decode_json
+from reput.log.object_storage import check_is_no_url
 
 #: Subfolder of everything that is not the job's output.
 STATE = "_reput"
@@ -45,7 +46,7 @@ class JobFolder:
     Raises:
         StoreFormatError: `path` is no folder, belongs to another job, or has files that no known job has written.
             None of these errors changes anything.
-        ConfigError: the folder belongs to the same job with other options.
+        ConfigError: the folder belongs to the same job with other options; or `path` is a URL.
         StoreLockedError: another process works in the folder.
     """
 
@@ -58,6 +59,7 @@ class JobFolder:
         layout: str | None = None,
         files: FileLayer = DISK,
     ) -> None:
+        check_is_no_url(path)
         self.path = os.path.abspath(path)
         self._files = files
         self._state = os.path.join(self.path, STATE)

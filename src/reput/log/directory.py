@@ -36,7 +36,7 @@ from reput.formats.paths import (
     queue_folder_id,
 )
 from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
-from reput.log.object_storage import ObjectStorage, absolute, check_on_disk
+from reput.log.object_storage import ObjectStorage, absolute, check_is_no_url, check_on_disk
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
@@ -97,7 +97,8 @@ class IndexFilePath:
 
 
 def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, kind: str = "the store") -> None:
-    """Raises ConfigError if `path`, which is to be written, lies inside a store or one of its log folders."""
+    """Raises ConfigError if `path`, which is to be written, is a URL, or lies inside a store or its log folders."""
+    check_is_no_url(path)
     output = os.path.realpath(path)
     for folder in map(os.path.realpath, (store, *log_folders)):
         if os.path.commonpath([output, folder]) == folder:
@@ -181,7 +182,7 @@ class StoreDirectory:
         return foreign_parts(self.files, self.path)
 
     def check_output(self, path: str | os.PathLike[str]) -> None:
-        """Raises ConfigError if `path`, which is to be written, lies among the store's own files."""
+        """Raises ConfigError if `path`, which is to be written, is a URL, or lies among the store's own files."""
         check_outside(path, self.path, *self.commit_log_folders)
 
     def log_files(self) -> list[LogFile]:

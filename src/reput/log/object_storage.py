@@ -40,6 +40,15 @@ def check_on_disk(path: str | os.PathLike[str]) -> None:
         )
 
 
+def check_is_no_url(path: str | os.PathLike[str]) -> None:
+    """Raises ConfigError for a URL, where files of a disk are meant: it would be a folder `s3:` of the current one."""
+    if is_url(path):
+        raise ConfigError(
+            f"{os.fspath(path)}: a URL, where a file or folder of a disk is expected: of URLs stores are read, and "
+            "backups taken; give a path, or mount the storage"
+        )
+
+
 def files_of(path: str | os.PathLike[str], files: FileLayer = DISK) -> FileLayer:
     """File layer that reads a store: for a URL a layer of its own, else `files`.
 

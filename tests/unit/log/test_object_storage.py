@@ -17,6 +17,13 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError
 from reput.files import DISK
 from reput.formats.message import Message
+from reput.jobs.audit import audit
+from reput.jobs.backup import restore
+from reput.jobs.job_folder import JobFolder
+from reput.jobs.lake import export, open_source
+from reput.jobs.rebuild import rebuild
+from reput.jobs.repair import salvage
+from reput.jobs.runner import LocalRunner
 from reput.log.directory import StoreDirectory
 from reput.log.object_storage import ObjectStorage
 from reput.store.sinks.import_sink import ImportSink
@@ -125,6 +132,26 @@ def test_whatever_else_needs_a_disk_refuses_a_url(use: Callable[[str], Any], tmp
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="s3://bucket/store: a store on object storage is only read"):
         use("s3://bucket/store")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda url: export(CLEAN, url, runner=LocalRunner()),
+        lambda url: open_source(url),
+        lambda url: rebuild(CLEAN, url, runner=LocalRunner()),
+        lambda url: salvage(CLEAN, url, runner=LocalRunner(), apply=True),
+        lambda url: restore("backups", url, runner=LocalRunner()),
+        lambda url: audit(CLEAN, runner=LocalRunner(), work_dir=url),
+        lambda url: JobFolder(url, "query", {}),
+    ],
+)
+@pytest.mark.parametrize("url", ["s3://bucket/lake", "file:///bucket/lake"])
+def test_a_job_takes_no_url_for_a_folder(use: Callable[[str], Any], url: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"{url}: a URL, where a file or folder of a disk is expected"):
+        use(url)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -34,6 +34,7 @@ from reput.jobs.rebuild.job import rebuild
 from reput.jobs.resuming import keep, load
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_outside, check_replaceable
+from reput.log.object_storage import check_is_no_url
 from reput.progress import Progress
 
 _UNFINISHED = ".unfinished"
@@ -108,7 +109,7 @@ def restore(
 
     Raises:
         StoreFormatError: no target of backups; a directory that is not empty.
-        ConfigError: no such backup; no message before the point in time; a store path inside the backups;
+        ConfigError: no such backup; no message before the point in time; a store path inside the backups, or a URL;
             `<store>.unfinished` was begun with other options; or the backup lacks sizes, which must be given then.
         CorruptBackupError: an object of the backup is missing or damaged. There is no store then; files restored so
             far stay in `<store>.unfinished`, and the same call continues there.
@@ -116,6 +117,7 @@ def restore(
         StoreLockedError: another process restores to this directory.
     """
     started = time.perf_counter()
+    check_is_no_url(store_path)
     opened = find_target(target, files)
     if (backups := folder_of(target)) is not None:
         check_outside(store_path, backups, kind="the backups")

@@ -23,6 +23,7 @@ from reput.jobs.job_folder import STATE
 from reput.jobs.lake.files import COMPACTED_NAME, commit_numbers
 from reput.jobs.lake.text_source import read_text_file
 from reput.jobs.text_rows import TEXT_KINDS, TextKind
+from reput.log.object_storage import check_is_no_url
 
 #: Bytes (before compression) of a part, and of a batch; the identity of a source depends on them.
 PART_BYTES = 32 << 20
@@ -151,9 +152,10 @@ def open_source(
 
     Raises:
         StoreFormatError: nothing is there, or something else than such files.
-        ConfigError: a missing column, no topic, bodies that were decoded to fields, or a line of text that is no
-            message.
+        ConfigError: a URL; a missing column, no topic, bodies that were decoded to fields, or a line of text that is
+            no message.
     """
+    check_is_no_url(path)
     root = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(os.path.join(root, STATE)) and os.path.isdir(os.path.join(root, "messages")):
         root = os.path.join(root, "messages")

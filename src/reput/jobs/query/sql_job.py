@@ -1,4 +1,4 @@
-"""`query_sql`: SQL over the messages of a store, by DuckDB in this process (the extra `sql`).
+"""`query_sql`: SQL over the messages of a store, by DuckDB in this process (the extra `lake`).
 
 Each topic is a table; `messages` is the table of all topics. Only columns that DuckDB needs are read, and only topics
 that the statement names, batch by batch. DuckDB holds what joins, groups and orders need.

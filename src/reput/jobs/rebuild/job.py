@@ -29,6 +29,7 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
 from reput.log.geometry.file_sizes import BATCH, SIMPLE
+from reput.log.object_storage import absolute
 from reput.progress import Progress
 
 __all__ = ["RebuildOptions", "RebuildResult", "rebuild"]
@@ -92,7 +93,7 @@ def rebuild(
             )
         result = _rebuild_in_place(directory, options, runner, progress)
     else:
-        result = _rebuild_to(os.path.abspath(output), directory, options, runner, progress)
+        result = _rebuild_to(absolute(output), directory, options, runner, progress)
     return replace(result, seconds=time.perf_counter() - started)
 
 

@@ -44,6 +44,7 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
 from reput.log.geometry.file_sizes import BATCH, SIMPLE, queue_files
+from reput.log.object_storage import absolute
 from reput.log.queue_types import find_queue_types
 from reput.log.sink_commits import SinkWatch
 from reput.progress import Progress
@@ -134,7 +135,7 @@ def salvage(
     """
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
-    path = os.path.abspath(target)
+    path = absolute(target)
     unfinished = path + _UNFINISHED
     check_replaceable(path)
     directory.check_output(path)

@@ -136,7 +136,7 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
         return BatchScanner(SCHEMA, self._source.batches, columns, filter)
 
     def to_polars(self) -> pl.LazyFrame:
-        """LazyFrame of polars (the extra `polars`) that reads the columns, ranges and rows that a query needs."""
+        """LazyFrame of polars (the extra `lake`) that reads the columns, ranges and rows that a query needs."""
         require("polars", "to_polars")
         from reput.log.datasets.polars_source import lazy_frame
 

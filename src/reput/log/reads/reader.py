@@ -62,7 +62,7 @@ def read_log(
     not asked for cost nothing.
 
     Args:
-        path: the store directory, or its URL on object storage (`s3://bucket/store`), by fsspec (the extra `backup`).
+        path: the store directory, or its URL on object storage (`s3://bucket/store`), by fsspec (the extra `lake`).
         columns: names of `reput.kernels.records.record_batch.SCHEMA`, in any order; None: all.
         topics: only rows of these topics.
         keys: only rows that have one of these as unique key or among their keys.
