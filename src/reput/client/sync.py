@@ -207,7 +207,7 @@ class Producer(_Face):
         """Send the rows of a table as messages, and return the place of each."""
         return self._run(self._client.send_arrow(rows))
 
-    def recall(self, topic: str, recall_handle: str) -> str:
+    def recall(self, topic: str, recall_handle: str | None) -> str:
         """Take back a delayed message; returns its id."""
         return self._run(self._client.recall(topic, recall_handle))
 

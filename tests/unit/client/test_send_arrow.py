@@ -165,6 +165,14 @@ async def test_rows_with_a_sharding_key_go_where_single_sends_go(tmp_path: Path)
             await producer.send_arrow(table.append_column("queue_id", pa.array([0] * 60)))
 
 
+@pytest.mark.parametrize("rows", [{"topic": ["orders"], "body": [b"x"]}, [b"x"], None])
+async def test_what_is_no_table_is_named(tmp_path: Path, rows: Any) -> None:
+    async with cluster(tmp_path, "broker-a") as (namesrv, _), Producer(namesrv.address, group="g") as producer:
+        error = f"send_arrow takes a pyarrow Table or RecordBatch, not {type(rows).__name__}; pa.Table.from_pandas"
+        with pytest.raises(MessageIllegalError, match=error):
+            await producer.send_arrow(rows)
+
+
 async def test_a_topic_that_is_not_there_is_made_and_no_row_makes_an_empty_result(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, "broker-a") as (namesrv, brokers),

@@ -27,7 +27,7 @@ class SendResult(NamedTuple):
         queue_offset: Its place in the queue, counted in messages; of a delayed message, in the topic in which it waits.
         offset_message_id: The id by which its broker finds it at once: address and commit log offset.
         transaction_id: Of a message in a transaction.
-        recall_handle: Takes a delayed message back (RocketMQ 5.4).
+        recall_handle: Takes a delayed message back (RocketMQ 5.4); None for one whose delay is a level.
         region_id: The broker's region, as traces have it.
         is_traced: Whether the broker lets clients trace messages.
     """

@@ -321,14 +321,14 @@ class Producer:
             queue = self._faults.select(queues, (), asyncio.get_running_loop().time())
         await client.api.one_way(client.master(queue.broker_name), request.command(self._group, queue, one_way=True))
 
-    async def recall(self, topic: str, recall_handle: str) -> str:
+    async def recall(self, topic: str, recall_handle: str | None) -> str:
         """Take back a delayed message, by the handle of its `SendResult`; consumers do not get it.
 
         Returns the message's id.
 
         Raises:
             ConfigError: There is no such topic, or the handle is no text.
-            MessageIllegalError: The handle is none.
+            MessageIllegalError: The handle is none; or None, as of a message that has no time of its own.
             MQBrokerError: The broker refuses: its time has come, or recallMessageEnable is off.
             MQClientError, RemotingError: The broker is not there, or does not answer.
         """
@@ -336,6 +336,11 @@ class Producer:
         from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
 
         check_topic_name(topic)
+        if recall_handle is None:
+            raise MessageIllegalError(
+                "recall_handle None: a message can be taken back that waits for a time of its own, not for one of the "
+                "18 levels of delay (delay_ms=61_000, not 60_000), and at a broker of RocketMQ 5.4 or of reput's"
+            )
         check_text("recall_handle", recall_handle)
         handle = decode_recall_handle(recall_handle)
         if handle is None:

@@ -17,7 +17,7 @@ from reput.client.producing.batch_sender import BatchSender
 from reput.client.producing.mq_fault_strategy import FAILED_S, MQFaultStrategy, may_pass
 from reput.client.producing.producer import INSTANCE_ID
 from reput.client.producing.row_batches import RESULTS, RowBatch, RowBlock, SentTable, StoredBatch
-from reput.errors import MQClientError, RemotingError, ReputError
+from reput.errors import MessageIllegalError, MQClientError, RemotingError, ReputError
 from reput.formats.properties import encode_properties
 from reput.formats.unique_id import UniqueIds
 from reput.remoting.queue_tables import QueueKey
@@ -40,6 +40,11 @@ async def send_rows(
     """See `Producer.send_arrow`, and for the arguments `RowSender`."""
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
+    if not isinstance(table, pa.Table):
+        raise MessageIllegalError(
+            f"send_arrow takes a pyarrow Table or RecordBatch, not {type(table).__name__}; pa.Table.from_pandas and "
+            "pa.table make one"
+        )
     rows = await asyncio.to_thread(SentTable, table, namespace)
     sender = RowSender(
         client, faults, rows, tls=tls, group=group, instance_id=namespace.name, timeout_s=timeout_s, attempts=attempts

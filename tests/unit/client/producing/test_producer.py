@@ -207,6 +207,9 @@ async def test_a_delayed_message_that_is_recalled_does_not_come(tmp_path: Path) 
             await producer.recall("orders", first.recall_handle)
         with pytest.raises(MessageIllegalError, match="expected the recall_handle of a SendResult"):
             await producer.recall("orders", "none")
+        of_a_level = await producer.send(Message("orders", b"of a level"), delay_ms=60_000)
+        with pytest.raises(MessageIllegalError, match="recall_handle None: a message can be taken back that waits for"):
+            await producer.recall("orders", of_a_level.recall_handle)
 
 
 async def test_many_tasks_send_at_once(tmp_path: Path) -> None:
