@@ -78,7 +78,12 @@ def load_kernels(*, processes: int = _MOST_PROCESSES) -> float:
     from numba.core.compiler_lock import global_compiler_lock
 
     from reput.kernels.machine.cache import COMPLETE, cache_folder
-    from reput.kernels.machine.jit import are_declared_kernels_loaded, load_declared_kernels, missing_kernels
+    from reput.kernels.machine.jit import (
+        are_declared_kernels_loaded,
+        compilation,
+        load_declared_kernels,
+        missing_kernels,
+    )
 
     if are_declared_kernels_loaded():  # the folder may be out of reach by now
         return 0.0
@@ -87,12 +92,15 @@ def load_kernels(*, processes: int = _MOST_PROCESSES) -> float:
     with ExitStack() as held:
         if missing_kernels() or not DISK.exists(marker):
             held.enter_context(global_compiler_lock)
+            with suppress(StoreError):  # told when a kernel cannot be kept
+                DISK.make_directories(folder)
             held.enter_context(_alone(folder))
             _compile_in_processes(processes)
         load_declared_kernels()
-        if not DISK.exists(marker):
-            DISK.make_directories(folder)
-            DISK.write_atomically(marker, b"")
+        if compilation.is_kept and not DISK.exists(marker):
+            with suppress(StoreError):  # a full disk: the kernels are there, and the next start has them
+                DISK.make_directories(folder)
+                DISK.write_atomically(marker, b"")
     return time.perf_counter() - start
 
 
@@ -178,10 +186,14 @@ def _compile_in(compilers: Sequence[subprocess.Popen[str]], kernels: Sequence[Ke
 
 
 def _compile_what_is_asked() -> None:
-    """Compile the kernels that come line by line on stdin into the cache, and answer each."""
+    """Compile the kernels that come line by line on stdin into the cache, and answer each; end where none is kept."""
+    from reput.kernels.machine.jit import compilation
+
     for line in sys.stdin:
         module, name = line.split()
         getattr(importlib.import_module(module), name).load()
+        if not compilation.is_kept:
+            return
         print(name, flush=True)
 
 

@@ -32,12 +32,14 @@ class Compilation:
 
     Attributes:
         planned: Kernels that are compiled one after the other, those of one start; empty for a kernel at its first use.
+        is_kept: Whether all that was compiled is in the folder.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._is_told = False
         self.planned: Sequence[Any] = ()
+        self.is_kept = True
         self._compiled: set[Any] = set()
         self._size, self._seconds = _FIRST_SIZE, _FIRST_SECONDS
         self._begin = 0.0
@@ -64,6 +66,17 @@ class Compilation:
         self._size += _bytecode([kernel], self._compiled)
         if kernel not in self.planned:
             self.log_end(seconds)
+
+    def cannot_keep(self, error: OSError) -> None:
+        """Warn, once, that what is compiled cannot be written to the folder; the process goes on with it."""
+        if self.is_kept:
+            self.is_kept = False
+            logging.getLogger("reput.cache").warning(
+                "reput: %s cannot be written: %s: compiled kernels are not kept, and are compiled again at each start. "
+                "Free some space there, or set REPUT_CACHE_DIR to a folder that can be written",
+                self._folder,
+                error.strerror,
+            )
 
     def log_end(self, seconds: float) -> None:
         """Log that nothing is compiled any more: `is_end` of the record is true."""

@@ -21,7 +21,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
-from reput.kernels.machine.cache import COMPLETE, cache_folder
+from reput.kernels.machine.cache import cache_folder
 from reput.kernels.machine.compilation import Compilation
 
 
@@ -39,11 +39,11 @@ class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], source_path: str) -> KernelCacheLocator:
-        """Locator of one kernel; its source may lie in a zip file, and a complete cache in a read-only folder."""
-        locator = cls(function, source_path)
-        if not os.path.exists(os.path.join(cache_folder(), COMPLETE)):
-            locator.ensure_cache_path()
-        return locator
+        """Locator of one kernel; its source may lie in a zip file, and the cache where nothing can be written.
+
+        The folder is made when a kernel is kept (`KernelCache.save_overload`).
+        """
+        return cls(function, source_path)
 
 
 class KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
@@ -96,8 +96,11 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         return loaded
 
     def save_overload(self, sig: str, data: Any) -> None:
-        """Keep code that was just compiled."""
-        super().save_overload(sig, data)
+        """Keep code that was just compiled; a full disk is a line of warning, as the code is there."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            compilation.cannot_keep(error)
         compilation.end(self._kernel)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reput.kernels.machine import cache
-from tests.support.kernel_cache import whole_cache
+from tests.support.kernel_cache import cache_without, kernels_in, whole_cache
 
 #: Prints whether a kernel came from the cache (hits, misses), and where that is.
 LOAD = (
@@ -21,13 +22,13 @@ LOAD = (
     "print(*map(len, c.crc32_slices.stats[1:]), cache.cache_folder())"
 )
 #: In front of it: every attempt to change something below a folder is an error.
-READ_ONLY = """
+REFUSED = """
 import os, sys
 def refuse(event, arguments):
     writes = event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)
     if writes or event in ("os.mkdir", "os.rename", "os.remove"):
         if str(arguments[0]).startswith({folder!r}):
-            raise PermissionError(13, event, arguments[0])
+            raise OSError({number}, os.strerror({number}), arguments[0])
 sys.addaudithook(refuse)
 """
 
@@ -75,9 +76,37 @@ def test_a_whole_cache_is_used_where_it_is_although_nothing_can_be_written_there
     tmp_path: Path, compiled: Path
 ) -> None:
     shipped = Path(shutil.copytree(compiled, tmp_path / "cache" / compiled.name))
-    done = python(READ_ONLY.format(folder=str(tmp_path)) + LOAD, REPUT_CACHE_DIR=str(shipped.parent))
+    done = python(REFUSED.format(folder=str(tmp_path), number=errno.EACCES) + LOAD, REPUT_CACHE_DIR=str(shipped.parent))
     assert done.stdout.split() == ["1", "0", str(shipped)]
     assert done.stderr == ""
+
+
+def test_a_kernel_that_is_not_kept_as_the_disk_is_full_is_used_all_the_same(tmp_path: Path) -> None:
+    folder = cache_without(tmp_path / "cache", "runs.read_runs")
+    kept, full = folder / whole_cache().name, REFUSED.format(folder=str(tmp_path), number=errno.ENOSPC)
+    load = "from reput.kernel_loader import load_kernels; load_kernels(processes=1); "
+    loaded = "from reput.files import runs; print(runs.read_runs.is_loaded)"
+    done = python(full + load + loaded, REPUT_CACHE_DIR=str(folder))
+    assert done.stdout == "True\n"
+    begin, warning = done.stderr.splitlines()
+    assert begin.startswith("reput: compiling kernels, once for this version: 1 of 1")
+    assert warning == (
+        f"reput: {kept} cannot be written: No space left on device: compiled kernels are not kept, and are compiled "
+        "again at each start. Free some space there, or set REPUT_CACHE_DIR to a folder that can be written"
+    )
+    assert not (kept / cache.COMPLETE).exists()
+    assert "runs.read_runs" not in kernels_in(folder)
+    python(load, REPUT_CACHE_DIR=str(folder))
+    assert "runs.read_runs" in kernels_in(folder)
+    done = python(full + load, REPUT_CACHE_DIR=str(folder))
+    assert done.stderr == ""
+
+
+def test_a_whole_cache_whose_last_mark_has_no_room_is_used(tmp_path: Path) -> None:
+    folder = cache_without(tmp_path / "cache")
+    full = REFUSED.format(folder=str(tmp_path), number=errno.ENOSPC)
+    done = python(full + LOAD, REPUT_CACHE_DIR=str(folder))
+    assert (done.stdout.split()[:2], done.stderr) == (["1", "0"], "")
 
 
 def test_a_part_of_a_cache_that_cannot_be_written_is_not_used(
