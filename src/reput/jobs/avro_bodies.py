@@ -69,7 +69,7 @@ def _parsed(text: str) -> tuple[Any, pa.DataType]:
     try:
         schema = _plain(json.loads(text))
         parsed = fastavro.parse_schema(schema)
-    except (ValueError, TypeError, KeyError, AttributeError, SchemaParseException) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, SchemaParseException) as error:
         raise ConfigError(f"schema: no Avro schema: {error}") from error
     kind = _Types().of(parsed, "")
     if not pa.types.is_struct(kind):

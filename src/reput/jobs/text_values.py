@@ -59,16 +59,34 @@ def json_text(value: Any) -> str:
         return f"{value:f}"
 
 
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, of which each name is one value: one of two would be lost."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} is there twice")
+    return found
+
+
+_OF_JSON = json.JSONDecoder(object_pairs_hook=_members).decode
+
+
 def json_object(text: bytes | str, where: str) -> dict[str, Any]:
-    """The object that a text of JSON is; raises ConfigError, with where it is, for anything else."""
+    """The object that a text of JSON is; raises ConfigError, with where it is, for anything else.
+
+    An object with a name twice is refused, and so is one that is nested more deeply than Python reads JSON.
+    """
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8-sig")  # `json` takes half of a pair, too
-        value = json.loads(text)
+        value = _OF_JSON(text)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()  # half of a pair of surrogates is no text
     except ValueError as error:
         raise ConfigError(f"{where}: expected a JSON object: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{where}: expected a JSON object: nested too deeply") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: expected a JSON object, found {type(value).__name__}")
     return value

@@ -156,6 +156,8 @@ def test_a_group_goes_on_where_it_was(topic: str) -> None:
         ("json", '{"body":"a"}\n[]', 1, "line 2: expected a JSON object, found list"),
         ("lines", "a\n\nb", 1, "line 2: the body is empty"),
         ("json", "{", 0, "line 1: expected a JSON object"),
+        ("json", '{"body":"a","body":"b"}', 0, "line 1: expected a JSON object: the name 'body' is there twice"),
+        ("json", '{"body":"a","x":' + "[" * 100_000, 0, "line 1: expected a JSON object: nested too deeply"),
         ("json", "{}", 0, "`body` or `body_base64`"),
         ("json", '{"body_base64":"?"}', 0, "line 1: `body_base64`"),
         ("json", '{"body":"a","keys":1}', 0, "expected a list in `keys`"),
