@@ -44,6 +44,8 @@ MESSAGES = "messages"
 _BATCH_ROWS = 32_768
 #: DuckDB's text with the line of the statement, and a caret below it.
 _CARET = re.compile(r"(.*?)\s*\nLINE (\d+): (.*)\n( *)\^+\s*", re.DOTALL)
+#: The statement that asks for the names of the tables, of which DuckDB knows those alone that a statement names.
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 #: A character of a word; a word, or a character of none; and a place where no word goes on.
 _WORD, _TOKEN, _NO_WORD_NEXT = re.compile(r"\w"), re.compile(r"\w+|\W"), re.compile(r"(?!\w)")
@@ -286,7 +288,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
 
     Tables are the topics, quoted if a name has other characters than letters, digits and _ ("my-topic"), and
     `messages`, all topics without the fields of bodies. A table has the columns of `read_log`, the fields of JSON
-    bodies (see `TopicColumns`), and `body_error`.
+    bodies (see `TopicColumns`), and `body_error`. `show tables` lists all.
 
     Raises:
         ConfigError: the text is no single statement that reads, or DuckDB refuses it; or as `Source`.
@@ -305,6 +307,10 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         raise ConfigError(f"sql: {_on_one_line(str(error))}{hint}") from None
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise ConfigError("sql: expected one statement that reads: select ... from topic")
+    if _SHOW_TABLES.fullmatch(sql):
+        names = sorted([MESSAGES, *source.table_names(source.topics_of_store())])
+        answer = connection.sql("select unnest($names) as name", params={"names": names})
+        return SqlRows(answer.to_arrow_reader(_BATCH_ROWS), [], source)
     tables = {topic: SqlTable(source, topic) for topic in source.tables(sql)}
     tables[MESSAGES] = SqlTable(source, None)
     for name, table in tables.items():

@@ -61,6 +61,13 @@ def test_statements_see_columns_and_fields(store: Path, sql: str, rows: list[dic
     assert run_sql(store, sql) == rows
 
 
+@pytest.mark.parametrize("sql", ["show tables", " SHOW\n TABLES ; "])
+def test_tables_are_listed(store: Path, sql: str) -> None:
+    names = ["%RETRY%my-group", "messages", "mixed", "orders", "raw"]
+    assert run_sql(store, sql) == [{"name": name} for name in names]
+    assert run_sql(store, sql, topics=["raw"]) == [{"name": "messages"}, {"name": "raw"}]
+
+
 def test_all_columns_come_with_a_star(store: Path) -> None:
     (row,) = run_sql(store, "select * from orders where id = 3")
     (read,) = reput.read_log(store, topics=["orders"], keys=["k3"]).read_all().to_pylist()
