@@ -160,8 +160,11 @@ async def check_topic(client: AdminClient, topic: str) -> None:
         raise MQClientError(nothing_to_publish(topic, route))
 
 
-async def create_topic(client: AdminClient, topic: str, queues: int, brokers: list[str] | None) -> list[str]:
-    """Make a topic on these brokers, or on all; returns the names of the brokers. One that is there is changed.
+async def create_topic(client: AdminClient, topic: str, queues: int, brokers: list[str] | None) -> dict[str, int]:
+    """Make a topic on these brokers, or on all; returns how many queues can be read, by broker.
+
+    A topic that is there gets the number of queues to send to, and keeps all else: what clients may do, its order. It
+    keeps the queues to read, too, where these are more: nobody would get the messages of the others any more.
 
     Raises MQClientError for a broker that is not there, or whose master is away.
     """
@@ -176,14 +179,21 @@ async def create_topic(client: AdminClient, topic: str, queues: int, brokers: li
         there = [name for name, addresses in asked.items() if MASTER_ID in addresses]
         others = f"; or make it on the others alone: `--brokers {','.join(there)}`" if there else ""
         raise MQClientError(f"{error}{others}") from error
-    fields = {
-        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues, "perm": 6,
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False,
-    }  # fmt: skip
-    await client.change_each(
-        chosen, lambda _, address: client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
-    )
-    return list(chosen)
+    readable: dict[str, int] = {}
+
+    async def make(name: str, address: str) -> None:
+        table = (await client.ask_json(address, RequestCode.GET_ALL_TOPIC_CONFIG)).get("topicConfigTable", {})
+        there: Mapping[str, Any] = table.get(topic, {})
+        readable[name] = max(queues, number(address, there, "readQueueNums") if there else 0)
+        fields = {
+            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": readable[name], "writeQueueNums": queues,
+            "perm": there.get("perm", 6), "topicFilterType": there.get("topicFilterType", "SINGLE_TAG"),
+            "topicSysFlag": there.get("topicSysFlag", 0), "order": there.get("order", False),
+        }  # fmt: skip
+        await client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+
+    await client.change_each(chosen, make)
+    return {name: readable[name] for name in chosen}
 
 
 async def deletable(client: AdminClient, topic: str) -> TopicState:

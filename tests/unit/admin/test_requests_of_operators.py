@@ -14,6 +14,7 @@ from reput.admin import brokers, groups, messages, topics
 from reput.admin.admin_client import AdminClient
 from reput.client import Message, MessageQueue, Producer, PullConsumer
 from reput.errors import MQClientError
+from reput.remoting.codes import RequestCode
 from tests.support.broker import SMALL
 
 HERE = SMALL | {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
@@ -163,11 +164,32 @@ def test_messages_are_looked_at_and_not_consumed(namesrv: str) -> None:
 
 
 def test_a_topic_is_made_on_one_broker_and_deleted_everywhere(namesrv: str) -> None:
-    assert ask(namesrv, lambda client: topics.create_topic(client, "made", 3, ["broker-b"])) == ["broker-b"]
+    assert ask(namesrv, lambda client: topics.create_topic(client, "made", 3, ["broker-b"])) == {"broker-b": 3}
     rows = ask(namesrv, lambda client: topics.topic_state(client, "made")).queues
     assert [(one.broker, one.queue_id) for one in rows] == [("broker-b", 0), ("broker-b", 1), ("broker-b", 2)]
     assert ask(namesrv, lambda client: topics.delete_topic(client, "made")) == ["broker-b"]
     assert "made" not in ask(namesrv, lambda client: client.name_servers.topic_names())
+
+
+def test_a_topic_that_is_there_keeps_all_but_the_queues_to_send_to(namesrv: str) -> None:
+    fields = {
+        "topic": "kept", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 4,
+        "topicFilterType": "MULTI_TAG", "topicSysFlag": 2, "order": True,
+    }  # fmt: skip
+
+    async def make(client: AdminClient) -> dict[str, Any]:
+        address = (await client.brokers())["broker-a"][0]
+        await client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        assert await topics.create_topic(client, "kept", 1, ["broker-a"]) == {"broker-a": 4}
+        table = await client.ask_json(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        config: dict[str, Any] = table["topicConfigTable"]["kept"]
+        assert await topics.create_topic(client, "kept", 6, ["broker-a"]) == {"broker-a": 6}
+        await topics.delete_topic(client, "kept")
+        return config
+
+    config = ask(namesrv, make)
+    wanted = {name: value for name, value in fields.items() if name not in ("topic", "defaultTopic")}
+    assert {name: config[name] for name in wanted} == wanted | {"writeQueueNums": 1}
 
 
 def test_a_name_server_that_is_not_there() -> None:

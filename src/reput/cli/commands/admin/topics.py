@@ -138,16 +138,23 @@ def create_topic(
 ) -> int:
     """Make a topic on all brokers; one that is there gets the number of queues.
 
+    Where it has more, these can still be read, as their messages would be lost to all consumers: sends alone go to
+    fewer. What clients may do with it, and its order, stay.
+
     Example:
       reput admin create-topic orders --queues 8
     """
     from reput.admin import topics as admin
 
-    names, status = ask(namesrv, config, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
+    made, status = ask(namesrv, config, lambda client: admin.create_topic(client, topic, queues, parse_list(brokers)))
     if as_json:
-        write_json({"topic": topic, "queues": queues, "brokers": names})
+        write_json({"topic": topic, "queues": queues, "brokers": list(made), "read_queues": made})
     else:
-        write_text(f"topic {topic} has {counted(queues, 'queue')} on {', '.join(names)}")
+        more = ", ".join(f"{readable} on {name}" for name, readable in made.items() if readable > queues)
+        write_text(
+            f"topic {topic} has {counted(queues, 'queue')} on {', '.join(made)}"
+            + (f"; consumers go on to read the queues that it had, {more}" if more else "")
+        )
     return status
 
 
