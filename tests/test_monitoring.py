@@ -90,6 +90,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             await let_happen(served)
             served.controller._state.stats.inc_dead_letter("g", "orders")
             slave = await FakeSlave.connect(served.controller._state)
+            slave.report(0)
+            await slave.receive()  # the master knows it
             found.update(labels_of(await families(served)))
             await slave.gone()
 

@@ -28,7 +28,7 @@ CASES = {
     "index/INDEX": ("read-only", "writing", "rebuild"),
     "checkpoint": ("read-only", "writing"),
     "config/topics.json": ("read-only", "writing", "rebuild"),
-    "config/reputShutdown.json": ("read-only", "writing"),
+    "config/reputShutdown.json": ("read-only", "writing", "rebuild"),
     "lock": ("writing",),
 }
 USE = """
