@@ -1,12 +1,11 @@
 """Puts of messages that name light message queues: each gets the next offset of each (RocketMQ's LmqDispatch).
 
-The offsets stand in the record's own properties, so its size depends on them. They are given out under a lock around
-the append: in each light queue, as in the log, the earlier message has the smaller offset.
+The offsets stand in the record's own properties, so its size depends on them. They are given out under the append
+lock: in each light queue, as in the log, the earlier message has the smaller offset.
 """
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from reput.errors import MessageIllegalError
@@ -24,7 +23,7 @@ from reput.formats.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, d
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, SysFlag
 from reput.store.log.commit_log import CommitLog
-from reput.store.log.pending import Append, AppendedRows, EncodedRows, PendingRecord
+from reput.store.log.pending import Append, PendingRecord
 from reput.store.puts.append_record import append_record
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ class MultiDispatch:
         self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
         self._record_size = record_size
         self._reserved = PROPERTY_CRC_SIZE if config.enabled_append_prop_crc else 0
-        self._lock = Lock()
 
     def check(self, record: PendingRecord) -> list[str]:
         """The light queues that a record names; none for one that takes no part.
@@ -96,28 +94,16 @@ class MultiDispatch:
 
     def append(self, record: PendingRecord, clock_s: float) -> Append:
         """Append one record, with the next offset of each light queue in it; errors of `check` too."""
-        names = self.check(record)
-        if not names:
-            if not record.key[0].startswith(LMQ_PREFIX):
-                return self._append(record, clock_s)
-            with self._lock:  # a put to a light queue itself
-                return self._append(record, clock_s)
+        queues = [(name, LMQ_QUEUE_ID) for name in self.check(record)]
         counters = self._log.queue_offsets
-        with self._lock:
-            offsets = [counters.get((name, LMQ_QUEUE_ID)) for name in names]
-            properties = self._with_offsets(record.properties, offsets)
-            append = self._append(record._replace(properties=properties), clock_s)
-            for name, offset in zip(names, offsets, strict=True):
-                counters[name, LMQ_QUEUE_ID] = offset + 1
-        return append
 
-    def _append(self, record: PendingRecord, clock_s: float) -> Append:
-        return append_record(self._log, record, clock_s, reserved=self._reserved)
+        def complete(record: PendingRecord, _: int) -> PendingRecord:
+            return record._replace(properties=self._with_offsets(record.properties, list(map(counters.get, queues))))
 
-    def append_rows(self, rows: EncodedRows, row: int) -> AppendedRows:
-        """`CommitLog.append_rows`; none of the rows names light queues, but some may go to one."""
-        with self._lock:
-            return self._log.append_rows(rows, row)
+        return append_record(
+            self._log, record, clock_s, reserved=self._reserved, light_queues=queues,
+            complete=complete if queues else None,
+        )  # fmt: skip
 
     def _with_offsets(self, properties: bytes, offsets: list[int]) -> bytes:
         """The properties text with INNER_MULTI_QUEUE_OFFSET, in place of one that is there, before a CRC's bytes."""

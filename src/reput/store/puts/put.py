@@ -84,7 +84,6 @@ class PutMessage:
             if self._multi_dispatch is None and not self._reserved
             else None
         )
-        self._append_rows = (self._multi_dispatch or log).append_rows
 
     def check(self, message: Message, queue_id: int) -> PendingRecord:
         """The message's fields, checked and encoded; raises MessageIllegalError."""
@@ -207,7 +206,7 @@ class PutMessage:
         """Append rows, those of each log file by themselves."""
         row = 0
         while row < rows.queues.size:
-            append = self._append_rows(rows, row)
+            append = self._log.append_rows(rows, row)
             self._on_append()
             yield append
             row = append.end_row
