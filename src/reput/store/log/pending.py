@@ -98,4 +98,4 @@ def pack(record: PendingRecord, now_ms: int, queue_offset: int = 0, commit_log_o
 def join_rows(packed: Sequence[bytes], queues: npt.NDArray[np.int32]) -> EncodedRows:
     """Rows of the bytes of records, whose queues have these numbers."""
     positions = np.fromiter(accumulate(map(len, packed), initial=0), np.int32, len(packed) + 1)
-    return EncodedRows(np.frombuffer(bytearray(b"".join(packed)), np.uint8), positions, queues)
+    return EncodedRows(np.frombuffer(bytearray().join(packed), np.uint8), positions, queues)

@@ -79,7 +79,7 @@ class PutBatch:
             offsets = (append.commit_log_offset,)
         else:
             rows = encode_items(
-                record, items, int(self._log.number_queues([record.key])[0]),
+                record, items, int(self._log.number_queues([record.key])[0]), self._log.check_size,
                 with_batch_properties=self._with_batch_properties, reserved=self._reserved,
             )  # fmt: skip
             appended = self._log.append_rows(rows, together=True)
@@ -158,6 +158,7 @@ def encode_items(
     record: PendingRecord,
     items: Sequence[BatchItem],
     queue: int,
+    check_size: Callable[[int], None],
     *,
     with_batch_properties: bool = True,
     reserved: int = 0,
@@ -168,27 +169,36 @@ def encode_items(
         record: The batch itself.
         items: Its messages.
         queue: The number of its queue in `CommitLog.queue_offsets`.
+        check_size: Called with the bytes of all records before one is made: with the properties of the batch in each, a
+            body of 4 MB makes gigabytes of them.
         with_batch_properties: Append the properties of the batch to the properties of each message, as RocketMQ up to
             5.3 does; later versions do not. Its UNIQ_KEY then wins over that of the message.
         reserved: Bytes that each record takes at its end, for its CRC.
 
     Raises:
-        MessageIllegalError: The properties of a message are too large.
+        MessageIllegalError: The properties of a message are too large; and what `check_size` raises.
     """
-    of_batch = record.properties if with_batch_properties else b""
+    tail = (record.properties if with_batch_properties else b"") + bytes(reserved)
     born = int(time.time() * 1000) if record.born_timestamp is None else record.born_timestamp
-    packed = []
+    texts = []
     for i, item in enumerate(items):
-        properties = without_property_crc(item.properties)
-        if properties and (of_batch or reserved) and not properties.endswith(PROPERTY_SEPARATOR):
-            properties += PROPERTY_SEPARATOR
-        properties += of_batch + bytes(reserved)
-        if len(properties) > MAX_PROPERTIES_SIZE:
-            reason = f"the properties take {len(properties)} bytes; {MAX_PROPERTIES_SIZE} are allowed"
+        text = without_property_crc(item.properties)
+        if text and tail and not text.endswith(PROPERTY_SEPARATOR):
+            text += PROPERTY_SEPARATOR
+        if len(text) + len(tail) > MAX_PROPERTIES_SIZE:
+            reason = f"the properties take {len(text) + len(tail)} bytes; {MAX_PROPERTIES_SIZE} are allowed"
             raise MessageIllegalError(f"message {i}: {reason}")
-        one = record._replace(
-            body_crc=body_crc(item.body), flag=item.flag, prepared_transaction_offset=0, body=item.body,
-            properties=properties,
-        )  # fmt: skip
-        packed.append(pack(one, born))
+        texts.append(text)
+    head = len(pack(record._replace(body=b"", properties=tail), born))
+    check_size(len(items) * head + sum(map(len, texts)) + sum(len(item.body) for item in items))
+    packed = [
+        pack(
+            record._replace(
+                body_crc=body_crc(item.body), flag=item.flag, prepared_transaction_offset=0, body=item.body,
+                properties=text + tail,
+            ),
+            born,
+        )
+        for item, text in zip(items, texts, strict=True)
+    ]  # fmt: skip
     return join_rows(packed, np.full(len(packed), queue, np.int32))

@@ -230,7 +230,7 @@ class PutRows:
             )
         [queue] = self._log.number_queues([(row.topic, row.queue_id)]).tolist()
         rows = encode_items(
-            self._pending(row, row.properties, reserved=0), items, queue,
+            self._pending(row, row.properties, reserved=0), items, queue, self._log.check_size,
             with_batch_properties=self._with_batch_properties, reserved=self._reserved,
         )  # fmt: skip
         append = self._log.append_rows(rows, together=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,20 @@ def test_a_batch_is_one_row_with_a_place_for_each_message(tmp_path: Path) -> Non
         assert batch.commit_log_offsets == tuple(message.commit_log_offset for message in messages[1:4])
         assert batch.message_id == ",".join(message.message_id for message in messages[1:4])
         assert batch.end_offset == last.commit_log_offsets[0]
+
+
+def test_a_batch_too_large_with_its_properties_in_each_message_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", dispatch="caller", **SMALL) as store:
+        writer = store.loop_writer()
+        body = encode_batch([Message("orders", b"")] * 1000)
+        properties = b"a\x01" + b"x" * 30_000 + b"\x02"
+        tracemalloc.start()
+        [result] = writer.put_rows([row(body, is_batch=True, properties=properties)])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert isinstance(result, MessageIllegalError)
+        assert "takes 30100000 bytes" in str(result)
+        assert peak < 5_000_000
 
 
 def test_rows_fill_files_and_go_on_in_the_next(tmp_path: Path) -> None:
