@@ -491,7 +491,9 @@ def test_properties_of_the_batch_are_joined_as_rocketmq_joins_them(store: reput.
     items = [BatchItem(0, b"", b""), BatchItem(0, b"", b"a\x01b"), BatchItem(0, b"", b"a\x01b\x02")]
     ends = [b"UNIQ_KEY\x01B\x02", b"a\x01b\x02UNIQ_KEY\x01B\x02", b"a\x01b\x02UNIQ_KEY\x01B\x02"]
     for with_batch_properties, wanted in ((True, ends), (False, [item.properties for item in items])):
-        rows = encode_items(record, items, 0, with_batch_properties=with_batch_properties)
+        rows = encode_items(
+            record, items, 0, store._writer.parts.log.check_size, with_batch_properties=with_batch_properties
+        )
         bounds = rows.positions.tolist()
         for (begin, end), text in zip(pairwise(bounds), wanted, strict=True):
             tail = rows.data[begin:end].tobytes()[-len(text) - 2 :] if text else rows.data[end - 2 : end].tobytes()
