@@ -87,11 +87,14 @@ class EncodedRows(NamedTuple):
 
 def pack(record: PendingRecord, now_ms: int, queue_offset: int = 0, commit_log_offset: int = 0) -> bytes:
     """The bytes of a record that is stored now, and born now where it has no time; without a CRC."""
+    (
+        key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
+        prepared_transaction_offset, body, topic, properties,
+    ) = record  # fmt: skip
     return pack_record(
-        record.magic_code, record.body_crc, record.key[1], record.flag, queue_offset, commit_log_offset,
-        record.sys_flag, now_ms if record.born_timestamp is None else record.born_timestamp, record.born_host, now_ms,
-        record.store_host, record.reconsume_times, record.prepared_transaction_offset, record.body, record.topic,
-        record.properties,
+        magic_code, body_crc, key[1], flag, queue_offset, commit_log_offset, sys_flag,
+        now_ms if born_timestamp is None else born_timestamp, born_host, now_ms, store_host, reconsume_times,
+        prepared_transaction_offset, body, topic, properties,
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def append_record(
     def write(room: LogRoom) -> int:
         nonlocal append, needed
         address, offset, size, now, _ = room
-        light = [offsets.number(one) for one in light_queues]
+        light = list(map(offsets.number, light_queues))
         number = offsets.number(key) if takes_offset else -1
         queue_offset = offsets.values[number] if takes_offset else 0
         whole = record if complete is None else complete(record, queue_offset)
@@ -60,10 +60,11 @@ def append_record(
         if needed > size:
             return 0
         if reserved:
-            data = data[:-reserved] + encode_property_crc(data[:-reserved])
+            data = data[:-reserved]
+            data += encode_property_crc(data)
         memmove(address, data, needed)
         append = Append(offset, offset + needed, queue_offset, now)
-        following = [offsets.values[one] + 1 for one in light]
+        following = offsets.array[light] + 1 if light else None
         # A KeyboardInterrupt can come after any call: none is made from here until the log has the record.
         if light:
             offsets.array[light] = following
