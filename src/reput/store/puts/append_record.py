@@ -64,10 +64,9 @@ def append_record(
             data += encode_property_crc(data)
         memmove(address, data, needed)
         append = Append(offset, offset + needed, queue_offset, now)
-        following = offsets.array[light] + 1 if light else None
         # A KeyboardInterrupt can come after any call: none is made from here until the log has the record.
         if light:
-            offsets.array[light] = following
+            offsets.array[light] += 1  # also where it is named twice
         if takes_offset:
             offsets.values[number] = queue_offset + messages
         return needed
