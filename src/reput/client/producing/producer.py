@@ -31,7 +31,7 @@ from reput.client.producing.mq_fault_strategy import MQFaultStrategy
 from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
 from reput.config.arguments import check_seconds, check_text, refusal
-from reput.errors import MessageIllegalError, MQClientError, ReputError
+from reput.errors import ConfigError, MessageIllegalError, MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message
 from reput.formats.properties import check_text_of_property
@@ -327,8 +327,8 @@ class Producer:
         Returns the message's id.
 
         Raises:
-            ConfigError: There is no such topic, or the handle is no text.
-            MessageIllegalError: The handle is none; or None, as of a message that has no time of its own.
+            ConfigError: There is no such topic, or the handle is no text: None for a message without a time of its own.
+            MessageIllegalError: The text is no handle.
             MQBrokerError: The broker refuses: its time has come, or recallMessageEnable is off.
             MQClientError, RemotingError: The broker is not there, or does not answer.
         """
@@ -337,7 +337,7 @@ class Producer:
 
         check_topic_name(topic)
         if recall_handle is None:
-            raise MessageIllegalError(
+            raise ConfigError(
                 "recall_handle None: a message can be taken back that waits for a time of its own, not for one of the "
                 "18 levels of delay (delay_ms=61_000, not 60_000), and at a broker of RocketMQ 5.4 or of reput's"
             )
