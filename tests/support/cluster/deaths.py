@@ -109,8 +109,8 @@ def _dying_at(point: str, marker: str, victim: str, driver: int) -> Iterator[Non
     owner = pkgutil.resolve_name(place)
     function = getattr(owner, name)
 
-    def dying(*arguments: Any) -> Any:
-        result = function(*arguments)
+    def dying(*arguments: Any, **options: Any) -> Any:
+        result = function(*arguments, **options)
         die_once(marker, victim, driver)
         return result
 
