@@ -36,7 +36,7 @@ delete_expired preload
 """
 #: Those that brokers and followers are made of.
 INSIDE = """
-config get_raw look_records units index_end topic_metadata change_retention replica_writer loop_writer
+config get_raw look_records find_records units index_end topic_metadata change_retention replica_writer loop_writer
 """
 
 
@@ -65,7 +65,7 @@ def configuration() -> str:
     """The keys of each class of configuration, by RocketMQ's names."""
     parts = [
         "# Configuration\n\nRocketMQ's keys that reput knows. A key that nobody names has reput's default, with a "
-        "broker.conf or without one; RocketMQ's is beside it where it is another. `reput config` shows both.\n"
+        "broker.conf or without one; RocketMQ's is beside it if it is another. `reput config` shows both.\n"
     ]
     seen: set[str] = set()
     for heading, kind in (("Store", MessageStoreConfig), ("Broker", BrokerConfig), ("Name server", NamesrvConfig)):
@@ -99,7 +99,7 @@ def columns() -> str:
 
 
 def api(title: str, *names: str, made_by_users: bool = True) -> str:
-    """A page with the docstrings of some names; with how its classes are made, where users make them."""
+    """A page with the docstrings of some names; with how its classes are made, if users make them."""
     parts = []
     for name in names:
         options: dict[str, Any] = {"merge_init_into_class": made_by_users}
@@ -170,7 +170,7 @@ write("reference/errors.md", "# Errors\n\n::: reput.errors\n    options: {show_r
 write(
     "reference/store.md",
     api(
-        "The store", STORE, "reput.store.tail.Tail", "reput.log.reads.reader.read_log",
+        "The store", STORE, "reput.store.tail.Tail", "reput.log.datasets.read_log.read_log",
         "reput.formats.message.Message", "reput.formats.message_ext.MessageExt",
         "reput.store.reads.get_result.GetMessageResult", "reput.store.results", "reput.formats.metadata.TopicConfig",
         "reput.config.message_store_options.MessageStoreOptions", "reput.broker.embedded.Broker",

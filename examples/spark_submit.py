@@ -29,4 +29,6 @@ def main(store: str, output: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("give STORE and OUTPUT: paths that all nodes share")
     main(*sys.argv[1:])

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+# Before they are imported: a helper that finds something wrong says what it has found.
+pytest.register_assert_rewrite("tests.support")
+
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from tests.support.compared import COMPARED
 from tests.support.examples import register_profiles

@@ -17,6 +17,7 @@ import yaml
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
+from reput.config.properties import parse_properties
 from tests.support.commands import run_reput
 from tests.support.shares import sampled
 from tests.support.shop import make_shop
@@ -62,7 +63,7 @@ TEXTS = sorted(
     )
     for path in ROOT.glob(pattern)
 )
-INSTALLED = ("Where reput is installed already", "Install the published version")
+INSTALLED = ("If reput is installed already", "Install the published version")
 HINTS = ("src/reput/extras.py", "src/reput/spark/java.py", "docs/troubleshooting.md")
 BY_NAME = re.compile(r"pip install [^`\n]*?(?<![\w/-])reput(?![\w/-])")
 
@@ -75,7 +76,7 @@ def instruction(name: str) -> str:
 
 def starts_and_ends(command: list[str]) -> None:
     """A command of reput says that it is ready, and ends well at SIGTERM."""
-    has_own_namesrv = command[0] == "broker" and "--namesrv" not in command
+    has_own_namesrv = command[0] == "broker" and not {"--namesrv", "--config"} & set(command)
     free = [*FREE[command[0]], *(FREE_NAMESRV if has_own_namesrv else [])]
     local = ["--set", "bindAddress=127.0.0.1"] if "bindAddress=0.0.0.0" not in command else []
     command = [word.replace("=0.0.0.0", "=127.0.0.1") for word in command]
@@ -182,14 +183,29 @@ def commands_of(unit: Path) -> list[list[str]]:
 
 
 @sampled(2)
+def keys_of_unit(unit: Path) -> str:
+    """The file of keys that a unit names, as it is beside the units and docs/broker.md installs it."""
+    (command,) = commands_of(unit)
+    installed = Path(command[command.index("--config") + 1])
+    assert installed.parent == Path("/etc/reput")
+    return (UNITS / installed.name).read_text()
+
+
 @pytest.mark.parametrize("unit", SERVING, ids=lambda unit: unit.stem)
 def test_command_of_the_unit_starts(unit: Path, tmp_path: Path) -> None:
     parsed = parsed_unit(unit)
     (command,) = commands_of(unit)
     state = "/var/lib/" + parsed["Service"]["StateDirectory"]
     assert any(state in word for word in command)
-    (tmp_path / f"{command[0]}.conf").touch()
+    (tmp_path / f"{command[0]}.conf").write_text(keys_of_unit(unit).replace("127.0.0.1:9876", "127.0.0.1:1"))
     starts_and_ends([word.replace(state, str(tmp_path)).replace("/etc/reput", str(tmp_path)) for word in command])
+
+
+def test_units_of_broker_and_name_server_run_side_by_side() -> None:
+    """Without `namesrvAddr` the broker runs a name server itself, at the port that the other unit has taken."""
+    broker = parse_properties(keys_of_unit(UNITS / "reput-broker.service"), "broker.conf")
+    server = NamesrvConfig.from_broker_conf(keys_of_unit(UNITS / "reput-namesrv.service"), "namesrv.conf")
+    assert broker["namesrvAddr"] == f"{server.bind_address}:{server.listen_port}"
 
 
 @pytest.mark.parametrize("timer", TIMERS, ids=lambda timer: timer.stem)

@@ -105,7 +105,7 @@ spark.sql(
 # A store can be named in SQL alone, too; the columns in brackets are those that are read.
 
 # %%
-spark.sql(f"CREATE TEMPORARY VIEW airlines (topic STRING, tags STRING) USING reput OPTIONS (path '{STORE}')")
+spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW airlines (topic STRING, tags STRING) USING reput OPTIONS (path '{STORE}')")
 spark.sql(
     "SELECT tags, count(*) AS flights FROM airlines WHERE topic = 'departures' GROUP BY tags ORDER BY flights DESC"
 ).show(3)

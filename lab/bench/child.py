@@ -49,26 +49,8 @@ def killed(path: str, count: str) -> float:
     raise AssertionError("killed processes do not come here")
 
 
-def half_recovered(path: str) -> float:
-    """Start to recover a killed store, and die half way, behind a mark; marks are written as if all took longer."""
-    import signal
-
-    import reput
-    from reput.store.dispatch import redispatch
-    from reput.store.recovery import marks as recovery_mark
-
-    recovery_mark.INTERVAL_S, recovery_mark._SHARE, redispatch._MAX_ROWS = 0, 0, 4096
-
-    def die_half_way(done: int, total: int, description: str) -> None:
-        if 2 * done > total and os.path.exists(recovery_mark.mark_path(path)):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    reput.MessageStore.open(path, flush_disk_type="ASYNC_FLUSH", progress=die_half_way)
-    raise AssertionError("the start was done before it was half done")
-
-
 def put_at_rate(path: str, rate: str, seconds: str) -> float:
-    """Put so many messages a second for some seconds, in tables of a 50th of a second; how many it were."""
+    """Put messages at a rate for some seconds, in tables of a 50th of a second; returns their number."""
     import reput
     from lab.bench import messages
 
@@ -105,25 +87,6 @@ def resident_after_read(path: str) -> float:
     for _ in reput.read_log(path):
         pass
     return _resident_mb("VmHWM")
-
-
-def resident_after_imports() -> float:
-    """MB of memory of a process that has imported what reput is built on."""
-    import numba  # noqa: F401
-    import numpy  # noqa: F401
-    import pyarrow  # noqa: F401
-
-    return _resident_mb("VmRSS")
-
-
-def resident_after_kernels() -> float:
-    """MB of memory of a process that has loaded all kernels too."""
-    import pyarrow  # noqa: F401
-
-    from reput.kernel_loader import load_kernels
-
-    load_kernels()
-    return _resident_mb("VmRSS")
 
 
 def anonymous_of_put(path: str, count: str) -> float:

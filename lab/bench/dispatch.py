@@ -1,8 +1,7 @@
-"""Dispatch by another process: how fast it catches up beside a rebuild, and how far it is behind a busy writer."""
+"""Dispatch by another process: how fast it catches up, and how far it is behind a busy writer."""
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,11 +11,8 @@ from lab.bench.figures import Figure, Goal, percentile
 from lab.bench.processes import start_child
 from lab.bench.setting import Setting
 from reput import Message, MessageStore
-from reput.jobs.rebuild.job import rebuild
-from reput.jobs.runner import LocalRunner, Runner
 from reput.spark import session
 from reput.spark.dispatch import DispatchResult, dispatch
-from reput.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,32 +25,26 @@ _LOOK_S = 0.05
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Here, then as a query of Spark's; each beside the rebuild of the same log by the same means, in turns."""
+    """Here, then as a query of Spark's; then behind a writer."""
     spark = session()
     try:
-        figures = _catching_up(setting, "here", None, LocalRunner())
-        figures += _catching_up(setting, "on Spark", spark, SparkRunner(spark))
-        return [*figures, *_following(setting, spark)]
+        rates = [_catching_up(setting, "here", None), _catching_up(setting, "on Spark", spark)]
+        return [*rates, *_following(setting, spark)]
     finally:
         spark.stop()
 
 
-def _catching_up(setting: Setting, place: str, spark: SparkSession | None, runner: Runner) -> list[Figure]:
+def _catching_up(setting: Setting, place: str, spark: SparkSession | None) -> Figure:
     rate = Figure(f"dispatch of a log that is there, {place}", "msg/s", note="synced; waiting for Spark not counted")
-    part = Figure(f"dispatch, part of a rebuild's rate, {place}", "", goal=Goal(least=0.8), note="in turns")
     for i in range(1 + setting.repeats):
-        output = setting.folder("rebuilt")
-        rebuilt = rebuild(setting.stock(), output, runner=runner)
-        shutil.rmtree(output)
         output = setting.folder("dispatched")
         dispatched = dispatch(setting.stock(), output, session=spark, once=True)
-        shutil.rmtree(output)
+        setting.remove(output)
         if dispatched.messages != setting.stock_count:
             raise AssertionError(f"{dispatched.messages} of {setting.stock_count} messages were dispatched")
         if i:
             rate.values.append(dispatched.messages / dispatched.seconds)
-            part.values.append(rate.values[-1] / (rebuilt.messages / rebuilt.seconds))
-    return [rate, part]
+    return rate
 
 
 def _following(setting: Setting, spark: SparkSession) -> list[Figure]:
@@ -84,6 +74,6 @@ def _following(setting: Setting, spark: SparkSession) -> list[Figure]:
 
 
 def _wait_for(batches: list[DispatchedBatch], messages: int, following: Future[DispatchResult]) -> None:
-    """Until so many are dispatched, or nobody dispatches any more."""
+    """Wait until a number of messages is dispatched, or nobody dispatches any more."""
     while sum(batch.messages for batch in batches) < messages and not following.done():
         time.sleep(_LOOK_S)

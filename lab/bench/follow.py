@@ -1,4 +1,4 @@
-"""Slaves of reput's master and of RocketMQ's: how fast they catch up, what that costs, and how late they are.
+"""Slaves of reput's master and of RocketMQ's: how fast they catch up.
 
 Behind each master a follower of ours and a slave of RocketMQ's take turns, both empty; of the masters only the one
 whose turn it is runs. The clock of RocketMQ's slave starts with its first bytes, that of ours before it connects. The
@@ -11,58 +11,39 @@ import time
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from lab.bench import follow_lag, messages
 from lab.bench.apache import NAME, VERSION
-from lab.bench.broker.sides import JAVA_OPTIONS, Apache, Ours, Side, free_port, log_end, processor_seconds, runtime_info
-from lab.bench.figures import Figure, Goal, Other
+from lab.bench.broker.sides import JAVA_OPTIONS, Apache, Ours, Side, free_port, log_end, runtime_info
+from lab.bench.figures import Figure, Other
 from lab.bench.follow_child import provide_memory
 from lab.bench.processes import run_children
 from lab.bench.setting import Setting
-from reput import MessageStore
 from tests.support.rocketmq.apache import Apache as JavaProcess
 
 _LOCALHOST = "127.0.0.1"
 _LOOK_S = 0.05
-#: Bodies of the larger records, and how many of them a full run has: like the smaller ones they are one log file, for
-#: RocketMQ's master sends an empty slave no more than its newest one.
-_BODY_SIZE, _COUNT, _TABLE_ROWS = 4096, 220_000, 10_000
 
 
 class _Copied(NamedTuple):
-    """A catch-up: seconds until all was dispatched, seconds of a processor, and bytes of the log."""
+    """A catch-up: seconds until all was dispatched, and bytes of the log."""
 
     seconds: float
-    used: float
     bytes: int
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Catch-ups of logs of the stock's size, then `lab.bench.follow_lag`."""
+    """Catch-ups of logs of the stock's size."""
     with ExitStack() as masters:
         rows = [masters.enter_context(_Row(setting, "reput's master", Ours, setting.stock()))]
         if setting.beside_apache:
             rows.append(masters.enter_context(_Row(setting, "RocketMQ's master", Apache, setting.stock())))
-        large = _large_records(setting)
-        rows.append(masters.enter_context(_Row(setting, "reput's master, bodies of 4 KB", Ours, large)))
-        setting.remove(large)
         for _ in range(setting.repeats):
             for row in rows:
                 row.measure()
-    return [*(figure for row in rows for figure in (row.rate, row.cost)), *follow_lag.measure(setting)]
-
-
-def _large_records(setting: Setting) -> str:
-    path, count = setting.folder("large"), setting.count(_COUNT)
-    with MessageStore.open(path, flush_disk_type="ASYNC_FLUSH") as store:
-        for first in range(0, count, _TABLE_ROWS):
-            rows = min(_TABLE_ROWS, count - first)
-            store.put_arrow(messages.table(rows, first=first, body_size=_BODY_SIZE))
-        store.wait_dispatched(timeout=600)
-    return path
+    return [row.rate for row in rows]
 
 
 class _Row:
-    """A master, paused until it has its turn, and the figures of the slaves behind it.
+    """A master, paused until it has its turn, and the figure of the slaves behind it.
 
     Args:
         setting: The run.
@@ -74,9 +55,8 @@ class _Row:
     def __init__(self, setting: Setting, name: str, kind: type[Side], store: str) -> None:
         self._setting = setting
         self.rate = Figure(f"slave of {name}, catch-up until dispatched", "MB/s")
-        self.cost = Figure(f"slave of {name}, processor time of the catch-up", "s a GB", goal=Goal(most=1.5))
         if setting.beside_apache:
-            self.rate.other, self.cost.other = Other(NAME, least=3), Other(NAME)
+            self.rate.other = Other(NAME, least=3)
         ha_port = str(free_port())
         keys = {"brokerName": "broker-a", "brokerIP2": _LOCALHOST, "haListenPort": ha_port}
         self._master = kind(setting.copy(store, f"master-{ha_port}"), "ASYNC_FLUSH", keys=keys)
@@ -95,22 +75,16 @@ class _Row:
         with self._master.awake():
             copied = self._ours(path)
             self.rate.values.append(copied.bytes / 1e6 / copied.seconds)
-            self.cost.values.append(copied.used / (copied.bytes / 1e9))
             if self._setting.beside_apache:
                 copied = self._apache(self._setting.folder("copy"))
                 self.rate.add_other(copied.bytes / 1e6 / copied.seconds)
-                self.cost.add_other(copied.used / (copied.bytes / 1e9))
         self._setting.remove(path)
-        told = [f"{one.values[-1]:.3g} {one.unit}" + self._beside(one) for one in (self.rate, self.cost)]
-        self._setting.say(f"{self.rate.name}: {', '.join(told)}")
-
-    @staticmethod
-    def _beside(figure: Figure) -> str:
-        return "" if figure.other is None else f" beside {figure.other.values[-1]:.3g}"
+        beside = "" if self.rate.other is None else f" beside {self.rate.other.values[-1]:.3g}"
+        self._setting.say(f"{self.rate.name}: {self.rate.values[-1]:.3g} {self.rate.unit}{beside}")
 
     def _ours(self, path: str) -> _Copied:
-        [[seconds, used, size]] = run_children("lab.bench.follow_child", [["follow", path, self._master.address]])
-        return _Copied(seconds, used, int(size))
+        [[seconds, size]] = run_children("lab.bench.follow_child", [["follow", path, self._master.address]])
+        return _Copied(seconds, int(size))
 
     def _apache(self, path: str) -> _Copied:
         port, end = free_port(), log_end(self._master.address)
@@ -121,10 +95,9 @@ class _Row:
             provide_memory(path, end)  # it connects five seconds after its start
             while not log_end(address):
                 time.sleep(_LOOK_S)
-            begin, used = time.monotonic(), processor_seconds(java.pid)
+            begin = time.monotonic()
             while True:
                 found = runtime_info(address)
                 if int(found["commitLogMaxOffset"]) == end and not int(found["dispatchBehindBytes"]):
-                    seconds, used = time.monotonic() - begin, processor_seconds(java.pid) - used
-                    return _Copied(seconds, used, end - int(found["commitLogMinOffset"]))
+                    return _Copied(time.monotonic() - begin, end - int(found["commitLogMinOffset"]))
                 time.sleep(_LOOK_S)

@@ -1,4 +1,4 @@
-"""Pulling: messages as views, as decoded objects, as Arrow, through a tag filter."""
+"""Gets: messages as views, as objects of which body, tags and keys are read, and as Arrow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _UNCHECKED = [name for name in SCHEMA.names if name != "status"]
 #: By figure, what RocketMQ does beside it: messages a pull, decoded or not, and how many times as fast ours should be.
 _APACHE: dict[str, tuple[int, bool, float | None]] = {
     "get of 32 as views": (32, False, 2),
-    "get of 1000 as views": (1000, False, 20),
     "get of 32, body, tags and keys of each": (32, True, None),
     "get of 1000 as Arrow": (1000, True, 2.5),
 }
@@ -41,23 +40,11 @@ def measure(setting: Setting) -> list[Figure]:
 
 def _measure(setting: Setting, apache: OpenStore | None) -> list[Figure]:
     with MessageStore.open(setting.stock(), config=_CONFIG) as store:
-        inside, get = store._getting.get, store.get_message
+        get = store.get_message
         calls: list[tuple[Figure, int, int, Callable[[int, int], Sized]]] = [
-            (
-                Figure("get of 32 as views, inside", "us a call", goal=Goal(most=2)), 32, 40_000,
-                lambda queue, offset: inside(messages.TOPIC, queue, offset, 32, None, None),
-            ),
             (
                 Figure("get of 32 as views", "us a call", goal=Goal(most=5)), 32, 40_000,
                 lambda queue, offset: get(messages.TOPIC, queue, offset, 32),
-            ),
-            (
-                Figure("get of 1000 as views", "us a call"), 1000, 5_000,
-                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000),
-            ),
-            (
-                Figure("get of 32, messages()", "us a call"), 32, 10_000,
-                lambda queue, offset: get(messages.TOPIC, queue, offset, 32).messages(),
             ),
             (
                 Figure("get of 32, body, tags and keys of each", "us a call"), 32, 1_000,
@@ -68,14 +55,6 @@ def _measure(setting: Setting, apache: OpenStore | None) -> list[Figure]:
             (
                 Figure("get of 1000 as Arrow", "us a call", note="all columns but status"), 1000, 200,
                 lambda queue, offset: get(messages.TOPIC, queue, offset, 1000).to_arrow(_UNCHECKED),
-            ),
-            (
-                Figure("get of 1000, body column as Arrow", "us a call"), 1000, 500,
-                lambda queue, offset: get(messages.TOPIC, queue, offset, 1000).to_arrow(["body"]),
-            ),
-            (
-                Figure("get of 32, tag filter takes 1 of 2", "us a call"), 32, 10_000,
-                lambda queue, offset: get(messages.TOPIC, queue, offset, 32, tags="paid || sent"),
             ),
         ]  # fmt: skip
         figures = {figure.name: figure for figure, *_ in calls}

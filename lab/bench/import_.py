@@ -8,7 +8,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK
 from reput.jobs.lake.export_job import export
 from reput.jobs.lake.import_job import import_messages
-from reput.jobs.lake.source import open_source
+from reput.jobs.lake.import_source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.store.sinks.import_sink import ImportSink
 

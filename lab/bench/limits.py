@@ -32,10 +32,9 @@ def _memory(setting: Setting) -> list[Figure]:
     size = setting.bytes(256 << 20)
     source, target = np.ones(size, np.uint8), np.ones(size, np.uint8)
     lines = source.reshape(-1, _CACHE_LINE)[:, 0]
-    one, two, read, random = (
+    one, two, random = (
         Figure("memcpy, one thread", "GB/s"),
         Figure("memcpy, two threads", "GB/s"),
-        Figure("one byte a cache line", "GB/s"),
         Figure("random cache lines", "1/s", note="many on their way at once"),
     )
     places = np.random.default_rng(7).integers(0, lines.size, lines.size // 4) * _CACHE_LINE
@@ -44,8 +43,7 @@ def _memory(setting: Setting) -> list[Figure]:
         random.values.append(places.size / seconds_of(lambda: np.take(source, places, out=touched, mode="clip")))
         one.values.append(size / seconds_of(lambda: np.copyto(target, source)) / 1e9)
         two.values.append(size / seconds_of(lambda: _copy_in_two(target, source)) / 1e9)
-        read.values.append(size / seconds_of(lambda: lines.sum(dtype=np.uint8)) / 1e9)
-    return [one, two, read, random]
+    return [one, two, random]
 
 
 def _copy_in_two(target: npt.NDArray[np.uint8], source: npt.NDArray[np.uint8]) -> None:
@@ -106,15 +104,14 @@ def _chunk() -> memoryview:
 def _disk(setting: Setting) -> list[Figure]:
     size = setting.bytes(512 << 20)
     chunk = _chunk()
-    fresh, recycled, durable, small = (
-        Figure("page cache pwrite, fresh", "GB/s", note="new files side by side: memory as the host lends it"),
+    recycled, durable, small = (
         Figure("page cache pwrite, recycled", "GB/s", note="new files in memory that a removed file has given back"),
         Figure("durable sequential write", "GB/s", note="recycled, pieces of 1 MiB, one fdatasync at the end"),
         Figure("fdatasync of small writes", "1/s", note="one record written, one fdatasync"),
     )
     folder = setting.folder("limits")
     for i in range(setting.repeats):
-        fresh.values.append(size / _write_file(f"{folder}/{i}", size, chunk)[0] / 1e9)
+        _write_file(f"{folder}/{i}", size, chunk)
     for i in range(setting.repeats):
         path = f"{folder}/{i}"
         os.unlink(path)
@@ -124,7 +121,7 @@ def _disk(setting: Setting) -> list[Figure]:
         count = setting.count(2_000)
         small.values.append(count / _small_writes(path, chunk[: messages.RECORD_SIZE], count))
     setting.remove(folder)
-    return [fresh, recycled, durable, small]
+    return [recycled, durable, small]
 
 
 def _write_file(path: str, size: int, chunk: memoryview) -> tuple[float, float]:
@@ -142,7 +139,7 @@ def _write_file(path: str, size: int, chunk: memoryview) -> tuple[float, float]:
 
 
 def _small_writes(path: str, record: memoryview, count: int) -> float:
-    """Seconds of so many writes, each on the disk before the next."""
+    """Seconds of a number of writes, each on the disk before the next."""
     descriptor = os.open(path, os.O_RDWR)
     start = time.perf_counter()
     for i in range(count):

@@ -28,7 +28,6 @@ from lab.bench import (
     audit,
     backup,
     commands,
-    diff,
     dispatch,
     export,
     follow,
@@ -42,11 +41,9 @@ from lab.bench import (
     put_message,
     put_messages,
     query_message,
+    read_log,
     rebuild,
-    rebuild_cores,
     recovery,
-    scan,
-    spark_cores,
     spark_sink,
     spark_source,
     spark_stream,
@@ -59,7 +56,6 @@ from lab.bench.broker import (
     batches,
     clients,
     cold,
-    frames,
     pops,
     pulls,
     push,
@@ -90,9 +86,8 @@ QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "import": import_.measure,
     "audit": audit.measure,
     "backup": backup.measure,
-    "diff": diff.measure,
     "recovery": recovery.measure,
-    "scan": scan.measure,
+    "read_log": read_log.measure,
     "statistics": statistics.measure,
     "spark_sink": spark_sink.measure,
     "open_store": open_store.measure,
@@ -100,14 +95,11 @@ QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "memory": memory.measure,
     "commands": commands.measure,
     "spark_source": spark_source.measure,
-    "spark_source_large": spark_source.measure_large,
     "spark_stream": spark_stream.measure,
     "spark_wire": spark_wire.measure,
     "dispatch": dispatch.measure,
     "tables": tables.measure,
     "follow": follow.measure,
-    "spark_cores": spark_cores.measure,
-    "rebuild_cores": rebuild_cores.measure,
     # The broker beside RocketMQ's. The first five start brokers of their own, the others share two: what reads comes
     # first, as the others write gigabytes, after which the messages at the start of the log are not in memory.
     "broker.start": start.measure,
@@ -123,12 +115,11 @@ QUESTIONS: dict[str, Callable[[Setting], list[Figure]]] = {
     "broker.sends": sends.measure,
     "broker.batches": batches.measure,
     "broker.stalls": stalls.measure,
-    "broker.frames": frames.measure,
 }
 _BROKER = "broker"
 
 #: They take long.
-_ONLY_IF_NAMED = {"spark_source_large", *(name for name in QUESTIONS if name.startswith(f"{_BROKER}."))}
+_ONLY_IF_NAMED = {name for name in QUESTIONS if name.startswith(f"{_BROKER}.")}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -240,8 +231,7 @@ def _print(result: dict[str, object], answers: dict[str, list[Figure]]) -> None:
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
     print_figures(console, answers)
     console.print(
-        "A rate is a part of its limit, a time a multiple of it. Fresh page cache is memory that the host may have to "
-        "lend first,\nrecycled is memory that was in use before: figures of fresh memory say more about the host.\n"
+        "A rate is a part of its limit, a time a multiple of it. Recycled page cache is memory that was used before.\n"
     )
     console.print(", ".join(f"{name} {value}" for name, value in result.items() if name != "questions"), soft_wrap=True)
     console.print()

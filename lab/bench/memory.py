@@ -11,18 +11,14 @@ from lab.bench.setting import Setting
 
 def measure(setting: Setting) -> list[Figure]:
     """MB, each of a process of its own; pages of mapped files count, though they are the page cache's."""
-    imports = Figure("resident memory after the imports of numpy, numba, pyarrow", "MB")
-    kernels = Figure("resident memory with all kernels loaded too", "MB")
     idle = Figure("resident memory with a filled store open and idle", "MB", goal=Goal(most=200))
     put = Figure("anonymous memory while a reader of 1 GB is put, over the memory before", "MB", goal=Goal(most=200))
     rebuild = Figure("most resident memory of a rebuild, one worker", "MB", goal=Goal(most=500))
     stock = setting.stock()
     for _ in range(setting.repeats):
-        imports.values.append(run_child("resident_after_imports"))
-        kernels.values.append(run_child("resident_after_kernels"))
         idle.values.append(run_child("resident_after_open", stock))
         put.values.append(run_child("anonymous_of_put", setting.folder("reader"), str(setting.count(2_000_000))))
         output = f"{setting.directory}/rebuilt"
         rebuild.values.append(run_child("resident_after_rebuild", stock, output))
         shutil.rmtree(output)
-    return [imports, kernels, idle, put, rebuild]
+    return [idle, put, rebuild]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from lab.bench.figures import Figure, Goal, Other, stopwatch
+from lab.bench.figures import Figure, Goal, stopwatch
 from lab.bench.messages import RECORD_SIZE
 from lab.bench.processes import run_child
 from lab.bench.setting import Setting, fill
 from reput import MessageStore
 
 _GROWTH = 10
-#: An open that does not grow, with room for what such short times vary.
-_LEAST_GROWTH = 0.67
 
 
 def measure(setting: Setting) -> list[Figure]:
@@ -21,17 +19,10 @@ def measure(setting: Setting) -> list[Figure]:
 def _starts(setting: Setting) -> list[Figure]:
     imported = Figure("import reput", "s", goal=Goal(most=0.15), note="start of the interpreter not counted")
     opened = Figure("open of an empty store", "s", goal=Goal(most=0.6), note="compiled kernels; imports counted")
-    again = Figure("open of an empty store, second in a process", "s")
     for _ in range(setting.repeats):
         imported.values.append(run_child("import_reput"))
         opened.values.append(run_child("open_empty", setting.folder("empty")))
-        path = setting.folder("empty")
-        with stopwatch() as watch:
-            store = MessageStore.open(path)
-        again.values.append(watch.seconds)
-        store.close()
-        del store  # gives its maps back now, and not while the next one is timed
-    return [imported, opened, again]
+    return [imported, opened]
 
 
 def _closed(setting: Setting) -> list[Figure]:
@@ -59,10 +50,7 @@ def _closed(setting: Setting) -> list[Figure]:
                     figure.add_other(apache.seconds)
         figures.append(figure)
     setting.remove(path)
-    small, _, large = figures
-    growth = Figure(f"open of a closed store of {_GROWTH**2} times the log", "s", large.values)
-    growth.other = Other("reput, the smallest store", small.values, least=_LEAST_GROWTH)
-    return [*figures, growth]
+    return figures
 
 
 def _memory(setting: Setting) -> list[Figure]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run_child(what: str, *arguments: str) -> float:
@@ -21,12 +20,6 @@ def run_child(what: str, *arguments: str) -> float:
 def start_child(what: str, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a function of `lab.bench.child` in a process of its own; it prints its number when it is done."""
     return subprocess.Popen(_child(what, arguments), cwd=_ROOT, stdout=subprocess.PIPE)
-
-
-def start_talk(module: str, *call: str) -> subprocess.Popen[str]:
-    """Start a function of a module in a process of its own, to talk with it over its standard streams, line by line."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-m", module, *call], cwd=_ROOT, stdin=pipe, stdout=pipe, text=True)
 
 
 def run_children(module: str, calls: Sequence[Sequence[str]]) -> list[list[float]]:
@@ -52,23 +45,6 @@ def run_command(arguments: list[str], *, cache_path: str | None = None) -> None:
     environment = os.environ | ({} if cache_path is None else {"REPUT_CACHE_DIR": cache_path})
     command = [sys.executable, "-m", "reput", *arguments]
     subprocess.run(command, env=environment, check=True, capture_output=True)
-
-
-def processor_seconds() -> float:
-    """Seconds of a processor that this process has used, and all processes that it has started, also by others."""
-    parents, used = dict[int, int](), dict[int, float]()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        parents[int(name)] = int(fields[1])
-        used[int(name)] = sum(map(int, fields[11:15])) / _TICKS  # its own, and that of children that have ended
-    ours, more = set[int](), {os.getpid()}
-    while more:
-        ours |= more
-        more = {process for process, parent in parents.items() if parent in more}
-    return sum(used.get(process, 0) for process in ours)
 
 
 def _child(what: str, arguments: tuple[str, ...]) -> list[str]:

@@ -55,13 +55,11 @@ _PARTS: dict[str, dict[str, _Question]] = {
     "Reading": {
         "get_message": _Question("Gets", _PROTOTYPE),
         "query_message": _Question("Queries by key", _PROTOTYPE),
-        "scan": _Question("Scans", _PROTOTYPE),
+        "read_log": _Question("A log as Arrow", _PROTOTYPE),
     },
     "Jobs": {
         "rebuild": _Question("Rebuild", _PROTOTYPE),
-        "rebuild_cores": _Question("Rebuild, and what bounds it", _PROTOTYPE),
         "audit": _Question("Audit", _PROTOTYPE),
-        "diff": _Question("Diff", _PROTOTYPE),
         "statistics": _Question("Statistics", _PROTOTYPE),
         "export": _Question("Export", _PROTOTYPE),
         "import": _Question("Import", _PROTOTYPE),
@@ -78,11 +76,9 @@ _PARTS: dict[str, dict[str, _Question]] = {
     },
     "Spark": {
         "spark_source": _Question("Source", _PROTOTYPE),
-        "spark_source_large": _Question("Source, ten million messages", _PROTOTYPE),
         "spark_stream": _Question("Stream", _USER),
         "spark_sink": _Question("Sink", _PROTOTYPE),
         "spark_wire": _Question("Messages of a broker", _PROTOTYPE),
-        "spark_cores": _Question("A second core", _PROTOTYPE),
     },
     "Replication": {
         "follow": _Question("Slaves: catch-up and lag", _APACHE),
@@ -95,8 +91,7 @@ _PARTS: dict[str, dict[str, _Question]] = {
         "broker.pulls": _Question("Pulls", _APACHE),
         "broker.push": _Question("Push consumers", _APACHE),
         "broker.pops": _Question("Pops and acks", _APACHE),
-        "broker.frames": _Question("Frames made before", _APACHE),
-        "broker.requests": _Question("Requests of consumers", _BUDGET),
+        "broker.requests": _Question("Messages sent back, with a delay or a time", _BUDGET),
         "broker.timers": _Question("Timers", _USER),
         "broker.stalls": _Question("Stalls", _USER),
         "broker.cold": _Question("Old messages beside sends", _APACHE),

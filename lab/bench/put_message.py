@@ -29,7 +29,7 @@ def measure(setting: Setting) -> list[Figure]:
 def series(
     setting: Setting, rate: Figure, flush_disk_type: FlushDiskType, threads: int, count: int, *, least: float
 ) -> list[Figure]:
-    """The rate of `count` puts from so many threads until all are dispatched, and the p50 and p99 of a put.
+    """The rate of `count` puts from several threads until all are dispatched, and the p50 and p99 of a put.
 
     `least` is how many times RocketMQ's rate it should reach.
     """

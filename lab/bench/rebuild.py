@@ -10,12 +10,13 @@ from reput.jobs.runner import LocalRunner
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Messages a second of the whole job, and of its two phases."""
+    """Messages a second of the whole job."""
     runner = LocalRunner()
     whole = Figure("rebuild of queues and index, synced", "msg/s", goal=Goal(least=3_000_000))
-    scan = Figure("rebuild, read the log, write the units", "msg/s", limit=setting.records_limit("memcpy, two threads"))
-    build = Figure("rebuild, build the index, sync", "msg/s", note="bound by cache misses and the disk")
-    whole.limit, whole.note = scan.limit, f"local, {runner.threads} threads; one round before, unmeasured"
+    whole.limit, whole.note = (
+        setting.records_limit("memcpy, two threads"),
+        f"local, {runner.threads} threads; one round before, unmeasured",
+    )
     if setting.apache is not None:
         whole.other = setting.apache.other(least=8)
     for i in range(1 + setting.repeats):
@@ -26,12 +27,10 @@ def measure(setting: Setting) -> list[Figure]:
         seconds = None if setting.apache is None else _start_of_apache(setting, setting.apache)
         if i:  # the first round has taken memory from the host; its removal gives that to the next ones
             whole.values.append(result.messages / result.seconds)
-            scan.values.append(result.messages / result.phase_seconds["scan"])
-            build.values.append(result.messages / result.phase_seconds["build and sync"])
             if seconds is not None:
                 whole.add_other(result.messages / seconds)
     setting.remove(output)
-    return [whole, scan, build]
+    return [whole]
 
 
 def _start_of_apache(setting: Setting, apache: Apache) -> float:

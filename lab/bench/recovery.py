@@ -52,30 +52,13 @@ def measure(setting: Setting) -> list[Figure]:
                 _check_derived(NAME, path, count)
                 opened.add_other(apache.seconds)
                 synced.add_other(apache.seconds + apache.sync())
-    again = _after_a_killed_start(setting, killed, log_bytes)
     opened.note = (
         f"{log_bytes / 1e6:.0f} MB of log, {log_bytes / opened.median / 1e9:.2f} GB/s; CRC checked, "
         f"{report.verified_records:,} records compared with queues and index, {report.dispatched_records:,} dispatched"
     )
     setting.remove(killed)
     setting.remove(path)
-    return [opened, synced, again]
-
-
-def _after_a_killed_start(setting: Setting, killed: str, log_bytes: int) -> Figure:
-    """Seconds of a start behind one that was killed half way."""
-    again, left = Figure("recovery after a start that was killed half way", "s"), []
-    for _ in range(setting.repeats):
-        path = setting.copy(killed, "recovered")
-        run_killed_child("half_recovered", path)
-        with stopwatch() as watch:
-            store = MessageStore.open(path, flush_disk_type="ASYNC_FLUSH")
-        store.close()
-        again.values.append(watch.seconds)
-        left.append(store.recovery.log_end.scanned_bytes / log_bytes)
-        del store  # gives its maps back now, and not while the next one is timed
-    again.note = f"{100 * max(left):.0f} % of the log, at the most, was left to be read"
-    return again
+    return [opened, synced]
 
 
 def _check_derived(who: str, path: str, count: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,40 +34,31 @@ _PREFIX = "7F0000010001AABBCCDD0000"
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Messages that Spark makes by itself, and a store copied through Spark; the first write of the session apart."""
+    """Messages that Spark makes by itself; the first write of the session apart."""
     goal = Goal(least=500_000)
     made = Figure("sink of messages that Spark makes", "msg/s", goal=goal)
     made.note = "2 cores; written twice: staged into the page cache, and appended and synced"
     by_rows = Figure("sink of messages that Spark makes, batches by rows", "msg/s", goal=goal)
     by_rows.note = "the same, with spark.sql.execution.arrow.maxBytesPerBatch=2147483647"
-    copied = Figure("sink of messages that the source reads", "msg/s")
-    copied.note = "a log read by Spark and written again, all columns"
-    figures = made, by_rows, copied
-    kinds = "messages it makes", "messages it makes, batches by rows", "what it reads"
-    dropped = [Figure(f"spark writer that drops {what}", "msg/s") for what in kinds]
+    kinds: list[tuple[Figure, dict[str, str], list[float]]] = [(made, {}, []), (by_rows, _BY_ROWS, [])]
     spark = reput.spark.session(_MASTER)
     try:
         reput.spark.register(spark)
         spark.dataSource.register(_dropping())
         count = setting.count(1_000_000)
+        frame = _made(spark, count)
         _write(setting, _made(spark, count // 10))
         for _ in range(setting.repeats):
-            stock = reput.spark.read_log(spark, setting.stock())
-            frames: tuple[tuple[DataFrame, int, dict[str, str]], ...] = (
-                (_made(spark, count), count, {}),
-                (_made(spark, count), count, _BY_ROWS),
-                (stock, setting.stock_count, {}),
-            )
-            for figure, limit, (frame, messages_written, settings) in zip(figures, dropped, frames, strict=True):
+            for figure, settings, dropped in kinds:
                 with _set(spark, settings):
-                    figure.values.append(messages_written / _write(setting, frame))
-                    limit.values.append(messages_written / _write(setting, frame, "drop"))
+                    figure.values.append(count / _write(setting, frame))
+                    dropped.append(count / _write(setting, frame, "drop"))
     finally:
         spark.stop()
-    disk = setting.records_limit("durable sequential write")
-    for figure, limit in zip(figures, dropped, strict=True):
-        figure.limit = lower(("the JVM: the same rows into a writer that drops them", limit.median), disk)
-    return [*figures, *dropped]
+    for figure, _, dropped in kinds:
+        jvm = "the JVM: the same rows into a writer that drops them", median(dropped)
+        figure.limit = lower(jvm, setting.records_limit("durable sequential write"))
+    return [made, by_rows]
 
 
 @contextmanager

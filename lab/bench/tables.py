@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lab.bench import messages
-from lab.bench.export import json_bodies
 from lab.bench.figures import Figure, Goal, stopwatch
-from lab.bench.processes import processor_seconds, start_child
+from lab.bench.processes import start_child
 from lab.bench.setting import Setting
 from reput import MessageStore
 from reput.jobs.lake import ExportOptions, export, follow
@@ -40,11 +40,10 @@ class _CatchUp(NamedTuple):
     runner: Runner
     decode: str
     rate: Figure
-    cost: Figure
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Rates and processor time of catch-ups, then ages of messages under a writer."""
+    """Rates of catch-ups, then ages of messages under a writer."""
     figures = _catching_up(setting)
     for interval_s in _SECONDS:
         figures += _following(setting, interval_s)
@@ -53,48 +52,54 @@ def measure(setting: Setting) -> list[Figure]:
 
 def _catching_up(setting: Setting) -> list[Figure]:
     decoded, count = setting.folder("json"), setting.count(_JSON_MESSAGES)
-    bodies = json_bodies(count)
+    bodies = _json_bodies(count)
     with MessageStore.open(decoded, flush_disk_type="ASYNC_FLUSH") as store:
         store.put_arrow(pa.table({"topic": pa.array([messages.TOPIC]).take(np.zeros(count, np.int32)), "body": bodies}))
     spark = job_session(f"local[{_CORES}]")
     try:
         threads, executors = LocalRunner(_CORES), SparkRunner(spark)
         sides = [
-            _CatchUp(setting.stock(), setting.stock_count, threads, "raw", *_figures("threads")),
-            _CatchUp(decoded, count, threads, "json", *_figures("JSON bodies as columns, threads")),
-            _CatchUp(setting.stock(), setting.stock_count, executors, "raw", *_figures("Spark on two cores")),
+            _CatchUp(setting.stock(), setting.stock_count, threads, "raw", _rate("threads")),
+            _CatchUp(decoded, count, threads, "json", _rate("JSON bodies as columns, threads")),
+            _CatchUp(setting.stock(), setting.stock_count, executors, "raw", _rate("Spark on two cores")),
         ]
         sides[1].rate.note = f"six fields, {bodies.nbytes // count - 4} bytes a body; the schema is inferred"
         sides[2].rate.goal = Goal(least=1_000_000)
         for i in range(1 + setting.repeats):
             for side in sides:
-                seconds, used = _catch_up(setting, side)
+                seconds = _catch_up(setting, side)
                 if i:  # the first round has taken memory from the host, and warmed Spark's workers
                     side.rate.values.append(side.messages / seconds)
-                    side.cost.values.append(used / side.messages * 1e6)
     finally:
         spark.stop()
     setting.remove(decoded)
-    return [figure for side in sides for figure in (side.rate, side.cost)]
+    return [side.rate for side in sides]
 
 
-def _figures(means: str) -> tuple[Figure, Figure]:
-    rate = Figure(f"Iceberg, catch-up, {means}", "msg/s")
-    return rate, Figure(f"Iceberg, catch-up, {means}, processor time", "s a million messages")
+def _rate(means: str) -> Figure:
+    return Figure(f"Iceberg, catch-up, {means}", "msg/s")
 
 
-def _catch_up(setting: Setting, side: _CatchUp) -> tuple[float, float]:
-    """Seconds of one export into an empty folder, and seconds of processors that it took."""
+def _catch_up(setting: Setting, side: _CatchUp) -> float:
+    """Seconds of one export into an empty folder."""
     output = setting.folder("exported")
     options = ExportOptions(format="iceberg", decode=side.decode)
-    used = processor_seconds()
     with stopwatch() as watch:
         result = export(side.store, output, runner=side.runner, options=options)
-    used = processor_seconds() - used
     if result.messages != side.messages:
         raise AssertionError(f"{result.messages} of {side.messages} messages are in the table")
     setting.remove(output)
-    return watch.seconds, used
+    return watch.seconds
+
+
+def _json_bodies(rows: int) -> pa.Array:
+    """Orders as JSON objects of six fields, a binary array."""
+    numbers = pa.array(np.arange(rows))
+    texts = numbers.cast(pa.string())
+    return pc.binary_join_element_wise(
+        '{"id": ', texts, ', "price": ', pc.divide(numbers, 8.0).cast(pa.string()), ', "customer": "customer-', texts,
+        '", "paid": true, "region": "eu-central", "note": "left at the neighbour\'s door"}', "",
+    ).cast(pa.binary())  # fmt: skip
 
 
 def _following(setting: Setting, interval_s: int) -> list[Figure]:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from lab.campaign.cases import Part
-from tests.support.virtual.histories import KINDS, run
+from tests.support.virtual.runs import KINDS, run
 
 
 def case(folder: Path, seed: int) -> Counter[str]:

@@ -89,7 +89,7 @@ def _places() -> tuple[list[_Target], list[tuple[int, FileField, int]]]:
 
 
 def count_bytes() -> int:
-    """Bytes in use of all stores: so many cases look at each of them once."""
+    """Bytes in use of all stores: after this number of cases each of them was looked at once."""
     return len(_places()[1])
 
 

@@ -106,7 +106,7 @@ def _drawn_death(chance: random.Random) -> Death:
 def _let_live(
     process: subprocess.Popen[str], clients: ClientsChild, answers: int | None = None, moment_s: float = 0.0
 ) -> None:
-    """Until the broker's power is cut; or until it has acknowledged so many messages in all, and is killed."""
+    """Send until the broker's power is cut; or until it has acknowledged a number of messages in all, and is killed."""
     deadline = time.monotonic() + _MOST_S
     while process.poll() is None:
         clients.listen()

@@ -37,7 +37,7 @@ _BROKER_TESTS = [
 _MOST_TEST_SECONDS = 1200
 #: What pytest ends with where it chose none of the tests.
 _NO_TEST_CHOSEN = 5
-#: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `runs`.
+#: Prints where kernels are kept that these sources make; those of `reput.files` are all in its module `batched_io`.
 _CACHE_FOLDER = "from reput.kernels.machine.cache import cache_folder; print(cache_folder())"
 
 
@@ -218,7 +218,7 @@ def _mirrors(paths: set[Path]) -> list[str]:
 
 
 def _share_kernels(environment: dict[str, str], cache: str) -> None:
-    """Let a mutant whose kernels are those of the sources use them, though its sources have another name for them."""
+    """Let a mutant with the sources' kernels use them, though its own sources have another name for them."""
     command = [sys.executable, "-c", _CACHE_FOLDER]
     before = {**environment, "PYTHONPATH": f"{ROOT}/src"}
     environment["REPUT_CACHE_DIR"] = cache

@@ -20,8 +20,8 @@ from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.repair_job import RepairResult, repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
+from reput.kernels.records.placeholders import PLACEHOLDER_TOPIC
 from reput.kernels.records.record_scan import ScanLevel
-from reput.kernels.records.stand_ins import STAND_IN_TOPIC
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
@@ -128,7 +128,7 @@ def _check_opens(path: Path, whole: _Records) -> None:
             assert message is not None
             assert (message.store_size, message.body) == (len(record), decode_record(record).body)
         store.put_message(reput.Message("later", b"x"))
-        assert not any(queue.topic == STAND_IN_TOPIC for queue in store.queues())
+        assert not any(queue.topic == PLACEHOLDER_TOPIC for queue in store.queues())
 
 
 PART = Part("repairs", "damaged files, and a repair of them", 4_000, run, ("damages", "in place", "salvaged"))

@@ -117,11 +117,19 @@ _OF_STORE = {"Broker", "MessageStore", "log_dataset", "read_log"}
 def __getattr__(name: str) -> Any:
     """Import the module of a public name at the name's first use (PEP 562), and keep the name here."""
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'reput' has no attribute {name!r}")
+        raise _unknown(name)
     if name in _OF_STORE:
         require_store(f"reput.{name}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
+
+
+def _unknown(name: str) -> Exception:
+    """The error about a name that is not here: `from reput import name` shows the text of an ImportError alone."""
+    for module in ("reput.client", "reput.testing"):
+        if not name.startswith("_") and name in import_module(module).__all__:
+            return ImportError(f"cannot import name {name!r} from 'reput': from {module} import {name}", name=name)
+    return AttributeError(f"module 'reput' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Hashable
 from typing import Any
 
-#: A kind of line is bounded in each so many seconds.
+#: Seconds in each of which the lines of one kind are bounded.
 EVERY_S = 10.0
 #: Kinds that are remembered; more of them are forgotten all at once.
 _MOST_KINDS = 10_000
@@ -40,7 +40,7 @@ class LineBound:
         self._lines: dict[Hashable, tuple[float, int]] = {}  # by kind: the end of its ten seconds, and lines in them
 
     def has_room(self, kind: Hashable, most: int, now: float) -> bool:
-        """Whether there were fewer than so many lines of a kind."""
+        """Whether there were fewer than `most` lines of a kind."""
         end, lines = self._lines.get(kind, (now, 0))
         return now >= end or lines < most
 

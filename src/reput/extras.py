@@ -53,7 +53,7 @@ def has_store() -> bool:
 
 
 def what_to_install(error: ModuleNotFoundError, what: str) -> str | None:
-    """Line about an import that failed, as `require` says it; None where no extra brings the module.
+    """Line about an import that failed, as `require` says it; None if no extra brings the module.
 
     The modules of a store import their packages as they are imported; the command tells a user here, for all of them.
     """

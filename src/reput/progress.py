@@ -1,4 +1,4 @@
-"""Progress of an operation: the callable that is told how far it is, and one that does nothing."""
+"""Progress of an operation: the callable that gets how far it is, and one that does nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Callable that is told from time to time how far an operation is.
+    """Callable that gets from time to time how far an operation is.
 
     It is called in the thread that started the operation. An operation of several steps begins each at 0 again, with
     another description.

@@ -61,7 +61,7 @@ class StatsWindow:
         return key in self._since_s
 
     def snapshot(self, key: StatsKey) -> StatsSnapshot:
-        """Growth of one counter; zeros where no interval has it."""
+        """Growth of one counter; zeros if no interval has it."""
         if key not in self._since_s:
             return StatsSnapshot()
         grown = [growth[key] for _, growth in self._ended if key in growth]

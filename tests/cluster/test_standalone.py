@@ -19,6 +19,7 @@ from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
 from reput.kernels.records.record_batch import SCHEMA
+from reput.spark.dispatch import dispatch
 from reput.spark.runner import SparkRunner
 from reput.spark.session import spark_home
 from tests.support.cluster.deaths import DRIVER, EXECUTOR, SIBLINGS, WORKER
@@ -27,8 +28,10 @@ from tests.support.cluster.dying_jobs import (
     COPIED,
     FINISH,
     SCAN,
+    WRITE,
     copy_with_a_death,
     copy_with_a_dying_commit,
+    dispatch_with_a_death,
     read_with_a_death,
     rebuild_with_a_death,
     statistics_with_a_death,
@@ -37,6 +40,7 @@ from tests.support.cluster.dying_jobs import (
 )
 from tests.support.cluster.standalone import SPARK_HOME, standalone_cluster
 from tests.support.cluster.wheel import ROOT, make_environment, site_packages, without_source_tree
+from tests.support.dispatched import derived
 from tests.support.large_store import MESSAGES
 from tests.support.spark_jvm import FAST_START
 from tests.support.trees import tree
@@ -137,6 +141,25 @@ def test_statistics_are_exact_although_an_executor_dies(program: Driver, store: 
     counted = program.run(statistics_with_a_death, str(store), death)
     assert (tmp_path / "dead").exists()
     assert counted.table == statistics(store, runner=LocalRunner(2)).table
+
+
+def test_dispatch_goes_on_where_a_driver_died_and_is_exact_although_an_executor_dies(
+    program: Driver, master: str, executor_python: Path, store: Path, tmp_path: Path
+) -> None:
+    """Both while tasks write queues; those of the driver that died may still write when the next one begins."""
+    dispatch(store, tmp_path / "alone", session=None, once=True)
+    expected, output = derived(tmp_path / "alone"), tmp_path / "output"
+    point = "reput.jobs.dispatch.write_units._copy"
+    with driver_on(master, executor_python) as first, pytest.raises(BrokenProcessPool):
+        first.run(dispatch_with_a_death, str(store), str(output), (WRITE, point, str(tmp_path / "dead"), DRIVER))
+    assert (tmp_path / "dead").exists()
+    assert any("consumequeue" in name for name in derived(output))
+    assert derived(output) != expected
+    death = WRITE, point, str(tmp_path / "too"), EXECUTOR
+    result = program.run(dispatch_with_a_death, str(store), str(output), death)
+    assert 0 < result.messages < MESSAGES, "the first driver has committed a batch"
+    assert (tmp_path / "too").exists()
+    assert derived(output) == expected
 
 
 @pytest.mark.parametrize(("copy", "victim"), [(copy_with_a_death, SIBLINGS), (stream_with_a_death, EXECUTOR)])

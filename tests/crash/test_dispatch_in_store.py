@@ -16,10 +16,11 @@ import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreLockedError, StoreStateError
 from reput.files import DISK, FileLayer
+from reput.files.attempts import attempt, begin_attempts
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
-from reput.log.dispatch_marks import read_marks
+from reput.log.dispatch_marks import attempts_path, read_marks
 from reput.spark.dispatch import dispatch
 from reput.store.dispatch.follower import DispatchFollower
 from reput.store.dispatch.locks import lock_dispatcher
@@ -181,7 +182,7 @@ def test_an_index_file_of_a_batch_that_was_killed_is_never_seen(tmp_path: Path) 
                 follower = DispatchFollower(str(path), store._reader.parts, CONFIG, files)
                 follower.reput_from_offset = -1
                 assert follower.run_once() == 1
-                assert marks[0].position == dispatcher.position
+                assert marks[0].point == dispatcher.point
                 raise Crash
 
         files.judge = judge
@@ -212,6 +213,21 @@ def test_a_rebuild_in_place_and_a_dispatcher_do_not_meet(tmp_path: Path) -> None
         put_range(store, 60, 120)
         store.wait_dispatched()
         check_seen(store, 0, 120)
+    check_store(path, SMALL)
+
+
+@pytest.mark.parametrize("taker", ["a rebuild", "a store"])
+def test_a_task_that_a_killed_dispatcher_has_left_does_not_begin_any_more(tmp_path: Path, taker: str) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
+        put_range(store, 0, 60)
+    permit = begin_attempts(attempts_path(str(path)), DISK)
+    if taker == "a rebuild":
+        rebuild(path, None, runner=LocalRunner(1))
+    else:
+        reput.MessageStore.open(path, **SMALL).close()
+    with pytest.raises(StoreStateError, match="nothing was written"), attempt(permit, DISK):
+        raise AssertionError("it must not begin")
     check_store(path, SMALL)
 
 

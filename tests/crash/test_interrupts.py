@@ -18,7 +18,7 @@ import pytest
 
 import reput
 from reput.errors import StoreLockedError, StorePoisonedError, StoreSyncError
-from reput.files import DISK, runs
+from reput.files import DISK, batched_io
 from reput.log.failed_sync import failed_sync_path
 from reput.store.results import PutMessageStatus
 from tests.support.faulty_files import FaultyFiles, Operation
@@ -117,12 +117,12 @@ def test_an_interrupt_during_a_sync_of_the_log_that_fails_hides_no_failure(
 def test_an_interrupt_during_a_sync_of_many_files_that_fails_hides_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, sync_paths = str(tmp_path / "missing"), runs.sync_paths
+    path, sync_paths = str(tmp_path / "missing"), batched_io.sync_paths
 
     def interrupted_sync(*arguments: object) -> None:
         in_one_call(partial(sync_paths, *arguments), _thread.interrupt_main)
 
-    monkeypatch.setattr(runs, "sync_paths", interrupted_sync)
+    monkeypatch.setattr(batched_io, "sync_paths", interrupted_sync)
     with pytest.raises(StoreSyncError, match="missing"):
         DISK.sync_files([path])
     (tmp_path / "missing").touch()

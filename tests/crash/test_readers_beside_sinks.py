@@ -19,7 +19,7 @@ from reput.jobs.statistics.job import statistics
 from reput.log import StoreDirectory
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.plan_parts import read_part
-from reput.log.positions import LogPosition
+from reput.log.resume_points import ResumePoint
 from reput.log.selection import make_selection
 from reput.log.tail import LogTail
 from reput.store.dispatch.log_dispatch import LogDispatch
@@ -75,6 +75,10 @@ class _WatchedFile(File):
         self._layer.look()
         return super().read_into(position, target)
 
+    def read_runs(self, positions: Any, sizes: Any) -> Any:
+        self._layer.look()
+        return super().read_runs(positions, sizes)
+
     def read(self, position: int, size: int) -> bytes:
         self._layer.look()
         return super().read(position, size)
@@ -121,7 +125,7 @@ def follow_from_latest(path: Path, files: FileLayer) -> int:
 
 
 def follow_from_earliest(path: Path, files: FileLayer) -> int:
-    return LogTail(StoreDirectory(path, files=files)).advance(LogPosition(0)).offset
+    return LogTail(StoreDirectory(path, files=files)).advance(ResumePoint(0)).offset
 
 
 def dispatch(path: Path, files: FileLayer) -> int:
@@ -129,7 +133,7 @@ def dispatch(path: Path, files: FileLayer) -> int:
     try:
         while dispatcher.run_once() is not None:
             pass
-        return dispatcher.position.offset
+        return dispatcher.point.offset
     finally:
         dispatcher.close()
 

@@ -72,6 +72,8 @@ def test_killed_before_any_change_of_the_disk_it_ends_the_same_when_it_is_run_ag
     damaged = tmp_path / "damaged"
     shutil.copytree(closed_store, damaged)
     several(damaged)
+    for number in range(8):
+        (damaged / "commitlog" / f"strange-{number}").write_bytes(b"x")
     whole = Path(shutil.copytree(damaged, tmp_path / "whole"))
     last = count_changes(partial(fix, whole))
     assert last > 200

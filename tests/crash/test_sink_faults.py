@@ -21,7 +21,7 @@ from reput.jobs.runner import LocalRunner
 from reput.log import StoreDirectory
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.plan_parts import read_part
-from reput.log.positions import LogPosition, TailLimit
+from reput.log.resume_points import ResumePoint, TailLimit
 from reput.log.selection import make_selection
 from reput.log.sink_commits import SinkWatch, read_sinks
 from reput.log.tail import LogTail
@@ -159,9 +159,9 @@ def test_readers_see_nothing_of_a_batch_that_is_being_appended_or_was_when_its_w
     assert planned_keys(path, ("orders",)) == [keys[0] for keys in of_topic], "with what the queues tell"
     end = log_records(path)[len(whole)].offset
     tail = LogTail(StoreDirectory(path))
-    assert tail.latest().offset == tail.since(2**60).offset == tail.advance(LogPosition(0)).offset == end
-    assert tail.advance(LogPosition(end)).offset == end
-    assert tail.advance(LogPosition(0), TailLimit(max_rows=5)).offset == log_records(path)[5].offset
+    assert tail.latest().offset == tail.since(2**60).offset == tail.advance(ResumePoint(0)).offset == end
+    assert tail.advance(ResumePoint(end)).offset == end
+    assert tail.advance(ResumePoint(0), TailLimit(max_rows=5)).offset == log_records(path)[5].offset
     with reput.MessageStore.open(path, read_only=True, **SMALL) as store:
         assert sum(queue.max_offset for queue in store.queues()) == len(whole)
     with reput.MessageStore.open(path, **SMALL):

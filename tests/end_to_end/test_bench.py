@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from lab.bench import messages
 from lab.bench.figures import Figure, Goal, Other
-from lab.bench.follow_lag import late_ms
 from lab.bench.main import QUESTIONS
 from lab.bench.publish import CHOSEN, chosen, overview, parts
 from lab.bench.report import format_value, print_others, print_verdicts
@@ -26,12 +24,10 @@ ROOT = Path(__file__).parents[2]
 #: What reput should reach: at least so many a second, at most so many seconds or microseconds.
 GOALS = {
     "put_arrow, appended, dispatch running, recycled memory": ("least", 1_500_000),
-    "put_messages, 1000 a call, 50 topics in turn": ("most", 1.2),
     "put_message, ASYNC_FLUSH, 1 thread": ("least", 150_000),
     "put_message, ASYNC_FLUSH, 1 thread, p99": ("most", 50),
     "put_message, ASYNC_FLUSH, 16 threads": ("least", 150_000),
     "put_message, SYNC_FLUSH, 16 threads": ("least", 20_000),
-    "get of 32 as views, inside": ("most", 2),
     "get of 32 as views": ("most", 5),
     "query_message, one key a call": ("least", 200_000),
     "query_messages, 1000 keys a call": ("least", 2_000_000),
@@ -40,9 +36,6 @@ GOALS = {
     "import from Parquet, all columns, synced": ("least", 500_000),
     "audit, one thread": ("least", 1),
     "put_message beside a backup, the longest": ("most", 10),
-    "diff by log": ("least", 2_000_000),
-    "diff by queue": ("least", 2_000_000),
-    "scan to header columns": ("least", 12_000_000),
     "read_log, all columns": ("least", 3_000_000),
     "statistics by topic, queue and hour": ("least", 4_000_000),
     "sink of messages that Spark makes": ("least", 500_000),
@@ -59,13 +52,8 @@ GOALS = {
     "anonymous memory while a reader of 1 GB is put, over the memory before": ("most", 200),
     "most resident memory of a rebuild, one worker": ("most", 500),
     "spark source, all columns": ("least", 600_000),
-    "spark source, part of mapInArrow, all columns": ("least", 0.8),
     "spark source, without maps and lists": ("least", 900_000),
-    "spark source, part of mapInArrow, without maps and lists": ("least", 0.8),
     "spark source, five small columns": ("least", 3_000_000),
-    "spark source, part of mapInArrow, five small columns": ("least", 0.8),
-    "spark source, an hour of a year: part of the log's bytes": ("most", 0.02),
-    "spark source, a key by the index: records read": ("most", 8),
     "spark source, most resident memory of a Python worker": ("most", 1000),
     "stream, append to visible row, idle, p50": ("most", 100),
     "stream, append to visible row, 200 k msg/s, p50": ("most", 1000),
@@ -77,27 +65,10 @@ GOALS = {
         for messages in (32, 2048)
         for columns in (5, 22)
     },
-    "dispatch, part of a rebuild's rate, here": ("least", 0.8),
-    "dispatch, part of a rebuild's rate, on Spark": ("least", 0.8),
     "dispatch, behind a writer of 200 k msg/s, p50": ("most", 1000),
     "dispatch, behind a writer of 200 k msg/s, p99": ("most", 1000),
     "Iceberg, catch-up, Spark on two cores": ("least", 1_000_000),
     "Iceberg, from put to readable row, 50 k msg/s, interval of 1 s, p99": ("most", 5),
-    "slave of reput's master, processor time of the catch-up": ("most", 1.5),
-    "slave of RocketMQ's master, processor time of the catch-up": ("most", 1.5),
-    "slave of reput's master, bodies of 4 KB, processor time of the catch-up": ("most", 1.5),
-    "follower, lag behind a master that appends 1 MB/s, p50": ("most", 5),
-    "follower, added to the arrival of the bytes of RocketMQ's master, p50": ("most", 1),
-    "statistics on Spark, gain of a second core, part of the machine's": ("least", 0.85),
-    "rebuild, first phase, on Spark, gain of a second core, part of the machine's": ("least", 0.85),
-    "most resident memory of a Spark worker: all columns, statistics, rebuild": ("most", 1000),
-    "rebuild of 1 M messages on threads, 1 core, part of its kernels' speed": ("least", 0.8),
-    "rebuild of 1 M messages on threads, 2 cores, part of its kernels' speed": ("least", 0.8),
-    "rebuild of 1 M messages on Spark, 1 core, part of its kernels' speed": ("least", 0.8),
-    "rebuild of 1 M messages on Spark, 2 cores, part of its kernels' speed": ("least", 0.8),
-    "rebuild of 1 M messages on threads, gain of a second core, part of two processes'": ("least", 0.85),
-    "rebuild of 1 M messages on Spark, gain of a second core, part of two processes'": ("least", 0.85),
-    "most resident memory of a Spark worker, rebuild of 1 M messages": ("most", 1000),
 }
 #: How many times as fast as somebody else it should be, who did the same in the same run.
 TIMES = {
@@ -110,20 +81,16 @@ TIMES = {
     "put_message, SYNC_FLUSH, 16 threads": 1.4,
     "put_message, SYNC_FLUSH, 64 threads": 1.4,
     "get of 32 as views": 2,
-    "get of 1000 as views": 20,
     "get of 1000 as Arrow": 2.5,
     "query_message, one key a call": 2,
     "query_messages, 1000 keys a call": 20,
     "rebuild of queues and index, synced": 8,
     "recovery of a killed store": 8,
-    "open of a closed store of 100 times the log": 0.67,
     "slave of reput's master, catch-up until dispatched": 3,
     "slave of RocketMQ's master, catch-up until dispatched": 3,
-    "slave of reput's master, bodies of 4 KB, catch-up until dispatched": 3,
 }
 #: The machine's own figures, without which the others say nothing.
-LIMITS = {"memcpy, one thread", "page cache pwrite, fresh", "page cache pwrite, recycled", "fdatasync of small writes"}
-COMMANDS = ("--help", "info", "get", "query", "dump", "put", "stats", "rebuild")
+LIMITS = {"memcpy, one thread", "page cache pwrite, recycled", "fdatasync of small writes"}
 
 
 def bench(directory: Path, *options: str) -> tuple[str, dict[str, Any]]:
@@ -144,7 +111,7 @@ def test_a_quick_run_has_a_figure_for_every_goal(tmp_path: Path) -> None:
     assert goals == {
         name: {"least": None, "most": None, "stretch": None} | {side: bound} for name, (side, bound) in GOALS.items()
     }
-    assert set(figures) >= LIMITS | {f"reput {command}, warm" for command in COMMANDS}
+    assert set(figures) >= LIMITS
     assert all(value > 0 for figure in figures.values() for value in figure["values"])
     assert all(figure["ratio"] > 0 for figure in figures.values() if figure["limit"])
     others = {name: figure["other"] for name, figure in figures.items() if figure["other"]}
@@ -171,15 +138,15 @@ def test_every_question_has_its_place_on_a_page_of_figures() -> None:
     pages = parts(run)
     assert row in pages["figures-writing.md"]
     assert sum(page.count("\n## ") for page in pages.values()) == len(QUESTIONS)
-    del run["questions"]["scan"]  # type: ignore[attr-defined]
-    assert "Not measured in this run: Scans.\n" in overview(run)
-    assert "Scans" not in "".join(parts(run).values())
-    failed = Figure("frames: failed requests, reput", "requests", [3.0], Goal(most=0))
-    run["questions"]["broker.frames"].append(failed.to_json())  # type: ignore[index]
-    assert "Not measured in this run: Scans; Frames made before.\n" in overview(run)
+    del run["questions"]["audit"]  # type: ignore[attr-defined]
+    assert "Not measured in this run: Audit.\n" in overview(run)
+    assert "## Audit" not in "".join(parts(run).values())
+    failed = Figure("pulls: failed requests, reput", "requests", [3.0], Goal(most=0))
+    run["questions"]["broker.pulls"].append(failed.to_json())  # type: ignore[index]
+    assert "Not measured in this run: Audit; Pulls.\n" in overview(run)
     failed.values = [0.0]
-    run["questions"]["broker.frames"][1] = failed.to_json()  # type: ignore[index]
-    assert "Not measured in this run: Scans.\n" in overview(run)
+    run["questions"]["broker.pulls"][1] = failed.to_json()  # type: ignore[index]
+    assert "Not measured in this run: Audit.\n" in overview(run)
     with pytest.raises(ValueError, match="the run has no figure of put_arrow, appended and dispatched"):
         chosen(run)
     run["questions"]["another"] = []  # type: ignore[index]
@@ -190,9 +157,9 @@ def test_every_question_has_its_place_on_a_page_of_figures() -> None:
 #: Rows of README's table, and the figures that they show.
 README_ROWS = {
     "rebuild of queues and index": "rebuild of queues and index, synced",
-    "an Arrow table put, until it can be consumed": "put_arrow, appended and dispatched, recycled memory",
-    "start of a killed store of 1 GB": "recovery of a killed store",
-    "one key queried at a time": "query_message, one key a call",
+    "put of an Arrow table, until it can be consumed": "put_arrow, appended and dispatched, recycled memory",
+    "start of a 1 GB store after a kill": "recovery of a killed store",
+    "queries of one key each": "query_message, one key a call",
     "single puts of 64 threads, each synced": "put_message, SYNC_FLUSH, 64 threads",
 }
 
@@ -290,12 +257,6 @@ def test_the_verdict_names_value_and_goal() -> None:
 )
 def test_values_are_shown_with_three_digits(value: float, text: str) -> None:
     assert format_value(value) == text
-
-
-def test_a_follower_is_late_until_it_has_all_of_an_append() -> None:
-    appends = np.array([(0.0, 10), (1.0, 20), (1.1, 30), (1.2, 40), (1.3, 50)])  # the first fifth warms up
-    steps = np.array([(0.5, 10), (1.25, 39), (1.5, 40), (2.0, 90)])
-    assert late_ms(appends, steps) == pytest.approx([250, 150, 300, 700])
 
 
 def test_the_messages_that_are_measured_have_the_size_that_the_limits_assume(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from examples.flights import main, network
+from reput import read_log
 from reput.progress import Progress
+from tests.support.topic_statistics import check_topics
 
 
 def run_flights(folder: Path, *arguments: str) -> int:
@@ -40,6 +42,9 @@ def test_all_steps_agree(tmp_path: Path, runner: str, capsys: pytest.CaptureFixt
     assert "all steps agree" in page
     assert "<script src" not in page  # self-contained
     assert "<link" not in page
+    topics = read_log(tmp_path / "store", ["topic"]).read_all()["topic"].unique().to_pylist()
+    for topic in topics:
+        assert check_topics(tmp_path / "store", [topic]).messages > 0
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.jobs.repair.repair_job import repair
 from reput.jobs.repair.salvage_job import salvage
 from reput.jobs.runner import LocalRunner
-from reput.kernels.records.stand_ins import STAND_IN_TOPIC
+from reput.kernels.records.placeholders import PLACEHOLDER_TOPIC
 from tests.support.damage import overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.rocketmq import workload
@@ -77,7 +77,7 @@ def check_all_but_gaps(store: reput.MessageStore, apache: Apache) -> None:
     """
     ours, theirs = told_by_reput(store), told_by_apache(apache)
     assert (ours.ends, ours.records) == (theirs.ends, theirs.records)
-    assert STAND_IN_TOPIC in {record["topic"] for record in ours.records.values()}
+    assert PLACEHOLDER_TOPIC in {record["topic"] for record in ours.records.values()}
     assert ours.queues.keys() == theirs.queues.keys()
     for queue, found in ours.queues.items():
         wanted = theirs.queues[queue]
@@ -109,7 +109,7 @@ def test_apache_has_all_of_a_store_that_was_repaired_and_goes_on(
             check_all_but_gaps(store, apache)
         else:
             check_agreement(store, apache)
-        assert not any(queue.topic == STAND_IN_TOPIC for queue in store.queues())
+        assert not any(queue.topic == PLACEHOLDER_TOPIC for queue in store.queues())
     assert all(result["status"] == "PUT_OK" for result in apache.run("put", messages=workload.messages(40, seed=9)))
     theirs = told_by_apache(apache)
     apache.run("close")

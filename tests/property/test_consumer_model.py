@@ -1,11 +1,11 @@
-"""Groups of consumers in virtual time, against a reference: whoever joins or dies, each queue has one member."""
+"""Consumers in virtual time, against a reference: each queue has one member of a group, or all that broadcast."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.patience import impatient
-from tests.support.virtual.histories import KINDS, run
+from tests.support.virtual.runs import KINDS, run
 
 #: Histories of each kind, the last ones with faults that were found; `make campaign` has thousands.
 _SEEDS = (0, 1, 2, 7, 71, 174)

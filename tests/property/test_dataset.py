@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reput
-from reput.log import points
+from reput.log import point_reads
 from reput.log.plans import pruning
 from tests.support.examples import examples
 from tests.support.shares import sampled
@@ -108,7 +108,7 @@ def sql(condition: Condition, values: list[Any]) -> str:
 def seeks_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """On logs of half a megabyte hardly a place would be cheaper than the whole."""
     monkeypatch.setattr(pruning, "SEEK_BYTES", -(10**6))
-    monkeypatch.setattr(points, "GAP_BYTES", 100)
+    monkeypatch.setattr(point_reads, "GAP_BYTES", 100)
 
 
 @sampled(4)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit, encode_unit
 from reput.formats.index_file import encode_header, entry_position, file_size
 from reput.formats.java import index_hash, string_hash
+from reput.formats.properties import DELAY_LEVELS_MS
 from reput.kernels.machine.crc32 import crc32_slices
 from reput.kernels.machine.java_hash import java_hash_slices
 from reput.kernels.queues.consume_queue import (
@@ -26,13 +27,13 @@ from reput.kernels.queues.consume_queue import (
     select_run,
     select_units,
 )
-from reput.kernels.queues.index_file import (
+from reput.kernels.queues.index_file import put_keys
+from reput.kernels.queues.index_search import (
     IndexFields,
     LogFields,
     TopicFields,
     find_entries,
     find_key,
-    put_keys,
     scratch_row,
     split_index_keys,
     topic_hash,
@@ -43,7 +44,7 @@ from reput.kernels.records.content_hash import IGNORABLE, hash_contents, ignored
 from reput.kernels.records.property_slices import find_property_slices
 from reput.kernels.records.record_batch import SCHEMA, record_batch
 from reput.kernels.records.record_encode import EncodeFault
-from reput.kernels.records.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, read_records_at
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel, read_records_at
 from reput.kernels.records.record_search import find_record
 from reput.kernels.records.tags import keep_matching_tags
 from tests.oracles import consume_queue as queue_twin
@@ -52,7 +53,7 @@ from tests.oracles import index_file as index_twin
 from tests.oracles import record_batch as batch_twin
 from tests.oracles import record_encode as encode_twin
 from tests.oracles import record_scan as scan_twin
-from tests.oracles.encode_plan import BORN_HOSTS, STORE_HOSTS, EncodePlan
+from tests.oracles.encoded_rows import BORN_HOSTS, STORE_HOSTS, EncodedRows
 from tests.oracles.record_bytes import (
     BASE_OFFSETS,
     PROPERTIES,
@@ -80,7 +81,7 @@ SCANNERS = {level: RecordScanner(64, level=level) for level in ScanLevel}
 #: As live dispatch and recovery of each RocketMQ version ask for: (delay levels, whether tags are keys).
 RULES = {
     (delays, tags): RecordScanner(64, delays_ms=delays, index_tags=tags)
-    for delays in ((), DEFAULT_DELAYS_MS)
+    for delays in ((), DELAY_LEVELS_MS)
     for tags in (False, True)
 }
 
@@ -699,22 +700,22 @@ def test_rows_are_encoded_byte_for_byte_as_single_messages(
     first_offsets = {(row.topic, row.queue_id): 5 + row.queue_id for row in rows}
     counters = defaultdict(int, first_offsets)
     expected = encode_twin.encode_rows(rows, counters, base_offset, store_timestamp, store_host, property_crc)
-    plan = EncodePlan(rows, property_crc=property_crc)
-    assert plan.measure(store_host) == -1
-    assert plan.record_sizes() == [b - a for a, b in pairwise(record_starts(expected))]
-    data, next_offsets, ends = b"", plan.queue_offsets(first_offsets), []
+    encoded = EncodedRows(rows, property_crc=property_crc)
+    assert encoded.measure(store_host) == -1
+    assert encoded.record_sizes() == [b - a for a, b in pairwise(record_starts(expected))]
+    data, next_offsets, ends = b"", encoded.queue_offsets(first_offsets), []
     while len(ends) < len(rows):
         begin = len(ends)
-        chunk = plan.encode(begin, store_host, max(capacity, plan.record_sizes()[begin]), next_offsets,
+        chunk = encoded.encode(begin, store_host, max(capacity, encoded.record_sizes()[begin]), next_offsets,
                             base_offset + len(data), store_timestamp)  # fmt: skip
         ends += chunk.ends
         data += chunk.data
-        fitting = [size for size in accumulate(plan.record_sizes()[begin:]) if size <= capacity]
+        fitting = [size for size in accumulate(encoded.record_sizes()[begin:]) if size <= capacity]
         assert len(chunk.ends) == max(len(fitting), 1)
     assert data == expected
     columns = SCANNERS[ScanLevel.HEADER].scan(as_array(data), base_offset, check_crc=True, require_property_crc=True)
     assert columns["status"].tolist() == [0 if property_crc else 16] * len(rows)
-    assert plan.offsets_by_queue(next_offsets) == {queue: counters[queue] for queue in first_offsets}
+    assert encoded.offsets_by_queue(next_offsets) == {queue: counters[queue] for queue in first_offsets}
 
 
 def record_starts(data: bytes) -> list[int]:
@@ -746,5 +747,5 @@ ANY_TEXT = st.text(max_size=5) | st.sampled_from(
 def test_the_first_row_that_may_not_be_written_is_named_with_its_fault(rows):
     faults = [(i, encode_twin.fault_of(row, 10)) for i, row in enumerate(rows)]
     expected = next((pair for pair in faults if pair[1] != "NONE"), None)
-    found = EncodePlan(rows).measure(bytes(8), max_body_size=10)
+    found = EncodedRows(rows).measure(bytes(8), max_body_size=10)
     assert (None if found < 0 else (found // 16, EncodeFault(found % 16).name)) == expected

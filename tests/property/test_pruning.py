@@ -24,7 +24,7 @@ from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 from reput.formats.message import Message
 from reput.formats.record_layout import BORN_HOST, SYS_FLAG, SysFlag
 from reput.kernels.records.record_batch import SCHEMA
-from reput.log import points
+from reput.log import point_reads
 from reput.log.directory import StoreDirectory
 from reput.log.plans import pruning, queue_records
 from reput.log.plans.plan import Plan, PlanOptions, plan_read
@@ -34,6 +34,7 @@ from reput.log.scan import find_end
 from reput.log.selection import make_selection
 from tests.support.examples import examples
 from tests.support.shares import sampled
+from tests.support.topic_statistics import check_topics
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(str(path.relative_to(GOLDEN)) for path in GOLDEN.glob("*.*.*/*/store"))
@@ -47,7 +48,7 @@ def seeks_cost_nothing() -> Iterator[None]:
     """On logs of half a megabyte hardly a place would be cheaper than the whole, and one piece would be all of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pruning, "SEEK_BYTES", -(10**6))
-        patch.setattr(points, "GAP_BYTES", 100)
+        patch.setattr(point_reads, "GAP_BYTES", 100)
         patch.setattr(queue_records, "BATCH_BYTES", 50_001)
         yield
 
@@ -244,6 +245,21 @@ def test_with_derived_files_that_lie(store: str, kind: str, data: st.DataObject)
             wanted = data.draw(wants(expected))
             rows, plan = pruned(path, wanted)
             assert wanted_rows(rows, wanted) == wanted_rows(expected, wanted), plan.reasons
+
+
+@sampled(4)
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("store", ["5.3.3/clean/store", "4.9.7/killed/store", "5.5.0/torn/store"])
+@few
+@given(data=st.data())
+def test_counts_of_topics_with_derived_files_that_lie(store: str, kind: str, data: st.DataObject) -> None:
+    with copy_of(store) as path:
+        DAMAGES[kind](path, data)
+        topics = sorted(set(full(store)["topic"].to_pylist()))
+        some = data.draw(st.lists(st.sampled_from(topics), min_size=1, max_size=3, unique=True))
+        by = data.draw(st.sampled_from([("topic", "queue", "tag"), ("tag",), ("key", "host")]))
+        size = data.draw(st.sampled_from([5000, 64 << 20]))
+        check_topics(path, some, by=by, check_crc=data.draw(st.booleans()), split_bytes=size)
 
 
 @few

@@ -5,19 +5,26 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreLockedError
+from reput.jobs.dispatch import plan
+from reput.log import dispatch_marks as marks
+from reput.log.directory import StoreDirectory
+from reput.log.tail import LogTail
+from reput.spark import bytes_behind_latest
 from reput.spark.dispatch import DispatchResult, dispatch
+from reput.spark.runner import SparkRunner
 from reput.store.dispatch.log_dispatch import DispatchedBatch
 from tests.support.damage import overwrite
 from tests.support.dispatched import derived, put
-from tests.support.further_units import bit_maps
+from tests.support.further_units import BOTH, bit_maps
 from tests.support.invariants import SMALL, check_store
 
 if TYPE_CHECKING:
@@ -58,9 +65,7 @@ def test_it_catches_up_once_and_a_later_reput_goes_on_where_it_was(
         assert derived(output) == derived(store)
         monkeypatch.setattr("reput.jobs.job_folder.version", lambda _: "99.0")
     assert messages == 50
-    assert dispatch(store, output, session=spark, once=True, bit_maps=bit_maps) == DispatchResult(
-        end_offset=result.end_offset
-    )
+    assert dispatch(store, output, session=spark, once=True, bit_maps=bit_maps) == DispatchResult(result.end_offsets)
 
 
 INTERRUPTED = """
@@ -143,3 +148,84 @@ def test_what_is_wrong_keeps_its_type_and_names_the_place(spark: SparkSession, t
     overwrite(log_file, 100, bytes(20))
     with pytest.raises(CorruptRecordError, match=f"{log_file}: damaged at offset 4096"):
         dispatch(store, output, session=spark, once=True, bit_maps=bit_maps)
+
+
+OPTIONS = {name: value for name, value in BOTH.items() if name != "bit_maps"}
+#: What an output of such a store is given.
+SETTINGS = {name: value for name, value in OPTIONS.items() if name in marks.SETTINGS}
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Batches of a few log files, and the tasks that Spark has run, by their phase."""
+    monkeypatch.setattr(plan, "LEAST_BYTES", 1500)
+    monkeypatch.setattr(plan, "MOST_BYTES", 3 * 4096)
+    monkeypatch.setattr(plan, "SPLIT_BYTES", 2000)
+    ran, run = Counter[str](), SparkRunner.run
+
+    def counted(self: SparkRunner, task: Any, items: Any, *, description: str, progress: Any = None) -> Any:
+        ran[description] += len(items)
+        return run(self, task, items, description=description, progress=progress)
+
+    monkeypatch.setattr(SparkRunner, "run", counted)
+    return ran
+
+
+def grow(path: Path, begin: int, end: int) -> None:
+    with reput.MessageStore.open(path, **OPTIONS) as store:
+        for number in range(begin, end):
+            body, keys = b"x" * (40 + number * 37 % 200), [f"k{number}"]
+            store.put_message(reput.Message(f"topic-{number % 2}", body, tags="t", keys=keys), number % 3)
+
+
+def test_executors_read_the_log_and_write_the_queues_of_large_batches(
+    spark: SparkSession, tmp_path: Path, ran: Counter[str]
+) -> None:
+    store, output = tmp_path / "store", tmp_path / "output"
+    grow(store, 0, 120)
+    result = dispatch(store, output, session=spark, once=True, settings=SETTINGS)
+    assert derived(output) == derived(store)
+    assert (result.messages, list(result.end_offsets)) == (120, [str(store)])
+    assert ran["read the log"] > 5
+    assert ran["write queues and index"] > 5
+
+
+def test_one_query_dispatches_several_stores_and_its_progress_has_their_offsets(
+    spark: SparkSession, tmp_path: Path, ran: Counter[str]
+) -> None:
+    stores, output = [tmp_path / "a,1", tmp_path / "b"], tmp_path / "output"
+    for number, store in enumerate(stores):
+        grow(store, 0, 100 - 40 * number)
+    stop, ends = threading.Event(), {str(store): len(list((store / "commitlog").iterdir())) for store in stores}
+    seen: dict[str, int] = {}
+
+    def follow(batch: DispatchedBatch) -> None:
+        seen[batch.store] = seen.get(batch.store, 0) + batch.messages
+        if seen == {str(stores[0]): 100, str(stores[1]): 60}:
+            stop.set()
+
+    result = dispatch(stores, output, session=spark, settings=SETTINGS, on_batch=follow, stop=stop)
+    assert result.messages == 160
+    assert result.end_offsets.keys() == ends.keys()
+    for store in stores:
+        assert derived(output / store.name) == derived(store)
+    with pytest.raises(ConfigError, match="named twice"):
+        dispatch([stores[0], stores[0]], output, session=None)
+
+
+def test_the_lag_stands_in_the_progress_of_the_query(spark: SparkSession, tmp_path: Path, ran: Counter[str]) -> None:
+    store, output = tmp_path / "store", tmp_path / "output"
+    grow(store, 0, 120)
+    stop, progress = threading.Event(), list[Any]()
+
+    def look(batch: DispatchedBatch) -> None:
+        (query,) = spark.streams.active
+        progress.append(query.lastProgress)
+        if batch.end_offset == LogTail(StoreDirectory(store)).latest().offset:
+            stop.set()
+
+    dispatch(store, output, session=spark, settings=SETTINGS, on_batch=look, stop=stop)
+    lags = [bytes_behind_latest(one)[str(store)] for one in progress if one is not None]
+    assert lags
+    assert lags == sorted(lags, reverse=True)
+    assert lags[0] > 0

@@ -14,6 +14,7 @@ from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptRecordError, ReputError, StoreLockedError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
+from reput.formats.message import Message
 from reput.formats.paths import LOCK
 from reput.jobs.audit.job import audit
 from reput.jobs.backup.backup_job import backup
@@ -31,6 +32,7 @@ from tests.support.damage import flip
 from tests.support.golden import expected_files, origin, used_files
 from tests.support.large_store import write_large_store
 from tests.support.runners import CountingRunner
+from tests.support.topic_statistics import check_topics
 from tests.support.trees import tree
 
 if TYPE_CHECKING:
@@ -174,6 +176,25 @@ class TestStatistics:
         assert on_spark.largest == local.largest
         assert on_spark.disk == local.disk
         assert on_spark.messages == MESSAGES
+
+    @pytest.mark.parametrize("case", ["batch", "clean", "retention"])
+    def test_those_of_topics_are_those_of_a_full_run(self, spark: SparkSession, case: str) -> None:
+        store = CORPORA / case / "store"
+        for topic in statistics(store, runner=LocalRunner(2)).disk.topics["topic"].to_pylist()[:2]:
+            assert check_topics(store, [topic], runner=SparkRunner(spark), split_bytes=20_000).messages > 0
+
+    def test_a_rare_topic_is_read_alone(self, spark: SparkSession, tmp_path: Path) -> None:
+        read: list[Any] = []
+
+        class Watched(SparkRunner):
+            def run(self, task: Any, items: Any, *, description: str, progress: Any = None) -> list[Any]:
+                read.extend(items if description == "read the log" else [])
+                return super().run(task, items, description=description, progress=progress)
+
+        with reput.MessageStore.open(tmp_path / "store") as store:
+            store.put_messages([Message("rare" if n % 50 == 7 else "often", b"." * 20_000) for n in range(200)])
+        assert check_topics(tmp_path / "store", ["rare"], runner=Watched(spark), split_bytes=30_000).messages == 4
+        assert [len(group.parts) for group in read] == [1] * 4
 
 
 class TestLock:

@@ -15,7 +15,7 @@ from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.files import DISK
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.lake.import_job import import_messages
-from reput.jobs.lake.source import open_source
+from reput.jobs.lake.import_source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.spark.runner import SparkRunner
 from reput.store.sinks.import_sink import ImportSink

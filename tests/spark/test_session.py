@@ -18,7 +18,7 @@ import pytest
 
 from reput.errors import ConfigError, CorruptRecordError, ReputError
 from reput.jobs.runner import LocalRunner
-from reput.spark import java, jvm
+from reput.spark import java, jvm, runner
 from reput.spark.runner import SPARK_FROM_BYTES, SparkRunner, choose_runner
 from reput.spark.session import is_local
 from tests.support.shares import sampled
@@ -181,10 +181,10 @@ class TestSession:
         [
             ("pyspark.daemon", "ReputDataSource({}); stream.write(b'x')", -signal.SIGPIPE),
             (STREAM_READER, "ReputDataSource({}); stream.write(b'x')", 1),
-            (STREAM_READER, "DispatchTrigger({}); stream.write(b'x')", 1),
+            (STREAM_READER, "DispatchStreamReader({}); stream.write(b'x')", 1),
             ("reput.spark.daemon", "sys.exit(_quiet(lambda *_: stream.write(b'x'))(None, True))", 1),
         ],
-        ids=["planner", "reader of a stream", "reader of a dispatcher's ticks", "our daemon's worker"],
+        ids=["planner", "reader of a stream", "reader of a dispatcher", "our daemon's worker"],
     )
     def test_a_worker_whose_socket_spark_has_closed_ends_without_a_word(
         self, module: str, call: str, code: int
@@ -192,7 +192,7 @@ class TestSession:
         program = f"""
 import importlib.util, socket, sys
 from reput.spark.daemon import _quiet
-from reput.spark.dispatch_trigger import DispatchTrigger
+from reput.spark.dispatch.source import DispatchStreamReader
 from reput.spark.source import ReputDataSource
 sys.modules["__main__"].__spec__ = importlib.util.spec_from_loader("{module}", None)
 ours, spark = socket.socketpair()
@@ -296,6 +296,38 @@ class TestSparkRunner:
             SparkRunner(spark).run(task, [0], description="fails")
         assert "\n" not in str(caught.value)
         assert caught.value.__cause__ is None
+
+    def test_a_task_has_the_items_that_it_runs_and_no_others(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """More items than tasks: each task runs some that follow each other, and its progress counts items."""
+        monkeypatch.setattr(runner, "_MOST_TASKS", 3)
+        seen: list[int] = []
+
+        def task(item: int) -> tuple[int, int]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            assert context is not None
+            return item, context.partitionId()
+
+        results = SparkRunner(spark).run(
+            task, range(10), description="text", progress=lambda done, total, text: seen.append(done)
+        )
+        assert results == list(zip(range(10), [0, 0, 0, 0, 1, 1, 1, 2, 2, 2], strict=True))
+        assert seen[-1] == 10
+
+    def test_an_item_that_kills_its_task_is_named(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(runner, "_MOST_TASKS", 4)
+
+        def task(item: str) -> str:
+            if item == "poison":
+                os._exit(1)
+            return item
+
+        items = ["a", "b", "c", "d", "poison", "e", "f"]
+        with pytest.raises(ReputError, match=r"; this task was to do poison and 1 more$"):
+            SparkRunner(spark).run(task, items, description="fails")
 
     def test_two_attempts_of_a_task_at_once_are_refused(self) -> None:
         speculative: Any = SimpleNamespace(conf={"spark.speculation": "true"})

@@ -82,6 +82,7 @@ class TestSchema:
         ("read", "message"),
         [
             (lambda: spark_schema(["topics"]), "no column 'topics'; did you mean 'topic'"),
+            (lambda: spark_schema("topic"), r"give a list of texts, not one text: \['topic'\]"),
             (lambda: spark_schema([]), "name at least one"),
             (lambda: column_names(StructType().add("queueid", "integer")), "did you mean 'queue_id'"),
             (lambda: column_names(StructType().add("queue_id", "long")), "queue_id is of type int, not bigint"),
@@ -373,7 +374,7 @@ class TestPruning:
             frame = reput.spark.read_log(spark, path, columns, statistics=statistics, push_filters=True)
             late = frame.where(F.unix_millis("born_timestamp") > 0).where("born_timestamp > '2023-11-15T00:20:00Z'")
             assert late.count() == 700
-            assert "left out by the times and offsets of their blocks" in reput.spark.explain(late)
+            assert "left out by the times and offsets of their zones" in reput.spark.explain(late)
         assert list(statistics.iterdir())
         with pytest.raises(Exception, match="lies inside the store"):
             reput.spark.read_log(spark, path, statistics=path / "kept").count()

@@ -107,6 +107,29 @@ def test_the_command_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path)
     assert "needs --bucket" in run_reput("stats", store, "--follow").err
 
 
+def test_the_command_follows_some_topics_and_no_others_in_its_folder(spark: SparkSession, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    put_tagged(store, 0, 30)
+    arguments = (
+        "stats",
+        store,
+        "--bucket",
+        "1s",
+        "--follow",
+        "--available-now",
+        "--json",
+        "--work-dir",
+        tmp_path / "w",
+    )
+    answer = run_reput(*arguments, "--topics", "topic-1,topic-2")
+    assert {line["topic"] for line in answer.lines()} == {"topic-1", "topic-2"}
+    assert sum(line["messages"] for line in answer.lines()) == 20
+    for topics in ((), ("--topics", "topic-1")):
+        refused = run_reput(*arguments, *topics)
+        assert (refused.status, refused.out) == (2, "")
+        assert 'topics was ["topic-1", "topic-2"] and is' in refused.err
+
+
 def test_a_stream_without_windows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     by: Sequence[Dimension] = ("topic",)
     with pytest.raises(ConfigError, match="a stream is counted by windows"):

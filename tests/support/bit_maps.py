@@ -15,5 +15,5 @@ def bit_map(commit_log_offset: int) -> bytes | None:
 
 
 def bit_maps(columns: RecordColumns) -> pa.BinaryArray:
-    """Those of the rows of a scan."""
+    """Bit maps of the rows of a scan."""
     return pa.array([bit_map(offset) for offset in columns["commit_log_offset"].tolist()], pa.binary())

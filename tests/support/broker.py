@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 from reput.broker.broker import BrokerController
 from reput.config.broker import broker_configs
-from reput.files import DISK, FileLayer, NeverWaiting, waiting
+from reput.files import DISK, FileLayer, NeverWaiting, never_waiting
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
 from reput.formats.message_ext import MessageExt
+from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.codes import PullSysFlag, RequestCode
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
+from reput.remoting.command import RemotingCommand
 from reput.remoting.send_headers import V2_NAMES
 from reput.transport.client import RemotingClient
 from tests.support.async_tests import run
@@ -130,7 +131,7 @@ class Client(Peer):
         return awaited.result()
 
     async def next_request(self) -> RemotingCommand:
-        """What the broker asks next; ConnectionResetError where the connection ends before."""
+        """The broker's next request; ConnectionResetError if the connection ends before."""
         return await self.until_gone(asyncio.ensure_future(self.requests.get()))
 
     async def ended(self) -> None:
@@ -274,11 +275,11 @@ def controller_of(
 @contextmanager
 def _waiting() -> Iterator[None]:
     """This thread may wait for the disk, also inside of `NeverWaiting`."""
-    before, waiting._of_thread.may_wait = waiting._of_thread.may_wait, True
+    before, never_waiting._of_thread.may_wait = never_waiting._of_thread.may_wait, True
     try:
         yield
     finally:
-        waiting._of_thread.may_wait = before
+        never_waiting._of_thread.may_wait = before
 
 
 @asynccontextmanager

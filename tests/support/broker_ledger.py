@@ -1,4 +1,4 @@
-"""What the clients of a broker know, and the comparison of a store that a broker has left with it."""
+"""Knowledge of a broker's clients, and the comparison of a store that a broker has left with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def body_of(key: str) -> bytes:
 
 @dataclass(slots=True)
 class Ledger:
-    """What the clients of one store know, over all lives of its broker.
+    """Knowledge of the clients of one store, over all lives of its broker.
 
     Attributes:
         sent: Keys of all messages that were sent, whether they were answered or not.

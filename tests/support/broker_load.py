@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
+from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
+from reput.remoting.command import RemotingCommand
 from tests.support.broker import SMALL, Client, consumer, messages_of, send_command, texts, with_topic
 from tests.support.broker_ledger import STORE_KEYS, Ledger, body_of
 
@@ -28,7 +29,7 @@ _NONE_YET = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
 
 
 class Death(NamedTuple):
-    """How a life under load ends.
+    """End of a life under load.
 
     Attributes:
         answers: Messages that are acknowledged before it.
@@ -87,7 +88,7 @@ def _starting(
 
 
 def kill_starting(store: Path, after_s: float, **keys: object) -> bool:
-    """Start the command on a store, and kill it after so many seconds; whether it was not ready yet."""
+    """Start the command on a store, and kill it after some seconds; whether it was not ready yet."""
     with _starting(store, STORE_KEYS | keys) as process:
         time.sleep(after_s)
         process.kill()

@@ -23,7 +23,7 @@ KEY_PASSWORD = "key-password-of-tests"
 
 @cache
 def authority(name: str = "tests") -> trustme.CA:
-    """An authority; those of other names do not trust it."""
+    """An authority; authorities of other names do not trust it."""
     return trustme.CA(organization_name=name)
 
 

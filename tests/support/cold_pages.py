@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from reput.files import FileLayer, Mapping
-from reput.files.failure import failure
+from reput.files.os_errors import failure
 
 
 class ColdPages(FileLayer):

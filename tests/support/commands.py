@@ -21,7 +21,7 @@ _COMMAND = get_command(app)
 
 
 class Answer(NamedTuple):
-    """What a command did: its exit status, and what it printed."""
+    """Answer of a command: its exit status, and its output."""
 
     status: int
     out: str

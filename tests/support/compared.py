@@ -1,4 +1,4 @@
-"""How much was compared with Apache RocketMQ in this run, by all its processes; conftest.py prints it."""
+"""Count of comparisons with Apache RocketMQ in this run, by all its processes; conftest.py prints it."""
 
 from __future__ import annotations
 

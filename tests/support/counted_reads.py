@@ -6,6 +6,9 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from reput.files import File, FileLayer
 
 if TYPE_CHECKING:
@@ -47,3 +50,8 @@ class _CountedFile(File):
         count = super().read_into(position, buffer)
         self._bytes_of[self.path] += count
         return count
+
+    def read_runs(self, positions: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint8]:
+        data = super().read_runs(positions, sizes)
+        self._bytes_of[self.path] += data.size
+        return data

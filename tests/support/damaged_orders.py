@@ -52,7 +52,7 @@ def last_file_cut(store: Path) -> None:
 
 
 def last_file_cut_and_checkpoint_ahead(store: Path) -> None:
-    """Where the log's last records are not known yet, an audit cannot tell what the checkpoint is worth."""
+    """Cut the log before its last records: then an audit cannot tell what the checkpoint is worth."""
     last_file_cut(store)
     checkpoint_ahead(store)
 

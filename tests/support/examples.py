@@ -1,4 +1,4 @@
-"""How many examples a test of a property takes: a part of them in `make test`, all with the slow tests."""
+"""Number of examples that a test of a property takes: a part in `make test`, all with the slow tests."""
 
 from __future__ import annotations
 

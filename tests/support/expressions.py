@@ -106,7 +106,7 @@ _OPERANDS = ("a", "b", "c", "missing", "3", "5", "-5", "2147483648", "0.5", "5.0
 
 
 def drawn(seed: int, count: int) -> list[str]:
-    """So many expressions, most of which compile."""
+    """A number of expressions, most of which compile."""
     draw = random.Random(seed)
     return [_condition(draw, draw.randrange(4)) for _ in range(count)]
 
@@ -132,12 +132,12 @@ def _condition(draw: random.Random, depth: int) -> str:
 
 
 def all_expressions() -> Sequence[str]:
-    """Those of the golden data."""
+    """Expressions of the golden data."""
     return (*WRITTEN, *drawn(92, 300))
 
 
 def outcome(text: str, messages: Sequence[Mapping[str, str]]) -> str:
-    """What an expression gives: a letter a message, as the command `filter-evaluate` of lab/interop/ says it."""
+    """Outcome of an expression: a letter a message, as the command `filter-evaluate` of lab/interop/ says it."""
     try:
         condition = compile_expression(text)
     except ExpressionError:

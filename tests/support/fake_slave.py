@@ -65,7 +65,7 @@ class FakeSlave:
 
 @asynccontextmanager
 async def followed(state: BrokerState, count: int = 1) -> AsyncIterator[list[FakeSlave]]:
-    """So many slaves that have all of the master's log, and have said so."""
+    """Slaves, `count` of them, that have all of the master's log, and have said so."""
     assert state.ha is not None
     slaves = [await FakeSlave.connect(state) for _ in range(count)]
     for slave in slaves:

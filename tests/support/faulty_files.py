@@ -13,15 +13,17 @@ import os
 import random
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from reput import MessageStore
 from reput.errors import StoreError
-from reput.files import File, FileLayer, RecordLock, about_to_wait
-from reput.files.failure import failure, sync_failure, write_failure
-from reput.files.new_name import give_name
+from reput.files import DISK, File, FileLayer, RecordLock, about_to_wait
+from reput.files.os_errors import failure, sync_failure, write_failure
+from reput.files.rename_noreplace import give_name
 
 
 class Crash(SystemExit):
@@ -77,7 +79,7 @@ _LOOK_S, _MOST_LOOKS = 0.02, 3000
 
 
 class _Lost(NamedTuple):
-    """What a file held when a sync of it failed, and the sectors that were written since (those of maps: changed)."""
+    """Content of a file when a sync of it failed, and the sectors that were written since (of maps: changed)."""
 
     content: bytes
     written: set[int]
@@ -150,7 +152,7 @@ class FaultyFiles(FileLayer):
         super().rename(source, target)
 
     def _names_go_along(self, source: str, target: str) -> None:
-        """What is durable below a folder is so under its new name; its old one may be what a power cut leaves."""
+        """Keep durable files below a folder durable under its new name; a power cut may leave its old one."""
         below = {path: names for path, names in self._synced_names.items() if f"{path}/".startswith(f"{source}/")}
         for path in [path for path in self._synced_names if f"{path}/".startswith(f"{target}/")]:
             del self._synced_names[path]
@@ -211,7 +213,7 @@ class FaultyFiles(FileLayer):
     # -- the end of a process
 
     def abandon(self) -> None:
-        """What the kernel does when a process ends: descriptors and locks are gone. Every later operation dies."""
+        """End a process as the kernel does: descriptors and locks are gone. Every later operation dies."""
         self.judge = crash_at(0)
         for lock in self._locks:
             lock.release()
@@ -227,7 +229,7 @@ class FaultyFiles(FileLayer):
         self._synced_files[inode] = now if lost is None else _changed(self._synced_files.get(inode, b""), lost, now)
 
     def sync_has_failed(self, file: File) -> None:
-        """What could not be written counts as clean: until it is written to again, no later sync writes it."""
+        """Count as clean what could not be written: until it is written to again, no later sync writes it."""
         if os.path.exists(file.path):
             self._lost[os.fstat(file.fileno()).st_ino] = _Lost(Path(file.path).read_bytes(), set())
 
@@ -313,7 +315,7 @@ def _names(folder: dict[str, int], inode: int) -> list[str]:
 
 
 def _content(path: Path, inode: int) -> bytes | None:
-    """What a file holds now, if it is still there under any name."""
+    """Content of a file now, if it is still there under any name."""
     for entry in os.scandir(path) if path.is_dir() else ():
         if entry.inode() == inode:
             return Path(entry.path).read_bytes()
@@ -428,3 +430,11 @@ def copy_store(path: Path, target: Path) -> Path:
     """A copy of a store directory as a kill would leave it now."""
     shutil.copytree(path, target)
     return target
+
+
+@contextmanager
+def disk_is(files: FileLayer) -> Iterator[None]:
+    """Jobs go to the disk by themselves: meanwhile it is this one."""
+    names = [name for name in dir(FileLayer) if not name.startswith("_")]
+    with patch.dict(DISK.__dict__, {name: getattr(files, name) for name in names}):
+        yield

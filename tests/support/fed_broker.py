@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.support.send_streams import TOPICS
 
 #: What a broker makes for a message without an id has its process in it, and two ways count by themselves.
 _MADE_IDS = re.compile(rb"(UNIQ_KEY\x01|transactionId\":\")[0-9A-F]{32}")
+_HANDLES = re.compile(rb"(?<=recallHandle\":\")[^\"]+")
 
 
 class Peer:
@@ -87,4 +89,5 @@ def without_ids(data: bytes, port: int) -> bytes:
     """Bytes with made ids left out, and the broker's port, which differs from start to start."""
     host = encode_host(f"127.0.0.1:{port}")
     data = data.replace(host, bytes(8)).replace(host.hex().upper().encode(), b"0" * 16)
+    data = _HANDLES.sub(lambda handle: base64.urlsafe_b64decode(handle[0]).rpartition(b" ")[0], data)
     return _MADE_IDS.sub(rb"\g<1>", data)

@@ -1,4 +1,4 @@
-"""What must hold for a store with consume queue extensions and light message queues; told from its log by oracles."""
+"""Invariants of a store with consume queue extensions and light message queues; oracles judge by its log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bit_map(commit_log_offset: int) -> bytes | None:
 
 
 def bit_maps(columns: RecordColumns) -> pa.BinaryArray:
-    """Those of the rows of a scan."""
+    """Bit maps of the rows of a scan."""
     return pa.array([bit_map(offset) for offset in columns["commit_log_offset"].tolist()], pa.binary())
 
 

@@ -66,7 +66,7 @@ Queue = tuple[str, int]
 
 
 class Truth(NamedTuple):
-    """What Apache says: per queue (min, max) and the fields of each message; (topic, key) -> commit log offsets."""
+    """Answers of Apache: per queue (min, max) and the fields of each message; (topic, key) -> commit log offsets."""
 
     queues: dict[Queue, tuple[int, int]]
     messages: dict[Queue, list[tuple[str, ...]]]

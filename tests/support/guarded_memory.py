@@ -21,6 +21,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from reput.broker.appends.inner_message import read_properties
+from reput.broker.appends.put_hooks import delay_level
 from reput.formats.consume_queue import encode_unit
 from reput.formats.index_file import (
     ENTRY_SIZE,
@@ -31,40 +33,47 @@ from reput.formats.index_file import (
     key_hash,
 )
 from reput.formats.message_batch import decode_batch
-from reput.formats.record_layout import unpack_record
+from reput.formats.properties import decode_properties
+from reput.formats.record_layout import MIN_RECORD_SIZE, unpack_record
 from reput.kernels.machine.crc32 import crc32_slices
 from reput.kernels.machine.java_hash import java_hash_slices
 from reput.kernels.queues.batch_consume_queue import group_batch_units
 from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, SelectLimits, group_units, select_run, select_units
 from reput.kernels.queues.consume_queue_ext import resolve_tags_codes
-from reput.kernels.queues.index_file import (
+from reput.kernels.queues.index_file import put_keys
+from reput.kernels.queues.index_search import (
     IndexFields,
     LogFields,
     TopicFields,
     find_entries,
     find_key,
-    put_keys,
     scratch_row,
     topic_hash,
     verify_keys,
 )
 from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.queues.small_pass import SmallPass
+from reput.kernels.records import proven_records
+from reput.kernels.records.column_addresses import ADDRESSES
 from reput.kernels.records.columns import NARROW, WIDE
 from reput.kernels.records.gather import next_invalid_text
 from reput.kernels.records.log_room import LogRoom
 from reput.kernels.records.property_slices import find_property_slices
+from reput.kernels.records.proven_records import PLACE_WORDS
 from reput.kernels.records.record_batch import SCHEMA, record_batch
-from reput.kernels.records.record_encode import PLAN, encode, measure
+from reput.kernels.records.record_encode import encode, measure
 from reput.kernels.records.record_scan import RecordScanner, ScanLevel, read_records_at
 from reput.kernels.records.record_search import GapFinder, find_proven, find_record, unknown_times
 from reput.kernels.records.tags import keep_matching_tags
 from reput.kernels.records.timer_records import read_timer_records
 from reput.kernels.wire.ack_frames import MARK, AckForm
-from reput.kernels.wire.send_block import B_ANSWERS, B_ANSWERS_END, B_SCRATCH, SCRATCH_SIZE
+from reput.kernels.wire.send_back_frames import SendBacks
 from reput.kernels.wire.send_frames import SendFrames
-from reput.remoting.command import decode_command, frame_size
+from reput.kernels.wire.send_words import S_ANSWERS, S_ANSWERS_END, S_SCRATCH, SCRATCH_SIZE
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from reput.remoting.send_headers import decode_send_header
+from reput.service.timer_messages import deliver_time, out_time
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
 from tests.oracles.record_scan import V1, V2
 from tests.support.asked_memory import map_of
@@ -76,6 +85,7 @@ _PAGE = mmap.PAGESIZE
 _ROOT = Path(__file__).parents[2]
 _EXTREMES = (0, 1, -1, 2, 7, 8, 90, 91, 127, 128, 255, 0x7FFF, -0x8000, 0x7FFFFFFF, -(2**31))
 _BASE = 1 << 33
+_LEVELS, _NOW_MS = 6, 1_700_000_000_000
 _RANDOM = random.Random(20)
 
 
@@ -396,7 +406,7 @@ def encode_columns() -> int:
         text = source.at_end(bytes(range(65, 91)) * 16)[-size:]
         offsets = np.array([0, size], np.int32)
         list_of_one, host, v1 = np.array([0, 1], np.int32), source.at_start(bytes(8)), np.zeros(1, np.uint8)
-        addresses = dict.fromkeys(PLAN, 0) | {
+        addresses = dict.fromkeys(ADDRESSES, 0) | {
             "queue_topic": none.ctypes.data, "queue_id": none.ctypes.data, "topic_is_v2": v1.ctypes.data,
             "keys_lists": list_of_one.ctypes.data, "properties_lists": list_of_one.ctypes.data,
             "born_host_offsets": host_offsets.ctypes.data, "born_hosts": host.ctypes.data,
@@ -406,13 +416,13 @@ def encode_columns() -> int:
             ("unique_key_offsets", "unique_keys"), ("name_offsets", "names"), ("value_offsets", "values"),
         ):  # fmt: skip
             addresses[name], addresses[column] = offsets.ctypes.data, text.ctypes.data
-        plan = np.array([addresses[name] for name in PLAN], np.int64)
+        vector = np.array([addresses[name] for name in ADDRESSES], np.int64)
         sizes, properties_sizes = np.empty(1, np.int32), np.empty(1, np.int32)
-        assert measure(plan, 1, 1 << 20, 8, 0, sizes, properties_sizes) == -1
+        assert measure(vector, 1, 1 << 20, 8, 0, sizes, properties_sizes) == -1
         for room in (int(sizes[0]), int(sizes[0]) - 1):
             out = _GUARDED.at_end(bytes(room))
             positions = np.empty(2, np.int32)
-            rows = encode(plan, 0, 1, sizes, properties_sizes, host.ctypes.data, 8, out.ctypes.data, room, positions)
+            rows = encode(vector, 0, 1, sizes, properties_sizes, host.ctypes.data, 8, out.ctypes.data, room, positions)
             assert rows == (room == sizes[0])
     return 399
 
@@ -443,7 +453,7 @@ def ack_frames() -> int:
                 form.take(
                     data.ctypes.data,
                     data.ctypes.data + data.size,
-                    LogRoom(room.ctypes.data, 0, room.size, 1, next_offsets.ctypes.data),
+                    LogRoom(room.data, room.ctypes.data, 0, 1, next_offsets.ctypes.data),
                 )
                 form.take_answers()
     return count
@@ -455,10 +465,13 @@ def send_frames() -> int:
     kernel = SendFrames(
         store_host=bytes(8), properties=(b"MSG_REGION\x01R\x02", b"CLUSTER\x01c\x02"),
         answer_fields=b'"MSG_REGION":"R"', answer_end=b"}", unique_prefix=b"A" * 20, max_body_size=4 << 20,
+        schedule=(SCHEDULE_TOPIC, np.arange(6, 6 + _LEVELS, dtype=np.int32)),
+        timers=(b"timers", np.array([6 + _LEVELS], np.int32)), max_delay_ms=100_000, precision_ms=1000,
+        handle=(b"v1 ", b" broker-a "),
         is_sync=False, takes_batch_properties=True,
     )  # fmt: skip
     own_scratch = scratch.at_end(bytes(SCRATCH_SIZE))
-    kernel.words[B_SCRATCH // 8] = own_scratch.ctypes.data
+    kernel.words[S_SCRATCH // 8] = own_scratch.ctypes.data
     for first, (topic, queues) in zip((0, 4), TOPICS, strict=True):
         kernel.topics.add_topic(topic, np.arange(first, first + queues, dtype=np.int32))
     next_offsets, count, taken = np.zeros(16, np.int64), 0, 0
@@ -470,16 +483,71 @@ def send_frames() -> int:
             for one in (data.at_end(content), data.at_start(content)):
                 room = logs.at_end(bytes(_RANDOM.choice([0, 50, 200, 1000, 5000, 40_000])))
                 told = answers.at_end(bytes(_RANDOM.choice([0, 2047, 2048, 5000, 200_000])))
-                kernel.words[B_ANSWERS // 8] = told.ctypes.data
-                kernel.words[B_ANSWERS_END // 8] = told.ctypes.data + told.size
-                kernel.begin(bytes(8), 0)
+                kernel.words[S_ANSWERS // 8] = told.ctypes.data
+                kernel.words[S_ANSWERS_END // 8] = told.ctypes.data + told.size
+                kernel.begin(bytes(8), 0, _NOW_MS)
                 begin = one.ctypes.data
-                log = LogRoom(room.ctypes.data, 1000, room.size - 8, 1, next_offsets.ctypes.data)
+                log = LogRoom(room.data[: max(room.size - 8, 0)], room.ctypes.data, 1000, 1, next_offsets.ctypes.data)
                 kernel.take(begin, begin + one.size, log)
                 assert begin <= kernel.at <= begin + one.size
                 stored = room[: kernel.log_address - room.ctypes.data].tobytes()
                 check_stored(stored, content[: kernel.at - begin])
                 count, taken = count + 1, taken + (kernel.at > begin)
+    assert taken > count / 20
+    return count
+
+
+def send_backs() -> int:
+    """Requests and records that are whole, cut anywhere, or damaged, with little room in the log and for answers."""
+    data, logs, stored = Guarded(1 << 14), Guarded(1 << 14), Guarded(1 << 14)
+    kernel = SendBacks(
+        store_host=bytes(8),
+        schedule_topic=b"SCHEDULE",
+        numbers=np.arange(3, dtype=np.int32),
+        answer=(b"{", b"}"),
+        seed=1,
+    )
+    kernel.set_target("%RETRY%g", 2, 3, ("%DLQ%g", 3))
+    next_offsets, places = np.zeros(4, np.int64), np.empty((1, PLACE_WORDS), np.int64)
+    offsets, runs, count, taken = np.array([1000]), np.empty(2, np.int64), 0, 0
+    taken_over = b"RETRY_TOPIC\x01t\x02WAIT\x01x\x02REAL_QID\x019\x02DELAY\x01" + b"1" * 40
+    texts = b"", b"A\x01v\x02", b"ORIGIN_MESSAGE_ID\x01", taken_over
+    for _ in range(200):
+        fields = {"offset": "1000", "group": "g", "delayLevel": _RANDOM.choice(["0", "-1", "2", "99"])}
+        frame = encode_command(
+            RemotingCommand(
+                RequestCode.CONSUMER_SEND_MSG_BACK, _RANDOM.randrange(1 << 31), ext_fields=fields, version=479
+            )
+        )
+        record = Record(
+            body=bytes(_RANDOM.randrange(200)), topic=b"t", properties=_RANDOM.choice(texts), commit_log_offset=1000,
+            reconsume_times=_RANDOM.randrange(5),
+        ).pack()  # fmt: skip
+        for content in (frame, frame[: _RANDOM.randrange(len(frame))], *(damaged(frame) for _ in range(5))):
+            for one in (data.at_end(content), data.at_start(content)):
+                count += 1
+                kernel.read(one.ctypes.data, one.ctypes.data + one.size)
+        whole = data.at_end(frame)
+        cut = record[: _RANDOM.randrange(MIN_RECORD_SIZE, len(record) + 1)]
+        for content in (record, cut, *(damaged(record) for _ in range(20))):
+            for one in (stored.at_end(content), stored.at_start(content)):
+                if one.size < MIN_RECORD_SIZE:
+                    continue
+                count += 1
+                assert kernel.read(whole.ctypes.data, whole.ctypes.data + whole.size) == 1
+                begin, end, at = one.ctypes.data, 1000 + one.size, offsets.ctypes.data
+                assert proven_records.run_heads(at, 8, 1, 1000, end, begin - 1000, runs.ctypes.data) == 1
+                if not proven_records.measure_records(at, 8, 1, end, runs.ctypes.data):
+                    continue
+                if not proven_records.place_records(runs.ctypes.data, 1, places.ctypes.data):
+                    continue
+                room = logs.at_end(bytes(_RANDOM.choice([0, 100, 300, 600, 2000])))
+                log = LogRoom(room.data[: max(room.size - 8, 0)], room.ctypes.data, 5000, 1, next_offsets.ctypes.data)
+                number = kernel.append(0, runs.ctypes.data, 1, log)
+                written = room[: kernel.log_address - room.ctypes.data].tobytes()
+                assert len(written) == (unpack_record(written, 0)[0][0] if number else 0)
+                assert bool(kernel.take_answers()) == bool(number)
+                taken += number
     assert taken > count / 20
     return count
 
@@ -492,24 +560,36 @@ def check_stored(log: bytes, frames: bytes) -> None:
         command = decode_command(frames[begin:end])
         header = decode_send_header(command.code, command.ext_fields)
         bodies = [one.body for one in decode_batch(command.body)] if header.batch else [command.body]
+        properties = read_properties(header.properties or "")
+        level = 0 if header.batch else min(delay_level(properties), _LEVELS)
+        due_ms = None if header.batch or level else deliver_time(properties, _NOW_MS)
+        place = (SCHEDULE_TOPIC.decode(), level - 1) if level else (header.topic, header.queue_id)
+        kept = {"DELAY": str(level), "REAL_TOPIC": header.topic, "REAL_QID": str(header.queue_id)} if level else {}
+        if due_ms is not None and due_ms > _NOW_MS:
+            place = "timers", 0
+            out_ms = str(out_time(due_ms, 1000))
+            kept = {"TIMER_OUT_MS": out_ms, "REAL_TOPIC": header.topic, "REAL_QID": str(header.queue_id)}
         for body in bodies:
             head, at = unpack_record(log, position)
-            found = (log[at[2] : at[3]].decode(), log[at[0] : at[1]], head[3], head[7], head[8])
-            assert found == (header.topic, body, header.queue_id, header.sys_flag, header.born_timestamp), command
+            if kept:
+                waiting = decode_properties(log[at[4] : at[5]])
+                assert waiting.items() >= (properties | kept).items(), command
+            found = (log[at[2] : at[3]].decode(), head[3], log[at[0] : at[1]], head[7], head[8])
+            assert found == (*place, body, header.sys_flag, header.born_timestamp), command
             position += head[0]
         begin = end
     assert position == len(log)
 
 
 def one_byte_too_far() -> int:
-    """What must die: the sum of one byte more than there is."""
+    """A call that must die: the sum of one byte more than there is."""
     data = _GUARDED.at_end(b"a")
     crc32_slices(data.ctypes.data, np.zeros(1, np.int64), np.array([2]), np.empty(1, np.uint32), True)
     return 1
 
 
 def one_byte_before() -> int:
-    """What must die: the sum from one byte before the first."""
+    """A call that must die: the sum from one byte before the first."""
     data = _GUARDED.at_start(b"a")
     crc32_slices(data.ctypes.data, np.array([-1]), np.array([2]), np.empty(1, np.uint32), True)
     return 1
@@ -528,6 +608,7 @@ SUBJECTS: dict[str, Callable[[], int]] = {
         encode_columns,
         ack_frames,
         send_frames,
+        send_backs,
     )
 }
 OVERRUNS: dict[str, Callable[[], int]] = {subject.__name__: subject for subject in (one_byte_too_far, one_byte_before)}

@@ -33,7 +33,7 @@ class Heard(logging.Handler):
 
 @contextmanager
 def heard(name: str) -> Iterator[Heard]:
-    """What the logger of this name says until the end of the block."""
+    """Lines of the logger of this name until the end of the block."""
     handler, logger = Heard(), logging.getLogger(name)
     logger.addHandler(handler)
     try:

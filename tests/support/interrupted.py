@@ -61,7 +61,7 @@ _END_TIMEOUT_S = 60
 
 
 class Ended(NamedTuple):
-    """How a command has ended."""
+    """End of a command."""
 
     status: int
     err: str

@@ -1,4 +1,4 @@
-"""What must hold for every store directory, whatever happened to its writers; told by oracles that read plain bytes."""
+"""Invariants of every store directory, whatever happened to its writers; oracles judge by plain bytes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def log_records(store: Path) -> list[Record]:
 
 
 class Units(NamedTuple):
-    """What the queues of a log must hold, by queue: bytes of units, and the next queue offset."""
+    """Right content of a log's queues, by queue: bytes of units, and the next queue offset."""
 
     folder: str
     data: bytes = b""
@@ -157,7 +157,7 @@ def check_store(store: Path, options: dict[str, object] = SMALL) -> list[Record]
 
 
 def check_rebuild(store: Path, target: Path, options: dict[str, object] = SMALL) -> None:
-    """Queues made from a copy of the log alone are those of the store, which may have files of zeros besides.
+    """Check that queues made from a copy of the log alone are the store's, which may have files of zeros besides.
 
     Such a file is that of a queue whose messages were all cut off, by a power cut or by `reput rejoin`.
     """
@@ -179,7 +179,7 @@ def contents(store: Path, part: str = ".", leave_out: tuple[str, ...] = ("lock",
 
 
 class Acknowledged(NamedTuple):
-    """What a put promised."""
+    """Promise of a put."""
 
     topic: str
     queue_id: int
@@ -205,7 +205,7 @@ def check_acknowledged(store: reput.MessageStore, acknowledged: list[Acknowledge
 
 
 def everything_of(path: Path) -> dict[str, str]:
-    """The files by their paths; those of the index by their order, for their names are times."""
+    """The files by their paths; index files by their order, for their names are times."""
     files = contents(path)
     index = [digest for name, digest in files.items() if name.startswith("index/")]
     return {name: digest for name, digest in files.items() if not name.startswith("index/")} | {

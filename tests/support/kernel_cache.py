@@ -16,7 +16,7 @@ def whole_cache() -> Path:
 
 
 def cache_without(folder: Path, *kernels: str) -> Path:
-    """Make a cache folder, for `REPUT_CACHE_DIR`, that lacks kernels, each named as `runs.read_runs`."""
+    """Make a cache folder, for `REPUT_CACHE_DIR`, that lacks kernels, each named as `batched_io.read_runs`."""
     kept = shutil.copytree(whole_cache(), folder / whole_cache().name)
     (kept / COMPLETE).unlink()
     for kernel in kernels:

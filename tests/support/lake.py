@@ -40,7 +40,7 @@ def rows_of(output: Path, kind: str = "messages") -> list[dict[str, Any]]:
 
 
 def log_rows(store: Path, topics: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """What `read_log` gives, with the day of each row."""
+    """Rows of `read_log`, with the day of each row."""
     rows = reput.read_log(store, topics=topics).read_all().to_pylist()
     return [row | {"date": row["store_timestamp"].date()} for row in rows]
 

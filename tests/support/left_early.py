@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 import reput
 from reput.errors import StoreFormatError
-from reput.jobs.lake.source import open_source
+from reput.jobs.lake.import_source import open_source
 from reput.jobs.query import Source, query_sql
 
 

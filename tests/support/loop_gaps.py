@@ -1,4 +1,4 @@
-"""How long a loop is held up at the most, by the work of its own thread: a busy machine makes that no longer."""
+"""Longest time for which the work of its own thread holds up a loop: a busy machine makes that no longer."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def fill(broker: Broker, numbers: Sequence[int] = NUMBERS) -> None:
 
 
 def shop_consumes(broker: Broker, count: int) -> None:
-    """Let the group shop consume so many of queue 0."""
+    """Let the group shop consume `count` messages of queue 0."""
     with PullConsumer(broker.namesrv, group="shop", topics={"orders": "*"}, consume_from="first") as consumer:
         while not consumer.poll(timeout=0.1):
             pass

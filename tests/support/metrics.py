@@ -1,4 +1,4 @@
-"""What a broker answers to a monitoring system."""
+"""Metrics that a broker gives to a monitoring system."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def labels_of(metrics: Iterable[Metric]) -> dict[str, set[str]]:
 
 
 async def let_happen(served: Served) -> None:
-    """Do once all that a broker counts, so that it tells each of its metrics, but those of slaves and dead letters."""
+    """Do once all that a broker counts, so that it has each of its metrics, but for slaves and dead letters."""
     client = await served.client()
     await with_topic(client, "orders")
     await client.send_message("orders", b"a", properties={"TIMER_DELAY_MS": "1"})

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 import reput.remoting
+from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import ONE_WAY_FLAG
 from reput.remoting.header import header_fields
 from reput.remoting.send_headers import V2_NAMES
 from tests.support.frames import frame_of
@@ -139,7 +139,7 @@ class _Bugs(logging.Handler):
 
 @contextmanager
 def logged_bugs() -> Iterator[list[str]]:
-    """What the product, or asyncio in its place, logs with a traceback."""
+    """Tracebacks that the product, or asyncio in its place, logs."""
     handler, loggers = _Bugs(), [logging.getLogger(name) for name in ("reput", "asyncio")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -56,7 +56,7 @@ def damaged_state(chance: Random, data: bytes) -> bytes:
 
 
 class OddState:
-    """What requests have made, by the kind of request; `write` and `check` are given a client of the broker.
+    """State that requests have made, by the kind of request; `write` and `check` are given a client of the broker.
 
     Attributes:
         made: By kind, the names of those that were answered SUCCESS.
@@ -70,7 +70,7 @@ class OddState:
         self.requests = 0
 
     async def write(self, served: Served, client: Client, count: int) -> None:
-        """Send so many requests, each of any kind."""
+        """Send `count` requests, each of any kind."""
         self._life += 1
         kinds = (
             self._group, self._groups, self._topics, self._topic, self._mode, self._offset, self._order, self._filter,

@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
 
 
 def put(store: reput.MessageStore, count: int = 200) -> None:
-    """Put 25 messages in each millisecond: the last records have one time, and those of the files before another."""
+    """Put 25 messages in each millisecond: the last records have one time, the files before another."""
     begin_s = time.time()
     for n in range(count):
         message = reput.Message("orders", b"x" * 200, tags=f"t{n % 3}", keys=(f"k{n}", "all"))

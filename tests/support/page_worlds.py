@@ -1,4 +1,4 @@
-"""What the examples of a page find before the first of them runs: stores, files, brokers."""
+"""Stores, files and brokers that the examples of a page find before the first of them runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOCAL = {"bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
 
 @dataclass
 class World:
-    """Where the examples of a page run.
+    """Surroundings in which the examples of a page run.
 
     names: words of the page, and what stands for them here: folders, addresses. left: what ends with the page.
     environment: what is set.
@@ -169,7 +169,7 @@ def copies(world: World) -> None:
 
 
 def files(world: World) -> None:
-    """What is imported: two exports, and a file of Parquet."""
+    """Make what is imported: two exports, and a file of Parquet."""
     shop(world)
     for arguments in (["lake"], ["tables", "--format", "delta"]):
         assert (

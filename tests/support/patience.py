@@ -6,6 +6,7 @@ is `impatient`.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from importlib import import_module
 from types import FunctionType
@@ -30,13 +31,47 @@ _TIMES = (
     ("reput.client.instance.client_instance", "_LEAVE_S"),
     ("reput.client.consuming.consumer_api", "_OFFSET_S"),
     ("reput.client.instance.name_servers", "_CALL_S"),
+    ("reput.admin.admin_client", "_CALL_S"),
+    ("reput.admin.all_name_servers", "_CALL_S"),
+    ("reput.broker.broker_to_client", "_CALL_S"),
+    ("reput.broker.broker_to_client", "_STATUS_S"),
     ("reput.client.producing.producer", "_TRACE_S"),
     ("reput.client.instance.traces", "_CLOSE_S"),
 )
 
 
-#: Times of a follower's questions to its master.
-_FOLLOWER = (("reput.replication.master", "_ANSWER_S"), ("reput.replication.followers", "_ANSWER_S"))
+#: Times of a follower's questions to its master. It asks again, so a test that is patient needs no more of them.
+_FOLLOWER = (
+    ("reput.replication.master", "_ANSWER_S"),
+    ("reput.replication.followers", "_ANSWER_S"),
+    ("reput.replication.ha_stream", "_CONNECT_S"),
+)
+#: Times that tests leave as they are, each with the reason.
+_KEPT = {
+    ("reput.client.consuming.consumer_api", "PULL_S"): "twice as long as a broker holds a pull",
+    ("reput.spark.wire.pulls", "PULL_S"): "the same one",
+    ("reput.broker.registration", "_UNREGISTER_S"): "a name server that stands still would hold each stop of a broker",
+    ("reput.spark.wire.sender", "_SEND_S"): "a task's own, in a process of Spark, which has no conftest",
+}
+#: Methods whose last argument says how long an answer is waited for, or a connection.
+_WAITS = {"ask", "call", "answer", "send", "create_connection"}
+
+
+def waits_of(module: str, source: str) -> set[tuple[str, str]]:
+    """Constants of a module that say how long an answer is waited for, as pairs of module and name."""
+    return {
+        (module, name.id)
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _WAITS
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+        for name in ast.walk(argument)
+        if isinstance(name, ast.Name) and name.id.isupper() and name.id.endswith("_S")
+    }
+
+
+def known_waits() -> set[tuple[str, str]]:
+    """All that this module knows, with those that stay as they are."""
+    return {*_TIMES, *_FOLLOWER, *_KEPT}
 
 
 def be_patient() -> None:

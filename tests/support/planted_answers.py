@@ -11,7 +11,7 @@ _KEYS = ("k0", "k299", "k599", "g0", "g7", "last", "UK000100")
 
 
 def answers(path: Path, *, writable: bool) -> dict[str, Any]:
-    """What the store answers: the messages of each queue, queries by key and time, and offsets by time."""
+    """Answers of the store: the messages of each queue, queries by key and time, and offsets by time."""
     found: dict[str, Any] = {}
     with reput.MessageStore.open(path, read_only=not writable) as store:
         for queue in store.queues():

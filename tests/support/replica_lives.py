@@ -26,7 +26,7 @@ from reput.broker.state import BrokerState
 from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.files import File, RecordLock
-from reput.files.failure import sync_failure
+from reput.files.os_errors import sync_failure
 from reput.replication.follower import Follower
 from tests.support.broker import Client, controller_of
 from tests.support.broker_ledger import STORE_KEYS

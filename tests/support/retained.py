@@ -1,4 +1,4 @@
-"""What must hold for a store whose oldest log files are gone, told by the bytes that are left."""
+"""Invariants of a store whose oldest log files are gone, by the bytes that are left."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from reput.progress import Progress
 
 
 class DyingRunner(LocalRunner):
-    """Is killed when so many tasks have run."""
+    """Runner that is killed after a number of tasks."""
 
     def __init__(self, tasks: int) -> None:
         super().__init__(1)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from unittest.mock import patch
 
 import reput
 from reput.errors import StoreError
-from reput.files import DISK, FileLayer
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.metadata import TopicConfig
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
-from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, no_objection
+from tests.support.faulty_files import Crash, FaultyFiles, Judge, abandon, disk_is, no_objection
 from tests.support.invariants import SMALL, Acknowledged, check_acknowledged, check_store, log_records
 from tests.support.lives import batches, further_puts, further_units, passing_time, puts, retention, sink
 
@@ -175,20 +173,12 @@ def _count_topics(path: Path) -> int:
     return len(files.operations)
 
 
-@contextmanager
-def _disk_is(files: FileLayer) -> Iterator[None]:
-    """Jobs go to the disk by themselves: meanwhile it is this one."""
-    names = [name for name in vars(FileLayer) if not name.startswith("_")]
-    with patch.dict(DISK.__dict__, {name: getattr(files, name) for name in names}):
-        yield
-
-
 def _rebuild(path: Path, judge: Judge) -> tuple[FaultyFiles, Check]:
     """Queues and index of a closed store are rebuilt in place; whatever is left, the next start has all of them."""
     life, _ = puts.live(path, "SYNC_FLUSH", no_objection)
     files = FaultyFiles(judge)
     files.all_is_durable(path)
-    with suppress(Crash, StoreError), _disk_is(files):
+    with suppress(Crash, StoreError), disk_is(files):
         rebuild(path, None, runner=LocalRunner(1))
     files.abandon()
 

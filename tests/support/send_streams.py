@@ -8,15 +8,21 @@ from collections.abc import Iterator
 
 from reput import Message
 from reput.formats.message_batch import encode_batch
+from reput.formats.remoting import FRAME_HEAD, ONE_WAY_FLAG
 from reput.remoting.codes import RequestCode, SerializeType
-from reput.remoting.command import FRAME_HEAD, ONE_WAY_FLAG, RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.send_headers import V2_NAMES
 
 #: (topic, queues) of the topics that a stream sends to.
 TOPICS = (("orders", 4), ("payments", 2))
 _ODD_PROPERTIES = (
     *(
-        "DELAY\x010\x02",
+        "DELAY\x01+1\x02",
+        "TIMER_DELAY_MS\x01-5\x02",
+        "TIMER_DELAY_MS\x011000\x02REAL_TOPIC\x01t\x02",
+        "TIMER_DELAY_SEC\x0110\x02TIMER_DEL_UNIQKEY\x01orders+u\x02",
+        "DELAY\x0101\x02",
+        "DELAY\x012\x02REAL_QID\x017\x02",
         "x\x01\x02",
         "\x02",
         "TRAN_MSG\x01false\x02",
@@ -26,6 +32,13 @@ _ODD_PROPERTIES = (
         "INNER_NUM\x012\x02",
     ),
 )
+#: What lets a message wait: levels, and times that are soon, long ago, in the slot that has begun, too far away.
+_WAITS = {
+    "DELAY": ("0", "1", "3", "18", "99"),
+    "TIMER_DELAY_SEC": ("0", "1", "60", "90000000"),
+    "TIMER_DELAY_MS": ("1", "60000", "1700"),
+    "TIMER_DELIVER_MS": ("1700000060000", "1600000000000", "1700000000124", "1", "9" * 18),
+}
 _ODD_FIELDS = (
     *(("e", "7"), ("e", "-1"), ("e", "x"), ("e", "+1"), ("g", "9" * 19), ("f", "4"), ("b", "unknown")),
     ("h", "5000000000"),
@@ -67,7 +80,11 @@ def _fields(rng: random.Random, opaque: int) -> dict[str, str]:
     topic, queues = rng.choice(TOPICS)
     pairs = [("KEYS", f"k{opaque}"), ("TAGS", "a"), ("UNIQ_KEY", f"{opaque:032X}"), ("WAIT", "true")]
     pairs += [("名", "日本"), ("y", 'z\\q"t\n')]
-    properties = "".join(f"{name}\x01{value}\x02" for name, value in rng.sample(pairs, rng.randrange(len(pairs))))
+    chosen = rng.sample(pairs, rng.randrange(len(pairs)))
+    for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+        name, values = rng.choice(list(_WAITS.items()))
+        chosen.insert(rng.randrange(len(chosen) + 1), (name, rng.choice(values)))
+    properties = "".join(f"{name}\x01{value}\x02" for name, value in chosen)
     if rng.random() < 0.3:
         properties = properties.removesuffix("\x02")
     return {

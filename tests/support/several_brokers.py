@@ -28,7 +28,7 @@ class SeveralBrokers:
         self._environment = os.environ | ports | {"STORES": str(stores), "PATH": path}
 
     def address(self, name: str) -> str:
-        """Where one of them is reached."""
+        """Address of one of them."""
         return f"{HOST}:{self.ports[name]}"
 
     @contextmanager

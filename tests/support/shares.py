@@ -30,7 +30,7 @@ class Share(NamedTuple):
     drawn: range
 
     def of(self, operations: Sequence[Operation]) -> list[Operation]:
-        """Those of this share, in their order."""
+        """Operations of this share, in their order."""
         chance = random.Random(self.neighbours)
         found: list[Operation] = []
         for begin in range(0, len(operations), self.neighbours):

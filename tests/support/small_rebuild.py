@@ -25,12 +25,16 @@ LOG_FILE_SIZE = 8192
 LOG_START = 32 * LOG_FILE_SIZE  # so that queue offsets above 0 are possible: what came before was deleted
 QUEUE_FILE_SIZE = 10 * UNIT_SIZE
 SLOTS, ENTRIES = 7, 12
+_MULTI_DISPATCH = "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"
 HOST = encode_host("10.0.0.1:10911")
 
 
 @dataclass(frozen=True)
 class Put:
-    """A record of a log: `queue_step` is added to the queue offset that is due, 0 for a log without crashes."""
+    """A record of a log: `queue_step` is added to the queue offset that is due, 0 for a log without crashes.
+
+    `light_queue` is the name of a light queue that gets a unit, too, and its queue offset.
+    """
 
     queue_id: int = 0
     topic: str = "orders"
@@ -40,6 +44,7 @@ class Put:
     sys_flag: int = 0
     queue_step: int = 0
     timestamp: int = 1_700_000_000_000
+    light_queue: tuple[str, int] | None = None
 
     @property
     def has_unit(self) -> bool:
@@ -55,7 +60,8 @@ class Stored:
 
 
 def encode(put: Put, queue_offset: int, offset: int) -> bytes:
-    message = Message(put.topic, put.body, tags=put.tags, keys=put.keys, sys_flag=put.sys_flag)
+    light = {} if put.light_queue is None else dict(zip(_MULTI_DISPATCH, map(str, put.light_queue), strict=True))
+    message = Message(put.topic, put.body, tags=put.tags, keys=put.keys, sys_flag=put.sys_flag, properties=light)
     return encode_record(
         message,
         queue_id=put.queue_id,

@@ -12,7 +12,7 @@ _MS_REC, _MS_PRIVATE = 0x4000, 0x40000
 
 
 def mount_tmpfs(folder: Path, size: int) -> None:
-    """Mount one of so many bytes in this process alone, which has one thread. Raises OSError if that is forbidden."""
+    """Mount one of `size` bytes in this process alone, which has one thread. Raises OSError if that is forbidden."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(name: str, *arguments: object) -> None:

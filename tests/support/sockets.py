@@ -89,7 +89,7 @@ class Peer:
         return decode_command(head + await self.reader.readexactly(frame_size(head) - len(head)))
 
     async def ends(self) -> bytes:
-        """What comes before the end of the connection, which the other side has to close."""
+        """Bytes before the end of the connection, which the other side has to close."""
         try:
             return await self.reader.read(-1)
         except ConnectionError:

@@ -140,7 +140,7 @@ class StoreModel(RuleBasedStateMachine):
             self.keep("a", queue_id, kept, ["k1"], 0)
 
     def look_around(self) -> None:
-        """What a reader beside the writers is given is in order, and what was there stays."""
+        """Check that a reader beside the writers gets all in order, and that nothing has gone."""
         for topic, queue_id in [*self.queues]:
             kept = self.queues[topic, queue_id]
             got = self.store.get_message(topic, queue_id, max(len(kept) - 1, 0))
@@ -173,7 +173,7 @@ class StoreModel(RuleBasedStateMachine):
     @precondition(lambda self: self.is_synced)
     @rule(seed=st.integers(0, 2**32), flush_disk_type=st.sampled_from(["SYNC_FLUSH", "ASYNC_FLUSH"]))
     def lose_power(self, seed: int, flush_disk_type: str) -> None:
-        """What was answered under SYNC_FLUSH is there, whatever sectors and names of the rest reached the disk."""
+        """Check that all answers of SYNC_FLUSH hold, whatever sectors and names of the rest reached the disk."""
         self.files.judge = crash_at(0)
         self.cuts += 1
         left = self.folder / f"left-{self.cuts}"

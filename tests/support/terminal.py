@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 def shown_on_a_terminal(arguments: list[str], width: int, stream: str = "stdout") -> str:
-    """What a command prints to one of its streams on a terminal of that width, without styles."""
+    """Output of a command to one of its streams on a terminal of that width, without styles."""
     controller, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, width))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
@@ -26,7 +26,7 @@ def shown_on_a_terminal(arguments: list[str], width: int, stream: str = "stdout"
 
 
 def all_of(controller: int) -> str:
-    """What a terminal shows until its last process has ended; closes it."""
+    """Text of a terminal until its last process has ended; closes it."""
     shown = b""
     with suppress(OSError):  # the end of a terminal whose last process has ended
         while part := os.read(controller, 65536):

@@ -23,7 +23,7 @@ def module_of(path: Path) -> str:
 
 
 def _imports_of(path: Path) -> set[str]:
-    """What a file imports, also within functions: modules, and names in modules, which may be modules, too."""
+    """Imports of a file, also within functions: modules, and names in modules, which may be modules, too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         match node:

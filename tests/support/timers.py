@@ -24,7 +24,7 @@ BEGIN = 1_700_000_000_000 - 1_700_000_000_000 % 256_000
 
 
 def small_wheel(patch: pytest.MonkeyPatch, slots: int = 256) -> None:
-    """A wheel of so many slots."""
+    """Make wheels of `slots` slots."""
     for module in (wheel_format, timer_wheel):
         patch.setattr(module, "SLOTS", slots)
         patch.setattr(module, "WHEEL_SIZE", 32 * slots, raising=False)

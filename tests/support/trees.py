@@ -1,4 +1,4 @@
-"""What a directory holds, to be compared."""
+"""Content of a directory, to be compared."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from reput.formats.remoting import MAX_FRAME_SIZE
 from reput.remoting.body_bounds import LARGE_BODY, most_body
 from reput.remoting.codes import RequestCode as Code
-from reput.remoting.command import MAX_FRAME_SIZE, MAX_HEADER_SIZE, RemotingCommand, encode_command
+from reput.remoting.command import MAX_HEADER_SIZE, RemotingCommand, encode_command
 from tests.support.broker import pull_command, texts
 from tests.support.frames import binary_header, entry, frame_of
 
@@ -24,7 +25,7 @@ FIELDS = {
 
 
 def _bodies(size: int) -> dict[str, bytes]:
-    """JSON of about so many bytes: many values of each kind, and what is no JSON for a strict reader."""
+    """JSON of about `size` bytes: many values of each kind, and what is no JSON for a strict reader."""
     return {
         "objects": b'{"a":[' + b"{}," * (size // 3 - 10) + b"{}]}",
         "lists": b'{"a":[' + b"[]," * (size // 3 - 10) + b"[]]}",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import reput
+import reput.spark
 from reput.errors import ConfigError
 from reput.extras import _EXTRAS, require, what_to_install
 
@@ -31,6 +32,14 @@ def test_a_session_without_pyspark_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ConfigError, match=r"a Spark session needs pyspark: pip install 'reput\[spark\]'"):
         session()
+
+
+@pytest.mark.parametrize("name", [name for name in reput.spark.__all__ if name != "session"])  # the test above calls it
+def test_a_name_of_spark_says_what_to_install(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delitem(vars(reput.spark), name, raising=False)  # it is kept after its first use
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(ConfigError, match=rf"reput.spark.{name} needs pyspark: pip install 'reput\[spark\]'"):
+        getattr(reput.spark, name)
 
 
 def test_each_extra_that_an_error_names_brings_the_package() -> None:
@@ -71,3 +80,10 @@ def test_an_import_that_no_extra_brings_has_no_line() -> None:
     assert what_to_install(ModuleNotFoundError("no google", name="google"), "it") is None
     found = what_to_install(ModuleNotFoundError("no pyarrow.compute", name="pyarrow.compute"), "reput info")
     assert found == "reput info needs pyarrow: pip install 'reput[store]'"
+
+
+@pytest.mark.parametrize(("name", "home"), [("Producer", "reput.client"), ("LocalBroker", "reput.testing")])
+def test_a_name_that_lives_elsewhere_is_told_with_its_home(name: str, home: str) -> None:
+    with pytest.raises(ImportError, match=f"from {home} import {name}$"):
+        getattr(reput, name)
+    assert not hasattr(reput, "no_such_name")

@@ -19,7 +19,7 @@ from reput.files import DISK
 from tests.support.kernel_cache import cache_without, whole_cache
 from tests.support.shares import sampled
 
-MISSING = ("gather.total_size", "runs.read_runs")
+MISSING = ("gather.total_size", "batched_io.read_runs")
 NAMES = [name.partition(".")[2] for name in MISSING]
 #: Prints which kernels this process itself has compiled, and how many processes it has started.
 LOAD = """

@@ -75,7 +75,7 @@ def test_where_there_is_no_store_the_fixture_says_what_to_install(tmp_path: Path
 @pytest.mark.parametrize("processes", [0, 2])
 def test_a_run_says_that_kernels_are_compiled_and_compiles_them_once(tmp_path: Path, processes: int) -> None:
     (tmp_path / "test_orders.py").write_text(TEST)
-    cache = cache_without(tmp_path / "cache", "gather.total_size", "runs.read_runs")
+    cache = cache_without(tmp_path / "cache", "gather.total_size", "batched_io.read_runs")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "reput.pytest_plugin", "-p", "xdist", "-n", str(processes)]
     env = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "REPUT_CACHE_DIR": str(cache)}
     done = subprocess.run([*command, "."], cwd=tmp_path, env=env, capture_output=True, text=True)

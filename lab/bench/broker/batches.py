@@ -17,11 +17,9 @@ def measure(setting: Setting) -> list[Figure]:
     name = f"broker, batches of {BATCH}, {_THREADS} threads"
     rate = brokers.figure(name, "msg/s", least=1.7, stretch=2)
     broker = brokers.figure(f"{name}, broker's CPU of a batch", "us", most=0.25, stretch=0.15)
-    client = brokers.figure(f"{name}, client's CPU of a batch", "us")
     for side in brokers.turns():
         measured = brokers.measure(side, [Job("send", TOPIC, threads=_THREADS, batch=BATCH)], _SECONDS)
         told = measured.one
         side.add(rate, told.messages / told.seconds)
         side.add(broker, measured.broker_seconds / told.requests * 1e6)
-        side.add(client, measured.client_seconds / told.requests * 1e6)
-    return [rate, broker, client, *brokers.failures("broker, batches")]
+    return [rate, broker, *brokers.failures("broker, batches")]

@@ -104,11 +104,11 @@ class Brokers:
             return self.run(side, jobs, self._setting.seconds(seconds))
 
     def run(self, side: Side, jobs: Sequence[Job], seconds: float) -> Measured:
-        """Run jobs for so many seconds, over the connections that are there."""
+        """Run jobs for some seconds, over the connections that are there."""
         return self.check(side, self.load.run(side, jobs, seconds))
 
     def fill(self, side: Side, job: Job, messages: int) -> None:
-        """Run one job until it has sent so many messages."""
+        """Run one job until it has sent a number of messages."""
         self.check(side, self.load.fill(side, job, messages))
 
     def check(self, side: Side, measured: Measured) -> Measured:

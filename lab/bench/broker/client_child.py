@@ -21,7 +21,7 @@ _COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "body")
 
 
 async def send(namesrv: str, topic: str, tasks: int, batch: int, seconds: float, *, auto_batch: bool = False) -> int:
-    """Send from so many tasks, each one request after the other; messages."""
+    """Send from several tasks, each one request after the other; messages."""
     messages = [Message(topic, _BODY, tags="TagA", keys=["key-1"]) for _ in range(batch)]
 
     async with Producer(namesrv, group="bench", auto_batch=auto_batch) as producer:
@@ -56,7 +56,7 @@ async def _repeated(call: Callable[[], Awaitable[object]], tasks: int, seconds: 
 
 
 async def poll(namesrv: str, topic: str, group: str, count: int, *, as_arrow: bool) -> int:
-    """Consume so many messages that are there, by a new group; messages."""
+    """Consume a number of messages that are there, by a new group; messages."""
     done = 0
     async with PullConsumer(namesrv, group=group, topics={topic: "*"}, consume_from="first") as consumer:
         while done < count:

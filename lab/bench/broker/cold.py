@@ -59,7 +59,7 @@ def _measure(setting: Setting, brokers: Brokers, pulls: int) -> list[Figure]:
 
 
 def _restarted(setting: Setting, brokers: Brokers, kind: type[Side], pulls: int) -> Side:
-    """A broker that was stopped and started again, with old messages for so many pulls that are on the disk alone."""
+    """A broker that was stopped and started again, with old messages for a number of pulls, on the disk alone."""
     path = setting.folder(f"cold-{kind.name}")
     side = kind(path, "ASYNC_FLUSH", _LOG_FILE_SIZE)
     try:

@@ -100,11 +100,11 @@ class Load:
             self._process.run("load-leave")
 
     def run(self, side: Side, jobs: Sequence[Job], seconds: float) -> Measured:
-        """Run jobs at the same time for so many seconds."""
+        """Run jobs at the same time for some seconds."""
         return self._measured(side, jobs, seconds=seconds)
 
     def fill(self, side: Side, job: Job, messages: int) -> Measured:
-        """Run one job until it has sent so many messages."""
+        """Run one job until it has sent a number of messages."""
         return self._measured(side, [job], seconds=0, messages=messages)
 
     def _measured(self, side: Side, jobs: Sequence[Job], **arguments: float) -> Measured:
@@ -115,7 +115,7 @@ class Load:
         return Measured([Told(**one) for one in told], broker, client)
 
     def push(self, topic: str, group: str, count: int) -> float:
-        """Seconds in which a push consumer of a new group gets so many messages that are there already."""
+        """Seconds in which a push consumer of a new group gets a number of messages that are there already."""
         return float(self._process.run("load-push", topic=topic, group=group, count=count))
 
     def consume(self, topic: str, group: str, count: int) -> tuple[float, float]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from lab.bench.broker.answers import Answers, Count
 from lab.bench.broker.brokers import BACKLOG, BATCH, Brokers
-from lab.bench.broker.frames import Answers, Count
 from lab.bench.broker.sides import call, connect
 from lab.bench.figures import Figure
 from lab.bench.setting import Setting
@@ -21,13 +21,12 @@ _TIMES = 1.2
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Messages a second, and processor time of a message at both ends, its check point's part and its ack."""
+    """Messages a second, and the broker's processor time of a message, its check point's part and its ack."""
     brokers = Brokers.shared(setting)
     name = f"broker, pops of {BATCH}, each message acked"
     rate = brokers.figure(name, "msg/s", least=_TIMES)
     rate.note = "pop, then its acks in one write; the timers of acks and check points run meanwhile"
     broker = brokers.figure(f"{name}, broker's CPU of a message", "us")
-    client = brokers.figure(f"{name}, client's CPU of a message", "us")
     for number, side in enumerate(brokers.turns()):
         warm_s = _FIRST_WARM_S if number < len(brokers.kinds) else _WARM_S
         pop_and_ack(side.address, f"warm-{number}", setting.seconds(warm_s))
@@ -37,19 +36,17 @@ def measure(setting: Setting) -> list[Figure]:
         brokers.count_failures(side, count.answers - count.good, count.answers, "an ack that was not taken")
         side.add(rate, count.good / count.seconds)
         side.add(broker, broker_seconds / count.answers * 1e6)
-        side.add(client, count.client_seconds / count.answers * 1e6)
-    return [rate, broker, client, *brokers.failures("broker, pops")]
+    return [rate, broker, *brokers.failures("broker, pops")]
 
 
 def pop_and_ack(address: str, group: str, seconds: float) -> Count:
-    """Pop messages of `BACKLOG` and ack each, for so many seconds; what is counted are answers to acks.
+    """Pop messages of `BACKLOG` and ack each, for some seconds; answers to acks are counted.
 
     Where a group has popped all messages, another one begins.
 
     Raises AssertionError where a new group gets none.
     """
     groups = popped = 0
-    processor = time.process_time()
     with connect(address) as connection:
         answers = Answers(connection)
         begun = time.perf_counter()
@@ -64,7 +61,7 @@ def pop_and_ack(address: str, group: str, seconds: float) -> Count:
             popped += len(acks)
             connection.sendall(b"".join(acks))
             answers.receive_all(answers.count + len(acks))
-        return Count(answers.count, answers.good, time.perf_counter() - begun, time.process_time() - processor)
+        return Count(answers.count, answers.good, time.perf_counter() - begun)
 
 
 def _acks(group: str, fields: dict[str, str]) -> list[bytes]:

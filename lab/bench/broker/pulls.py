@@ -21,12 +21,10 @@ def measure(setting: Setting) -> list[Figure]:
         name = f"broker, pulls of 32, {threads} thread{'s' * (threads > 1)}"
         rate = brokers.figure(name, "msg/s", least=least, stretch=stretch)
         broker = brokers.figure(f"{name}, broker's CPU of a pull", "us", most=_PROCESSOR[0], stretch=_PROCESSOR[1])
-        client = brokers.figure(f"{name}, client's CPU of a pull", "us")
         for side in brokers.turns():
             measured = brokers.measure(side, [Job("pull", BACKLOG, threads=threads)], _SECONDS)
             told = measured.one
             side.add(rate, told.messages / told.seconds)
             side.add(broker, measured.broker_seconds / told.requests * 1e6)
-            side.add(client, measured.client_seconds / told.requests * 1e6)
-        figures += [rate, broker, client]
+        figures += [rate, broker]
     return [*figures, *brokers.failures("broker, pulls")]

@@ -37,9 +37,7 @@ def _live(setting: Setting, brokers: Brokers) -> list[Figure]:
     figures = [
         brokers.figure(f"{name}, p50", "us", most=0.8, stretch=0.55),
         brokers.figure(f"{name}, p99", "us"),
-        brokers.figure(f"{name}, p50 of the send", "us"),
         brokers.figure(f"{name}, broker's CPU", "us"),
-        brokers.figure(f"{name}, client's CPU", "us"),
     ]
     sending = [Job("send", _LIVE, rate=_RATE)]
     for side in brokers.turns():
@@ -51,7 +49,7 @@ def _live(setting: Setting, brokers: Brokers) -> list[Figure]:
             measured = brokers.run(side, sending, setting.seconds(_SECONDS))
             told = measured.one
             arrived = brokers.load.arrived(told.messages)
-        processor = (value / told.messages * 1e6 for value in (measured.broker_seconds, measured.client_seconds))
-        for figure, value in zip(figures, (arrived["p50"], arrived["p99"], told.p50, *processor), strict=True):
+        broker = measured.broker_seconds / told.messages * 1e6
+        for figure, value in zip(figures, (arrived["p50"], arrived["p99"], broker), strict=True):
             side.add(figure, value)
     return figures

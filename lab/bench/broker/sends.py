@@ -59,14 +59,13 @@ def _measure(brokers: Brokers, flush_disk_type: str, bounds: dict[int, _Bounds],
             brokers.figure(f"{name}, p50", "us", most=bound.p50[0], stretch=bound.p50[1]),
             brokers.figure(f"{name}, p99", "us", most=bound.p99),
             brokers.figure(f"{name}, broker's CPU", "us", most=bound.broker[0], stretch=bound.broker[1]),
-            brokers.figure(f"{name}, client's CPU", "us"),
         ]
         sent = dict.fromkeys((kind.name for kind in brokers.kinds), 0)
         for side in brokers.turns():
             measured = brokers.measure(side, [Job("send", TOPIC, threads=threads)], seconds)
             told = measured.one
-            processor = (value / told.requests * 1e6 for value in (measured.broker_seconds, measured.client_seconds))
-            for figure, value in zip(row, (told.requests / told.seconds, told.p50, told.p99, *processor), strict=True):
+            broker = measured.broker_seconds / told.requests * 1e6
+            for figure, value in zip(row, (told.requests / told.seconds, told.p50, told.p99, broker), strict=True):
                 side.add(figure, value)
             sent[side.name] += told.requests
         row[0].note = " beside ".join(f"{count:,}" for count in sent.values()) + " sends in all"

@@ -19,8 +19,9 @@ from types import MappingProxyType
 from lab.bench.apache import NAME, VERSION
 from lab.bench.figures import Figure
 from reput.errors import RemotingError
+from reput.formats.remoting import FRAME_HEAD
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import FRAME_HEAD, RemotingCommand, decode_command, encode_command, frame_size
+from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from tests.support.rocketmq.apache import Apache as JavaProcess
 
 _LOCALHOST = "127.0.0.1"

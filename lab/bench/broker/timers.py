@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+from lab.bench.broker.answers import Answers
 from lab.bench.broker.brokers import Brokers
-from lab.bench.broker.frames import Answers
 from lab.bench.broker.requests import make_frames
 from lab.bench.broker.sides import Side, ask, call, connect
 from lab.bench.figures import Figure, Goal, percentile

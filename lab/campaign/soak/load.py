@@ -71,7 +71,7 @@ def body_of(key: str) -> bytes:
 
 
 class Pace:
-    """So many a second, and no more; what was missed while the machine was busy is not made up for."""
+    """Send at a rate, and no faster; what was missed while the machine was busy is not made up for."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second

@@ -91,7 +91,7 @@ class Thirds(NamedTuple):
 
 
 def compare_thirds(name: str, seconds: list[float], values: list[float | None]) -> Thirds | None:
-    """For values at so many seconds; None where a third has none."""
+    """Slope of values, one at each time in seconds; None if a third has none."""
     begin = seconds[0] + _WARM_UP * (seconds[-1] - seconds[0])
     third = (seconds[-1] - begin) / 3
     known = {

@@ -40,10 +40,10 @@ class AdminClient:
         async with AdminClient("127.0.0.1:9876") as client:
             print(await client.cluster())
 
-    Every method raises MQClientError where no name server answers, RemotingError where a broker cannot be reached, and
-    MQBrokerError where one of them refuses.
+    Every method raises MQClientError if no name server answers, RemotingError if a broker cannot be reached, and
+    MQBrokerError if one of them refuses.
 
-    What is looked at is asked of the master of each broker name, and of its slaves where the master is away or does not
+    What is looked at is asked of the master of each broker name, and of its slaves if the master is away or does not
     answer (`ask_each`). What is changed is asked of masters alone (`masters`).
 
     Args:
@@ -55,7 +55,7 @@ class AdminClient:
 
     Attributes:
         slaves: What is to be said of the brokers whose slave has answered, by broker name: a slave may lag.
-        silent: Why nobody has answered for a broker, by broker name. Where it is not empty, what was asked of all
+        silent: Why nobody has answered for a broker, by broker name. If it is not empty, what was asked of all
             brokers is of the others alone, and what they make together is not known (`whole`).
     """
 
@@ -83,7 +83,7 @@ class AdminClient:
     async def cluster(self) -> ClusterInfo:
         """All clusters and their brokers; those that a name server has lost are without an address.
 
-        Raises MQClientError where no broker is registered.
+        Raises MQClientError if no broker is registered.
         """
         found = await self.name_servers.cluster()
         if not found.broker_addr_table:
@@ -93,7 +93,7 @@ class AdminClient:
     async def route(self, topic: str) -> TopicRouteData:
         """The route of a topic: its queues, with the queues of lost brokers.
 
-        Raises MQClientError, with the nearest name, where name servers know no such topic, or no broker.
+        Raises MQClientError, with the nearest name, if name servers know no such topic, or no broker.
         """
         route = await self.name_servers.route(topic)
         if route is None:
@@ -120,7 +120,7 @@ class AdminClient:
     async def ask_each(self, brokers: Brokers, look: Callable[[str, str], Awaitable[_R]]) -> dict[str, _R]:
         """Answers of the brokers, by broker name, without the `silent` ones.
 
-        Raises MQBrokerError where one refuses, RemotingError where nobody answers for any of them.
+        Raises MQBrokerError if one refuses, RemotingError if nobody answers for any of them.
 
         Args:
             brokers: Who is asked.
@@ -173,7 +173,7 @@ class AdminClient:
     async def change_each(self, masters: Mapping[str, str], change: Callable[[str, str], Awaitable[object]]) -> None:
         """Let masters change something, one after the other; `change` asks one: its broker name, and its address.
 
-        Raises what the first one raises that fails, and where others have done it, MQClientError that names them.
+        Raises what the first one raises that fails, and if others have done it, MQClientError that names them.
         """
         done: list[str] = []
         for name, address in sorted(masters.items()):
@@ -211,7 +211,7 @@ def brokers_of(topic: str, route: TopicRouteData) -> Brokers:
 def masters_of(topic: str, route: TopicRouteData) -> dict[str, str]:
     """The address of the master of each of a topic's brokers, by broker name.
 
-    Raises MQClientError as `masters`, and where the topic's order names a broker that name servers do not know.
+    Raises MQClientError as `masters`, and if the topic's order names a broker that name servers do not know.
     """
     brokers = brokers_of(topic, route)
     strange = brokers.keys() - {one.broker_name for one in route.broker_datas}
@@ -229,7 +229,7 @@ def masters_of(topic: str, route: TopicRouteData) -> dict[str, str]:
 def masters(brokers: Brokers) -> dict[str, str]:
     """The address of each broker's master, which alone changes anything, by broker name.
 
-    Raises MQClientError where one of them is away: nothing is to be changed at the others alone.
+    Raises MQClientError if one of them is away: nothing is to be changed at the others alone.
     """
     lost = [name for name, addresses in brokers.items() if not addresses]
     away = [name for name, addresses in brokers.items() if addresses and MASTER_ID not in addresses]
@@ -240,7 +240,7 @@ def masters(brokers: Brokers) -> dict[str, str]:
 
 
 def number(address: str, fields: Mapping[str, Any], name: str) -> int:
-    """A number of an answer; raises RemotingError where it is not there: it is not known then, and is not 0."""
+    """A number of an answer; raises RemotingError if it is not there: it is not known then, and is not 0."""
     value = fields.get(name)
     if type(value) is not int:
         raise RemotingError(f"{address}: an answer that cannot be read: {name} is {value!r}, and no number")

@@ -28,7 +28,7 @@ _CALL_S = 3.0
 
 
 class AllNameServers:
-    """Every method raises MQClientError where no name server answers, MQBrokerError where those that do refuse.
+    """Every method raises MQClientError if no name server answers, MQBrokerError if those that answer refuse.
 
     Args:
         addresses: "host:port" of each.
@@ -54,7 +54,7 @@ class AllNameServers:
         return ClusterInfo(brokers, clusters)
 
     async def topic_names(self) -> set[str]:
-        """The names of all topics, those of lost brokers, too."""
+        """The names of all topics, also of lost brokers."""
         found = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, TopicList)
         return {topic for one in found.values() for topic in one.topic_list}
 
@@ -74,7 +74,7 @@ class AllNameServers:
         )
 
     async def forget_topic(self, topic: str) -> None:
-        """Let all name servers forget a topic; raises RemotingError where one of them does not answer."""
+        """Let all name servers forget a topic; raises RemotingError if one of them does not answer."""
         for address in self.addresses:
             command = RemotingCommand(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext_fields={"topic": topic})
             checked(address, await self._api.ask(address, command, _CALL_S))
@@ -82,7 +82,7 @@ class AllNameServers:
     async def brokers_of_each(self) -> dict[str, Mapping[str, BrokerData]]:
         """Brokers that each name server knows, by its address and broker name, as of `cluster`.
 
-        Raises MQClientError where one of them does not answer, or refuses: nobody knows what it knows.
+        Raises MQClientError if one of them does not answer, or refuses: nobody knows what it knows.
         """
         found = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo)
         missing = [str(self._silent.get(one, f"{one} refuses")) for one in self.addresses if one not in found]

@@ -38,7 +38,7 @@ class RegisteredBroker:
 async def brokers(client: AdminClient) -> list[RegisteredBroker]:
     """All brokers of all clusters; `client.silent` names those that do not answer, by broker name and id.
 
-    Raises MQClientError where no broker is registered.
+    Raises MQClientError if no broker is registered.
     """
     info = await client.cluster()
     asked = [
@@ -73,7 +73,7 @@ async def brokers(client: AdminClient) -> list[RegisteredBroker]:
 
 
 def _rate(text: Any) -> float | None:
-    """The first number of a text of some; None where there is none."""
+    """The first number of a text of some; None if there is none."""
     try:
         return float(str(text).split()[0])
     except (ValueError, IndexError):
@@ -84,7 +84,7 @@ async def forget_broker(client: AdminClient, name: str) -> list[str]:
     """Let name servers forget a broker that is lost; returns the addresses of those that remembered it.
 
     Raises MQClientError, with nothing changed, for a broker of which a name server has an address, or that none of them
-    remembers; also where one of them does not answer: the broker may be there for it.
+    remembers; also if one of them does not answer: the broker may be there for it.
     """
     try:
         found = await client.name_servers.brokers_of_each()

@@ -47,7 +47,7 @@ class QueueLag:
 class GroupLag:
     """Lag of a group, and the store time of the last message that it has consumed (ms; 0: never).
 
-    None for what is not known, as nobody answers for one of the brokers; the queues are those of the others.
+    None for what is not known, as nobody answers for one of the brokers; the queues are the other brokers'.
     """
 
     lag: int | None
@@ -78,7 +78,7 @@ class QueueReset:
 
 
 async def group_names(client: AdminClient, *, with_system: bool = False) -> list[str]:
-    """The groups of all brokers, sorted; RocketMQ's own where they are asked for."""
+    """The groups of all brokers, sorted; RocketMQ's own if they are asked for."""
     found = await _group_names(client, await client.brokers())
     own = {name for name in found if name in SYSTEM_GROUPS or is_system_group(name)}
     return sorted(found if with_system else found - own)
@@ -122,7 +122,7 @@ def _row(client: AdminClient, group: str, *at: tuple[list[QueueLag], set[str]]) 
 async def lag(client: AdminClient, group: str) -> GroupLag:
     """The lag of a group, queue by queue.
 
-    Raises MQClientError where the group has offsets nowhere.
+    Raises MQClientError if the group has offsets nowhere.
     """
     found = await client.ask_each(await client.brokers(), lambda _, address: _queues_at(client, address, group))
     rows = sorted(
@@ -136,7 +136,7 @@ async def lag(client: AdminClient, group: str) -> GroupLag:
 
 
 async def _nothing_of(client: AdminClient, group: str, known: str) -> MQClientError:
-    """The error of a group of which those brokers have nothing that answer; `known`: its text where they know it."""
+    """The error of a group of which those brokers have nothing that answer; `known`: its text if they know it."""
     names = await group_names(client, with_system=True)
     text = known if group in names else unknown("group", group, names)
     return MQClientError("; ".join((text, *client.notes())))
@@ -154,7 +154,7 @@ async def _queues_at(client: AdminClient, address: str, group: str) -> list[Queu
 
 
 async def _connections_at(client: AdminClient, address: str, group: str) -> dict[str, Any] | None:
-    """The members of a group at one broker, and what they subscribe to; None where it has none there."""
+    """The members of a group at one broker, and what they subscribe to; None if it has none there."""
     try:
         return await client.ask_json(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
     except MQBrokerError as error:
@@ -166,7 +166,7 @@ async def _connections_at(client: AdminClient, address: str, group: str) -> dict
 async def connections(client: AdminClient, group: str) -> tuple[list[Member], dict[str, str]]:
     """The consumers and producers of a group, and the expression by topic to which the consumers subscribe.
 
-    Raises MQClientError where nobody is connected.
+    Raises MQClientError if nobody is connected.
     """
     members: list[Member] = []
     subscriptions: dict[str, str] = {}
@@ -187,7 +187,7 @@ async def connections(client: AdminClient, group: str) -> tuple[list[Member], di
 
 
 async def _producers_at(client: AdminClient, address: str, group: str) -> dict[str, Any] | None:
-    """The producers of a group at one broker; None where it has none there."""
+    """The producers of a group at one broker; None if it has none there."""
     try:
         return await client.ask_json(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": group})
     except MQBrokerError as error:
@@ -204,7 +204,7 @@ def _member(kind: str, broker: str, address: str, one: dict[str, Any]) -> Member
 async def reset_plan(client: AdminClient, group: str, topic: str, to: str | int) -> list[QueueReset]:
     """The changes that a reset to EARLIEST, LATEST or a store time (ms) would make; nothing is changed.
 
-    Raises MQClientError for a topic or a group that is not there, or where the master of one of the topic's brokers is
+    Raises MQClientError for a topic or a group that is not there, or if the master of one of the topic's brokers is
     away.
     """
     route = await client.route(topic)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reput.admin.admin_client import AdminClient, brokers_of, gather
-from reput.client.instance.subscriptions import TOOLS_GROUP
 from reput.client.instance.topic_route import nothing_to_subscribe, subscribe_queues
 from reput.errors import MQClientError
 from reput.formats.message_ext import MessageExt
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.subscription_data import build_subscription_data
+from reput.remoting.topic_validator import TOOLS_GROUP
 
 
 async def peek(

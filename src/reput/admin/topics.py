@@ -10,9 +10,16 @@ from reput.admin.admin_client import AdminClient, Brokers, brokers_of, masters, 
 from reput.client.instance.topic_route import MASTER_ID, nothing_to_publish, publish_queues
 from reput.errors import MQClientError
 from reput.formats.message import RETRY_TOPIC_PREFIX
+from reput.formats.metadata import TopicFilterType
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
-from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from reput.remoting.topic_validator import (
+    AUTO_CREATE_TOPIC,
+    DLQ_TOPIC_PREFIX,
+    REPLY_TOPIC_POSTFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 
 _PERMS = {0: "none", 1: "template", 2: "w", 4: "r", 6: "rw", 7: "rw, template"}
 
@@ -50,7 +57,7 @@ class TopicQueue:
 class TopicState:
     """A topic: its queues, their messages, and the groups that subscribe to it or have offsets in it.
 
-    None for what is not known, as nobody answers for one of its brokers; the queues are those of the others.
+    None for what is not known, as nobody answers for one of its brokers; the queues are the other brokers'.
     """
 
     queues: list[TopicQueue]
@@ -59,10 +66,10 @@ class TopicState:
 
 
 async def topics(client: AdminClient, *, with_system: bool = False) -> list[Topic]:
-    """All topics; those of groups and of the system where they are asked for."""
+    """All topics; with `with_system` also topics of groups and of the system."""
     info = await client.cluster()
     clusters = info.cluster_addr_table
-    own = {*clusters, *info.broker_addr_table, *(f"{one}_REPLY_TOPIC" for one in clusters)}
+    own = {*clusters, *info.broker_addr_table, *(f"{one}_{REPLY_TOPIC_POSTFIX}" for one in clusters)}
 
     async def look(_: str, address: str) -> dict[str, _TopicOfBroker]:
         table = (await client.ask_json(address, RequestCode.GET_ALL_TOPIC_CONFIG)).get("topicConfigTable", {})
@@ -89,7 +96,7 @@ def _topic(client: AdminClient, name: str, of: Mapping[str, _TopicOfBroker]) -> 
 
 
 class _TopicOfBroker(NamedTuple):
-    """A topic as one broker has it; the fields are those of `Topic`."""
+    """A topic as one broker has it; the fields are as in `Topic`."""
 
     read_queues: int
     write_queues: int
@@ -99,7 +106,7 @@ class _TopicOfBroker(NamedTuple):
 
     @classmethod
     def of(cls, address: str, config: Mapping[str, Any]) -> Self:
-        """Raises RemotingError where an answer lacks a number."""
+        """Raises RemotingError if an answer lacks a number."""
         perm = number(address, config, "perm")
         return cls(
             number(address, config, "readQueueNums"), number(address, config, "writeQueueNums"),
@@ -114,7 +121,7 @@ def is_system_topic(name: str) -> bool:
 
 
 async def topic_queues(client: AdminClient, topic: str, brokers: Brokers) -> list[TopicQueue]:
-    """The queues of a topic, as those of its brokers tell who serve them (`AdminClient.ask_each`)."""
+    """The queues of a topic, as the brokers tell that serve them (`AdminClient.ask_each`)."""
 
     async def look(_: str, address: str) -> list[TopicQueue]:
         answer = await client.ask(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
@@ -133,7 +140,7 @@ async def topic_queues(client: AdminClient, topic: str, brokers: Brokers) -> lis
 async def topic_state(client: AdminClient, topic: str) -> TopicState:
     """The state of a topic: its settings, brokers and queues.
 
-    Raises MQClientError where there is no such topic.
+    Raises MQClientError if there is no such topic.
     """
     return await _state_of(client, topic, brokers_of(topic, await client.route(topic)))
 
@@ -149,7 +156,7 @@ async def _state_of(client: AdminClient, topic: str, brokers: Brokers) -> TopicS
 
 
 async def check_topic(client: AdminClient, topic: str) -> None:
-    """Raises MQClientError where there is no such topic, or nobody takes its messages now.
+    """Raises MQClientError if there is no such topic, or nobody takes its messages now.
 
     A send would make a topic that is not there, or is on a lost broker alone.
     """
@@ -164,7 +171,7 @@ async def create_topic(client: AdminClient, topic: str, queues: int, brokers: li
     """Make a topic on these brokers, or on all; returns how many queues can be read, by broker.
 
     A topic that is there gets the number of queues to send to, and keeps all else: what clients may do, its order. It
-    keeps the queues to read, too, where these are more: nobody would get the messages of the others any more.
+    keeps the queues to read, too, if these are more: nobody would get the messages of the others any more.
 
     Raises MQClientError for a broker that is not there, or whose master is away.
     """
@@ -186,8 +193,9 @@ async def create_topic(client: AdminClient, topic: str, queues: int, brokers: li
         there: Mapping[str, Any] = table.get(topic, {})
         readable[name] = max(queues, number(address, there, "readQueueNums") if there else 0)
         fields = {
-            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": readable[name], "writeQueueNums": queues,
-            "perm": there.get("perm", 6), "topicFilterType": there.get("topicFilterType", "SINGLE_TAG"),
+            "topic": topic, "defaultTopic": AUTO_CREATE_TOPIC,
+            "readQueueNums": readable[name], "writeQueueNums": queues, "perm": there.get("perm", 6),
+            "topicFilterType": there.get("topicFilterType", TopicFilterType.SINGLE_TAG.value),
             "topicSysFlag": there.get("topicSysFlag", 0), "order": there.get("order", False),
         }  # fmt: skip
         await client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
@@ -199,7 +207,7 @@ async def create_topic(client: AdminClient, topic: str, queues: int, brokers: li
 async def deletable(client: AdminClient, topic: str) -> TopicState:
     """The state of a topic that a deletion would remove; nothing is changed.
 
-    Raises MQClientError where there is no such topic, or the master of one of its brokers is away or does not answer:
+    Raises MQClientError if there is no such topic, or the master of one of its brokers is away or does not answer:
     it would bring the topic back.
     """
     found = masters_of(topic, await client.route(topic))
@@ -213,7 +221,7 @@ async def deletable(client: AdminClient, topic: str) -> TopicState:
 async def delete_topic(client: AdminClient, topic: str) -> list[str]:
     """Delete a topic on all brokers, then at all name servers; returns the names of the brokers.
 
-    Raises MQClientError where there is no such topic, or the master of one of its brokers is away.
+    Raises MQClientError if there is no such topic, or the master of one of its brokers is away.
     """
     found = masters_of(topic, await client.route(topic))
     await client.change_each(

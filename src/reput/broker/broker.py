@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 
 from reput.broker.access.access import Access
+from reput.broker.config_checks import check_ports, keys_of_start, maps_filters
 from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.pulls.message_filters import consumer_filters
 from reput.broker.services import BrokerServices
-from reput.broker.startup import check_ports, keys_of_start, maps_filters
 from reput.broker.state import BrokerState
 from reput.broker.topic_creation import create_first, own_topics, warn_of_unread_queues
 from reput.config.broker import BrokerConfig, MetricsExporterType
@@ -63,7 +63,7 @@ class BrokerController:
         config: The broker's keys.
         store_config: The store's keys; `brokerIP1` and `listenPort` are where clients find the broker, port 0 takes a
             free one.
-        namesrv_port: Of its own name server, where `config` names none; 0 takes a free one.
+        namesrv_port: Of its own name server, if `config` names none; 0 takes a free one.
         config_path: The broker.conf in which changes of keys are kept; else `config/broker.properties` of the store.
         files: The file layer.
 
@@ -133,7 +133,8 @@ class BrokerController:
         try:
             with _port_of("listenPort"):
                 port = await self._server.bind(config.bind_address, store_config.listen_port)
-            self._store_config = store_config = replace(store_config, listen_port=port)
+            store_config = replace(store_config, listen_port=port, store_path_root_dir=os.path.abspath(self._path))
+            self._store_config = store_config
             self.address = store_config.store_host
             servers = config.name_servers
             self.namesrv = ";".join(servers)
@@ -159,19 +160,19 @@ class BrokerController:
                 ha = HAService(store, config.bind_address, ha_port, config.ha_slave_networks) if ha_port else None
                 self._client = self._name_server_client(servers)
                 self._state = state = BrokerState(
-                    config, store, self.address, servers, self._client, topics, filters, self._files, ha
+                    config, store, self.address, servers, self._client, topics, filters, self._files, ha, access.gate
                 )
                 if ha is not None:
                     ha.start()
                     self._ha = ha
                     state.dispatch.on_growth = ha.wake
                 self._services = services = BrokerServices(state, access, self._config_path, self._client)
-                await state.writes.run(access.create_first)
+                await state.pools.writes.run(access.create_first)
                 if state.slave is None:
-                    await state.writes.run(create_first, state.topics)
-                    await state.reads.run(warn_of_unread_queues, state.topics)
+                    await state.pools.writes.run(create_first, state.topics)
+                    await state.pools.reads.run(warn_of_unread_queues, state.topics)
                 else:  # a slave gets its topics from the master
-                    await state.writes.run(state.topics.create, topics)
+                    await state.pools.writes.run(state.topics.create, topics)
                 await self._server.listen()
                 if ha is not None:
                     await self._listen_for_slaves()
@@ -197,7 +198,7 @@ class BrokerController:
             self._services.start()
 
     async def _listen_for_slaves(self) -> None:
-        """Listen at the port two before the broker's own, too, where slaves of RocketMQ's always copy topics."""
+        """Listen at the port two before the broker's own, too, if slaves of RocketMQ's always copy topics."""
         port = self._store_config.listen_port - 2
         try:
             await self._server_of_slaves.start(self._config.bind_address, port)
@@ -217,14 +218,15 @@ class BrokerController:
         """
         state, services = self._state, self._services
         async with AsyncExitStack() as steps:  # from the last one to the first
-            steps.callback(state.writes.stop)
-            steps.push_async_callback(state.writes.run, state.store.close)
-            for work in (state.tables, state.log_work, state.reads):
-                steps.push_async_callback(state.writes.run, work.stop)
+            steps.callback(state.pools.writes.stop)
+            steps.push_async_callback(state.pools.writes.run, state.store.close)
+            for work in (state.pools.tables, state.pools.log_work, state.pools.reads):
+                steps.push_async_callback(state.pools.writes.run, work.stop)
             steps.push_async_callback(services.persist)
             steps.push_async_callback(state.dispatch.stop)  # the close of the store dispatches the rest
-            steps.push_async_callback(state.writes.run, self._close_ha)
-            steps.push_async_callback(state.room.drain)
+            steps.push_async_callback(state.pools.writes.run, self._close_ha)
+            steps.push_async_callback(state.send_path.room.drain)
+            steps.push_async_callback(state.creation.stop)
             steps.push_async_callback(self._close_ports)
             steps.push_async_callback(services.stop)
             steps.push_async_callback(services.answer_all)
@@ -253,7 +255,7 @@ class BrokerController:
             with NeverWaiting():
                 self._services.sends.take_all(connection)
         except WouldWaitError as error:
-            self._state.room.hold(connection, error.room)
+            self._state.send_path.room.hold(connection, error.room)
 
     def closed(self, connection: Connection) -> None:
         """Called by the server."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 from reput.errors import RemotingCommandError, RemotingError
 from reput.events import Event
 from reput.remoting.body import encode_body
@@ -18,6 +18,8 @@ from reput.remoting.header import encode_header
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
 from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader
 from reput.service.client_channels import ClientChannelInfo
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.producer_manager import ProducerManager
 from reput.transport.connection import Connection
 
 logger = logging.getLogger("reput.broker")
@@ -31,23 +33,25 @@ _VERSION_OFFSETS = 28
 class BrokerToClient:
     """Asks clients over the connections that they have made."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(
+        self, view: BrokerView, consumers: ConsumerManager[Connection], producers: ProducerManager[Connection]
+    ) -> None:
+        self._view, self._consumers, self._producers = view, consumers, producers
 
     async def call(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """The answer of a client to a request; errors as of `Connection.call`."""
         return await connection.call(command, _CALL_S)
 
     def check_transaction_state(self, group: str, header: CheckTransactionStateRequestHeader, message: bytes) -> bool:
-        """Ask the next producer of a group how a transaction ended; False where none is there.
+        """Ask the next producer of a group how a transaction ended; False if none is there.
 
         `message`: the half message as the record that it would be under its own topic.
         """
-        channel = self._state.producers.available_channel(group, lambda one: one.is_open and not one.is_choked)
+        channel = self._producers.available_channel(group, lambda one: one.is_open and not one.is_choked)
         if channel is None or not channel.is_open:
             return False
         code = RequestCode.CHECK_TRANSACTION_STATE
-        fields = encode_header(header) | {"bname": self._state.config.broker_name}
+        fields = encode_header(header) | {"bname": self._view.config.broker_name}
         channel.send_one_way(RemotingCommand(code, ext_fields=fields, body=message))
         return True
 
@@ -56,10 +60,10 @@ class BrokerToClient:
     ) -> None:
         """Tell the consumers of a group to go on at these offsets.
 
-        `is_c`: in the form that clients in C++ read. Raises RemotingCommandError where nobody is there, or a client is
-        too old; those before it are told.
+        `is_c`: in the form that clients in C++ read. Raises RemotingCommandError if nobody is there, or a client is
+        too old; clients before it have got the request.
         """
-        infos = self._state.consumers.channels(group)
+        infos = self._consumers.channels(group)
         if not infos:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {group} Topic: {topic} Timestamp: {timestamp}"
@@ -75,10 +79,10 @@ class BrokerToClient:
     async def consumer_status(self, topic: str, group: str, client_id: str) -> dict[str, dict[QueueKey, Any]]:
         """The offsets of a group's clients by client id and queue, of one client or, for a blank id, of all.
 
-        A client that gives no answer is left out. Raises RemotingCommandError where nobody is there, or a client is
+        A client that gives no answer is left out. Raises RemotingCommandError if nobody is there, or a client is
         too old.
         """
-        infos = self._state.consumers.channels(group)
+        infos = self._consumers.channels(group)
         if not infos:
             remark = f"No Any Consumer online in the consumer group: [{group}]"
             raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)

@@ -1,4 +1,4 @@
-"""Requests of clients about themselves (`ClientManageProcessor`), and of consumers about their groups."""
+"""Requests of clients about themselves (`ClientManageProcessor`)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.large_bodies import decode_beside, in_pieces, is_large
-from reput.broker.pulls.first_message import asked_of_disk, begins_in_memory
 from reput.broker.pulls.message_filters import compile_beside, unsupported
-from reput.broker.state import BrokerState
-from reput.errors import MissingFieldError, RemotingCommandError
+from reput.broker.slave.following import Following
+from reput.broker.state_files import StateFiles
+from reput.broker.topic_creation import TopicCreation
+from reput.broker.view import BrokerView
+from reput.errors import RemotingCommandError
 from reput.filter.compiled_expressions import compile_expression, take_short
 from reput.filter.expression_error import ExpressionError
-from reput.remoting.body import decode_json, encode_body
+from reput.remoting.body import decode_json
 from reput.remoting.client_bodies import (
     ConsumerData,
     HeartbeatData,
@@ -24,21 +29,19 @@ from reput.remoting.client_bodies import (
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.consumer_headers import (
-    GetConsumerListByGroupRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
     UnregisterClientRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
-from reput.service.consumer_manager import ConsumerGroupChange
+from reput.service.consumer_filter_manager import ConsumerFilterManager
+from reput.service.consumer_manager import ConsumerGroupChange, ConsumerManager
+from reput.service.producer_manager import ProducerManager
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
-#: Fields of UPDATE_CONSUMER_OFFSET that RocketMQ looks for itself, as its remark names them.
-_NULL_OFFSET_FIELDS = {"queueId": "QueueId", "commitOffset": "Offset"}
 _HEARTBEAT_V2 = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
 
 #: Groups of a connection: at its end the loop forgets them all at once.
@@ -49,10 +52,29 @@ _Heartbeat = tuple[HeartbeatData, list[list[SubscriptionData]]]
 
 
 class ClientProcessor:
-    """Takes heartbeats, member lists, and offsets of groups."""
+    """Takes heartbeats and farewells, and looks at expressions."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        filters: ConsumerFilterManager,
+        consumers: ConsumerManager[Connection],
+        producers: ProducerManager[Connection],
+        config_files: StateFiles,
+        creation: TopicCreation,
+        slave: Following | None,
+    ) -> None:
+        self._view, self._clock, self._pools = view, clock, pools
+        self._topics, self._groups, self._filters = topics, groups, filters
+        self._consumers, self._producers = consumers, producers
+        self._config_files, self._creation = config_files, creation
+        self._slave = slave
+        #: What a connection tells beside the loop is taken in its order.
+        self._turns: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -60,9 +82,6 @@ class ClientProcessor:
             RequestCode.HEART_BEAT: self.heart_beat,
             RequestCode.UNREGISTER_CLIENT: self.unregister_client,
             RequestCode.CHECK_CLIENT_CONFIG: self.check_client_config,
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
-            RequestCode.QUERY_CONSUMER_OFFSET: self.query_offset,
-            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
         }
 
     # -- who is there
@@ -73,14 +92,21 @@ class ClientProcessor:
             return self._large_heartbeat(connection, command)
         heartbeat = _decode_heartbeat(command.body)
         texts = self._expressions(heartbeat)
-        if not take_short(texts):
+        if not take_short(texts) or self._turn(connection).locked():
             return self._compile_first(connection, command, heartbeat, texts)
         return self._take_heartbeat(connection, command, heartbeat)
 
+    def _turn(self, connection: Connection) -> asyncio.Lock:
+        return self._turns.setdefault(connection, asyncio.Lock())
+
     async def _large_heartbeat(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Take a heartbeat of many groups, some in a turn of the loop."""
-        heartbeat = await decode_beside(self._state, connection, _decode_heartbeat, command)
-        await compile_beside(self._state, connection, self._expressions(heartbeat))
+        async with self._turn(connection):
+            return await self._take_in_pieces(connection, command)
+
+    async def _take_in_pieces(self, connection: Connection, command: RemotingCommand) -> Answer:
+        heartbeat = await decode_beside(self._pools, connection, _decode_heartbeat, command)
+        await compile_beside(self._view, self._pools, connection, self._expressions(heartbeat))
         data, subscriptions = heartbeat
         self._check_groups(connection, data)
         groups = [(one, None) for one in zip(data.consumers, subscriptions, strict=True)]
@@ -97,7 +123,7 @@ class ClientProcessor:
 
     def _check_groups(self, connection: Connection, data: HeartbeatData) -> None:
         """Refuse a heartbeat with which a connection might have too many groups."""
-        producers, consumers = self._state.producers, self._state.consumers
+        producers, consumers = self._producers, self._consumers
         known = producers.count_of(connection) + consumers.count_of(connection)
         new = len({group for group in data.producer_groups if connection not in producers.channels(group)})
         groups = {one.group_name for one in data.consumers}
@@ -108,7 +134,7 @@ class ClientProcessor:
 
     def _expressions(self, heartbeat: _Heartbeat) -> list[str]:
         """The SQL92 expressions of a heartbeat that are to be compiled."""
-        if not self._state.config.enable_property_filter:
+        if not self._view.config.enable_property_filter:
             return []
         subscriptions = [one for consumer in heartbeat[0].consumers for one in consumer.subscriptions]
         return [one.sub_string for one in subscriptions if one.expression_type == SQL92 and one.sub_string]
@@ -117,9 +143,10 @@ class ClientProcessor:
         self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat, texts: list[str]
     ) -> Answer:
         """Take a heartbeat whose expressions are not compiled at once, beside the loop; else it would stand still."""
-        await compile_beside(self._state, connection, texts)
-        answer = self._take_heartbeat(connection, command, heartbeat)
-        return await answer if isinstance(answer, Coroutine) else answer
+        async with self._turn(connection):
+            await compile_beside(self._view, self._pools, connection, texts)
+            answer = self._take_heartbeat(connection, command, heartbeat)
+            return await answer if isinstance(answer, Coroutine) else answer
 
     def _take_heartbeat(
         self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat
@@ -133,9 +160,9 @@ class ClientProcessor:
             for consumer, wanted in zip(data.consumers, subscriptions, strict=True)
         ]
         for group in data.producer_groups:
-            self._state.producers.register_producer(
+            self._producers.register_producer(
                 group, connection, client_id=data.client_id, language=command.language.name, version=command.version,
-                now_ms=self._state.machine_ms(),
+                now_ms=self._clock.machine_ms(),
             )  # fmt: skip
         answer = command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
         creations = {task for task in begun if task is not None}
@@ -154,23 +181,23 @@ class ClientProcessor:
         subscriptions: list[SubscriptionData],
     ) -> asyncio.Future[None] | None:
         """Know a group; returns what makes its retry topic, if that is not there."""
-        state, now_ms, name = self._state, self._state.machine_ms(), consumer.group_name
-        group = state.groups.find_subscription_group_config(name, now_ms)
-        state.config_files.persist_soon(state.groups)
+        now_ms, name = self._clock.machine_ms(), consumer.group_name
+        group = self._groups.find_subscription_group_config(name, now_ms)
+        self._config_files.persist_soon(self._groups)
         if group is None:  # it may not be made; RocketMQ says nothing, too
             return None
         order = any(
             config.order
             for one in consumer.subscriptions
-            if (config := state.topics.select_topic_config(one.topic)) is not None
+            if (config := self._topics.select_topic_config(one.topic)) is not None
         )
-        retry_topic = state.topics.create_retry_topic(
+        retry_topic = self._topics.create_retry_topic(
             name, group.retry_queue_nums, order=order, unit_mode=consumer.unit_mode
         )
         creation = None
-        if retry_topic is not None and state.slave is None and not state.creation.is_full:  # a slave copies it
-            creation = state.creation.start(retry_topic)
-        change = state.consumers.register_consumer(
+        if retry_topic is not None and self._slave is None and not self._creation.is_full:  # a slave copies it
+            creation = self._creation.start(retry_topic)
+        change = self._consumers.register_consumer(
             name, connection, client_id=data.client_id, language=command.language.name, version=command.version,
             consume_type=consumer.consume_type,
             message_model=consumer.message_model,
@@ -179,33 +206,37 @@ class ClientProcessor:
             notify_consumer_ids_changed_enable=self._notifies(group.notify_consumer_ids_changed_enable),
         )  # fmt: skip
         if not data.without_sub:
-            state.filters.register(name, subscriptions, now_ms)
+            self._filters.register(name, subscriptions, now_ms)
         self.notify([change])
         return creation
 
     def _notifies(self, by_group: bool) -> bool:
-        return by_group and self._state.config.notify_consumer_ids_changed_enable
+        return by_group and self._view.config.notify_consumer_ids_changed_enable
 
     def notify(self, changes: Iterable[ConsumerGroupChange[Connection]]) -> None:
         """Tell the members of groups that others have come or gone; filters of a group without members are dead."""
         for change in changes:
-            if self._state.consumers.consumer_group_info(change.group) is None:
-                self._state.filters.unregister(change.group, self._state.now_ms())
+            if self._consumers.consumer_group_info(change.group) is None:
+                self._filters.unregister(change.group, self._clock.now_ms())
             fields = encode_header(NotifyConsumerIdsChangedRequestHeader(change.group))
             for connection in change.notified:
                 connection.send_one_way(
                     RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=dict(fields))
                 )
 
-    def unregister_client(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Take a client out of a group; the connection says which client it is."""
+    async def unregister_client(self, connection: Connection, command: RemotingCommand) -> Answer:
+        """Take a client out of a group, after the heartbeats before it; the connection says which client it is."""
+        async with self._turn(connection):
+            return self._unregister(connection, command)
+
+    def _unregister(self, connection: Connection, command: RemotingCommand) -> Answer:
         header = decode_header(UnregisterClientRequestHeader, {"clientID": ""} | (command.ext_fields or {}))
         if header.producer_group:
-            self._state.producers.unregister_producer(header.producer_group, connection)
+            self._producers.unregister_producer(header.producer_group, connection)
         if header.consumer_group:
-            group = self._state.groups.subscription_group_table.get(header.consumer_group)
+            group = self._groups.subscription_group_table.get(header.consumer_group)
             notifies = self._notifies(group is None or group.notify_consumer_ids_changed_enable)
-            change = self._state.consumers.unregister_consumer(
+            change = self._consumers.unregister_consumer(
                 header.consumer_group, connection, notify_consumer_ids_changed_enable=notifies
             )
             self.notify([] if change is None else [change])
@@ -213,14 +244,14 @@ class ClientProcessor:
 
     def connection_closed(self, connection: Connection) -> None:
         """A connection is gone, and its client with it."""
-        self._state.producers.channel_closed(connection)
-        self.notify(self._state.consumers.channel_closed(connection))
+        self._producers.channel_closed(connection)
+        self.notify(self._consumers.channel_closed(connection))
 
     def scan_not_active_channels(self) -> None:
         """Close the connections of clients that have sent no heartbeat for too long."""
-        now_ms = self._state.machine_ms()
-        expired, changes = self._state.consumers.scan_not_active_channel(now_ms)
-        for connection in (*expired, *self._state.producers.scan_not_active_channel(now_ms)):
+        now_ms = self._clock.machine_ms()
+        expired, changes = self._consumers.scan_not_active_channel(now_ms)
+        for connection in (*expired, *self._producers.scan_not_active_channel(now_ms)):
             connection.abort()
         self.notify(changes)
 
@@ -235,7 +266,7 @@ class ClientProcessor:
             kind, text = subscription.expression_type, subscription.sub_string
             if is_tag_type(kind):
                 return command.response()
-            if not self._state.config.enable_property_filter:
+            if not self._view.config.enable_property_filter:
                 return command.response(ResponseCode.SYSTEM_ERROR, unsupported(kind))
             if kind != SQL92:
                 return command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, unsupported(kind))
@@ -243,66 +274,12 @@ class ClientProcessor:
         return command.response()
 
     async def _check_expression(self, connection: Connection, command: RemotingCommand, text: str) -> Answer:
-        await compile_beside(self._state, connection, [text])
+        await compile_beside(self._view, self._pools, connection, [text])
         try:
             compile_expression(text)
         except ExpressionError as error:
             return command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return command.response()
-
-    def consumer_list(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """The client ids of a group."""
-        header = decode_header(GetConsumerListByGroupRequestHeader, command.ext_fields)
-        ids = self._state.consumers.client_ids(header.consumer_group)
-        if not ids:
-            remark = f"no consumer for this group, {header.consumer_group}"
-            return command.response(ResponseCode.SYSTEM_ERROR, remark, {})
-        return command.response(ext_fields={}, body=encode_body({"consumerIdList": ids}))
-
-    # -- how far they are
-
-    def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """The offset of a group in a queue; 0 for a new group where the queue's first message is still in memory."""
-        header = decode_header(QueryConsumerOffsetRequestHeader, {"consumerGroup": "null"} | (command.ext_fields or {}))
-        offset = self._state.offsets.query_offset(header.consumer_group, header.topic, header.queue_id)
-        if offset < 0:
-            if header.set_zero_if_not_found is False:
-                remark = "Not found, do not set to zero, maybe this group boot first"
-                return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
-            in_memory = begins_in_memory(self._state, header.topic, header.queue_id)
-            if in_memory is None:
-                return self._first_offset_of_disk(connection, command, header)
-            return _first_offset(command, in_memory=in_memory)
-        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
-
-    async def _first_offset_of_disk(
-        self, connection: Connection, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
-    ) -> Answer:
-        state = self._state
-        found = await state.reads.run_for(connection, asked_of_disk, state, header.topic, header.queue_id)
-        return _first_offset(command, in_memory=found)
-
-    def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Keep the offset of a group in a queue."""
-        fields = {"consumerGroup": "null"} | (command.ext_fields or {})
-        state, group, topic = self._state, fields["consumerGroup"], fields.get("topic")
-        if topic is not None:  # else RocketMQ fails before it looks for the group
-            if state.groups.subscription_group_table.get(group) is None:
-                return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!", {})
-            if state.topics.select_topic_config(topic) is None:
-                return command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!", {})
-        try:
-            header = decode_header(UpdateConsumerOffsetRequestHeader, fields)
-        except MissingFieldError as error:
-            name = _NULL_OFFSET_FIELDS.get(error.field)
-            if name is None:
-                raise
-            return command.response(ResponseCode.INVALID_PARAMETER, f"{name} is null, topic is {topic}", {})
-        topic = header.topic
-        if state.offsets.has_offset_reset(topic, group, header.queue_id):
-            return command.response(ResponseCode.SUCCESS, "Offset has been previously reset", {})
-        state.offsets.commit_offset(group, topic, header.queue_id, header.commit_offset, state.now_ms())
-        return command.response(ext_fields={})
 
 
 def _decode_heartbeat(body: bytes) -> _Heartbeat:
@@ -315,11 +292,3 @@ def _decode_heartbeat(body: bytes) -> _Heartbeat:
         ]
         for consumer in data.consumers
     ]
-
-
-def _first_offset(command: RemotingCommand, *, in_memory: bool) -> RemotingCommand:
-    """The answer to a new group."""
-    if in_memory:
-        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(0)))
-    remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-    return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})

@@ -14,6 +14,7 @@ from reput.transport.connection import Connection
 
 _T = TypeVar("_T")
 
+_READING_THREADS, _WRITING_THREADS, _LOG_THREADS = 8, 2, 2
 #: What runs and waits for requests, in all and of one connection; a request beyond that is answered SYSTEM_BUSY. What a
 #: connection reads at once is less than what it may leave unread.
 _MOST, _MOST_OF_CONNECTION = 1000, 100
@@ -77,3 +78,23 @@ class DiskWork:
     def stop(self) -> None:
         """Begin nothing more, and wait for what runs."""
         self._pool.shutdown(cancel_futures=True)
+
+
+class DiskPools:
+    """Threads of a broker, by what they wait for: no slow work of one kind delays another kind.
+
+    Args:
+        wait_ms: Of requests, as of `DiskWork`.
+
+    Attributes:
+        reads: For what reads the store, and may wait for the disk.
+        writes: For what writes files of the broker's, or opens and closes.
+        log_work: For the log's next file, and for dispatch that makes files: all clients wait for these.
+        tables: For whole tables as JSON, one at a time: each takes the interpreter from the loop for a part of seconds.
+    """
+
+    def __init__(self, wait_ms: int | None) -> None:
+        self.reads = DiskWork("reput-broker-read", _READING_THREADS, wait_ms)
+        self.writes = DiskWork("reput-broker-write", _WRITING_THREADS, wait_ms)
+        self.log_work = DiskWork("reput-broker-log", _LOG_THREADS, wait_ms)
+        self.tables = DiskWork("reput-broker-table", 1, wait_ms)

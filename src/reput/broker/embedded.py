@@ -16,6 +16,7 @@ from reput.broker.broker import BrokerController
 from reput.broker.state import BrokerState
 from reput.config.broker import broker_configs
 from reput.errors import StoreStateError
+from reput.log.object_storage import check_on_disk
 from reput.transport.loop import run
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Broker:
             ReputError: The store cannot be opened; see `MessageStore.open`.
         """
         config, store_config, _ = broker_configs({"listen_port": port, **options})
+        check_on_disk(path)
         root = os.path.abspath(os.path.expanduser(path))
         broker = cls(BrokerController(root, config, store_config, namesrv_port=namesrv_port))
         broker._thread.start()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
-from reput.broker.state import BrokerState
+from reput.broker.disk_work import DiskPools
 from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.command import RemotingCommand
 from reput.transport.connection import Connection
@@ -23,17 +23,15 @@ def is_large(command: RemotingCommand) -> bool:
 
 
 async def decode_beside(
-    state: BrokerState, connection: Connection, decode: Callable[[bytes], _T], command: RemotingCommand
+    pools: DiskPools, connection: Connection, decode: Callable[[bytes], _T], command: RemotingCommand
 ) -> _T:
     """Decode the body of a request in a thread; errors as of `decode`, and of `DiskWork.run_for`."""
-    return await state.reads.run_for(connection, decode, command.body)
+    return await pools.reads.run_for(connection, decode, command.body)
 
 
-async def encode_beside(
-    state: BrokerState, connection: Connection, encode: Callable[[_T], bytes], content: _T
-) -> bytes:
+async def encode_beside(pools: DiskPools, connection: Connection, encode: Callable[[_T], bytes], content: _T) -> bytes:
     """Encode the body of an answer in a thread: 10,000 topics take 0.4 s. Errors as of `DiskWork.run_for`."""
-    return await state.tables.run_for(connection, encode, content)
+    return await pools.tables.run_for(connection, encode, content)
 
 
 async def in_pieces(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -10,6 +11,13 @@ from typing import Any
 from reput.events import Event
 
 logger = logging.getLogger("reput.broker")
+
+
+async def sleep_unless(stopped: asyncio.Event, seconds: float) -> None:
+    """Sleep, but no longer than until an event is set."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopped.wait()
 
 
 class PeriodicWork:

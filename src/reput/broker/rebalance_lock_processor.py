@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.large_bodies import decode_beside, is_large
-from reput.broker.state import BrokerState
 from reput.remoting.body import decode_body, encode_body
 from reput.remoting.client_bodies import LockBatchBody, MessageQueue
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
+from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -21,8 +23,8 @@ _Locks = tuple[str, str, dict[tuple[str, str, int], MessageQueue]]
 class RebalanceLockProcessor:
     """Takes LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(self, clock: BrokerClock, pools: DiskPools, locks: RebalanceLockManager[tuple[str, str, int]]) -> None:
+        self._clock, self._pools, self._locks = clock, pools, locks
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -30,7 +32,7 @@ class RebalanceLockProcessor:
 
     def clean(self) -> None:
         """Forget the locks that nobody has renewed in time."""
-        self._state.locks.clean(self._state.machine_ms())
+        self._locks.clean(self._clock.machine_ms())
 
     def lock_batch(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Lock queues for a client; the answer names those that it holds now."""
@@ -39,13 +41,13 @@ class RebalanceLockProcessor:
         return command.response(body=self._lock(_decode_locks(command.body))())
 
     async def _large_lock(self, connection: Connection, command: RemotingCommand) -> Answer:
-        body = await decode_beside(self._state, connection, _decode_locks, command)
-        return command.response(body=await self._state.reads.run_for(connection, self._lock(body)))
+        body = await decode_beside(self._pools, connection, _decode_locks, command)
+        return command.response(body=await self._pools.reads.run_for(connection, self._lock(body)))
 
     def _lock(self, body: _Locks) -> Callable[[], bytes]:
         """Lock queues for a client; returns what encodes the answer's body."""
         group, client_id, asked = body
-        held = self._state.locks.try_lock_batch(group, asked, client_id, self._state.machine_ms())
+        held = self._locks.try_lock_batch(group, asked, client_id, self._clock.machine_ms())
         return lambda: encode_body({"lockOKMQSet": [asked[key] for key in held]})
 
     def unlock_batch(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
@@ -55,11 +57,11 @@ class RebalanceLockProcessor:
         return self._unlock(command, _decode_locks(command.body))
 
     async def _large_unlock(self, connection: Connection, command: RemotingCommand) -> Answer:
-        return self._unlock(command, await decode_beside(self._state, connection, _decode_locks, command))
+        return self._unlock(command, await decode_beside(self._pools, connection, _decode_locks, command))
 
     def _unlock(self, command: RemotingCommand, body: _Locks) -> Answer:
         group, client_id, asked = body
-        self._state.locks.unlock_batch(group, asked, client_id)
+        self._locks.unlock_batch(group, asked, client_id)
         return command.response()
 
 

@@ -45,7 +45,7 @@ class Registration:
     Args:
         config: The broker's; may be changed later.
         store: Has the topics.
-        address: "host:port" that clients are told.
+        address: "host:port" that clients get.
         name_servers: "host:port" of each.
         client: Reaches them; it is closed at the end.
     """
@@ -138,7 +138,7 @@ class Registration:
     async def route(self, topic: str) -> TopicRouteData | None:
         """The route of a topic, by the first name server that answers; None for an unknown topic.
 
-        Raises RemotingError where none answers.
+        Raises RemotingError if none answers.
         """
         failure: RemotingError = RemotingError("the broker has no name server")
         for name_server in self._name_servers:

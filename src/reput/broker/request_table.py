@@ -63,7 +63,7 @@ def request_table(
         config: Says how many requests wait.
         sending: Where sends wait.
         with_all_messages: Makes a handler that sees all messages which were sent before its request.
-        observer: Is told how long requests take.
+        observer: Gets how long requests take.
         refusal: The answer to a request that may not be done; without it, all may.
     """
     handlers = {code: handler for one in processors for code, handler in one.handlers().items()}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 
+from reput.broker.appends.dead_letters import DeadLetters
+from reput.broker.appends.inner_appends import Appends
 from reput.broker.appends.inner_message import read_properties, write_properties
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.periodic_work import sleep_unless
 from reput.errors import MessageIllegalError, ReputError
 from reput.events import Event
 from reput.formats.consume_queue import SCHEDULE_TOPIC
@@ -19,7 +22,9 @@ from reput.formats.record_layout import unpack_record
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.topic_validator import TRANS_HALF_TOPIC
+from reput.service.delay_offset_manager import DelayOffsetManager
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.message_store import MessageStore
 from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
@@ -46,9 +51,18 @@ class ScheduleMessageService:
 
     any_wait = False
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._delays_ms = state.store.config.delay_levels_ms
+    def __init__(
+        self,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        delay_offsets: DelayOffsetManager,
+        appends: Appends,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._clock, self._pools, self._store, self._delay_offsets = clock, pools, store, delay_offsets
+        self._appends, self._dead_letters = appends, dead_letters
+        self._delays_ms = store.config.delay_levels_ms
         self._arrived = {level: asyncio.Event() for level in range(1, len(self._delays_ms) + 1)}
         self._stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,7 +73,7 @@ class ScheduleMessageService:
 
     def all_offsets(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The offsets of all levels, as delayOffset.json has them."""
-        return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._state.delay_offsets.content()))
+        return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._delay_offsets.content()))
 
     def start(self) -> None:
         """Deliver from now on what is due."""
@@ -78,7 +92,7 @@ class ScheduleMessageService:
 
     def messages_arrived(self, arrivals: Arrivals) -> None:
         """Called by dispatch."""
-        self._state.note_put_time()
+        self._clock.note_put_time()
         for topic, queue_id in arrivals.queues:
             if topic == SCHEDULE_TOPIC and queue_id + 1 in self._arrived:
                 self._arrived[queue_id + 1].set()
@@ -91,10 +105,10 @@ class ScheduleMessageService:
                 due_ms = await self._deliver(level)
             except ReputError as error:
                 logger.error(Event("delayed messages were not delivered", level=level, error=error))
-                await self._sleep(_RETRY_S)
+                await sleep_unless(self._stopped, _RETRY_S)
             except Exception:
                 logger.exception(Event("delayed messages were not delivered", level=level))
-                await self._sleep(_RETRY_S)
+                await sleep_unless(self._stopped, _RETRY_S)
             else:
                 if due_ms is None:
                     if not self._stopped.is_set():
@@ -103,25 +117,20 @@ class ScheduleMessageService:
                 await self._sleep_until(due_ms, self._delays_ms[level - 1] / 1000)
 
     async def _sleep_until(self, due_ms: int, most_s: float) -> None:
-        """Sleep until a time, which is to be asked for again after so many seconds: the clock may have been set."""
+        """Sleep until a time, at most `most_s` seconds: the time is asked for again, as the clock may have been set."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + most_s
-        while not self._stopped.is_set() and (left_s := (due_ms - self._state.now_ms()) / 1000) > 0:
+        while not self._stopped.is_set() and (left_s := (due_ms - self._clock.now_ms()) / 1000) > 0:
             if (most_left_s := end_s - loop.time()) <= 0:
                 return
-            await self._sleep(min(left_s, most_left_s, _MOST_SLEEP_S))
-
-    async def _sleep(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopped.wait()
+            await sleep_unless(self._stopped, min(left_s, most_left_s, _MOST_SLEEP_S))
 
     async def _deliver(self, level: int) -> int | None:
-        """Deliver what is due; the time (ms) at which the next message is, None where none waits."""
-        state, offsets = self._state, self._state.delay_offsets
+        """Deliver what is due; the time (ms) at which the next message is, None if none waits."""
+        offsets = self._delay_offsets
         while not self._stopped.is_set():
             offset = offsets.offset(level)
-            result = await state.reads.run(state.store.get_message, SCHEDULE_TOPIC, level - 1, offset, _MOST)
+            result = await self._pools.reads.run(self._store.get_message, SCHEDULE_TOPIC, level - 1, offset, _MOST)
             if result.status is not GetMessageStatus.FOUND:
                 if result.next_begin_offset == offset:
                     return None
@@ -130,7 +139,7 @@ class ScheduleMessageService:
                     level=level, offset=offset, min=result.min_offset, max=result.max_offset,
                 )  # fmt: skip
                 logger.warning(level_is_odd)
-                offsets.update_offset(level, result.next_begin_offset, state.now_ms())
+                offsets.update_offset(level, result.next_begin_offset, self._clock.now_ms())
                 continue
             due_ms = await self._deliver_some(level, [bytes(one) for one in result.raw()])
             if due_ms is not None:
@@ -138,14 +147,14 @@ class ScheduleMessageService:
         return None
 
     async def _deliver_some(self, level: int, records: Sequence[bytes]) -> int | None:
-        """Deliver those of successive messages that are due; the time at which the first other one is."""
-        appends, delay_ms = self._state.appends, self._delays_ms[level - 1]
-        now_ms, end_offset, following = self._state.now_ms(), None, None
+        """Deliver the first of successive messages, as far as they are due; the time of the first other one."""
+        appends, delay_ms = self._appends, self._delays_ms[level - 1]
+        now_ms, end_offset, following = self._clock.now_ms(), None, None
         due_ms: int | None = None
         failure: ReputError | None = None
         for record in records:
             head, _ = unpack_record(record, 0)
-            due_ms = self._state.put_ms(head[6], head[10]) + delay_ms
+            due_ms = self._clock.put_ms(head[6], head[10]) + delay_ms
             if due_ms > now_ms:
                 break
             due_ms = None
@@ -158,18 +167,18 @@ class ScheduleMessageService:
         if end_offset is not None:
             await appends.safe(end_offset)
         if following is not None:
-            self._state.delay_offsets.update_offset(level, following, now_ms)
+            self._delay_offsets.update_offset(level, following, now_ms)
         if failure is not None:
             raise failure
         return due_ms
 
     async def _deliver_one(self, record: bytes) -> int | None:
-        """Put a message where it goes; the log offset after it, None where it was given up."""
-        stored = await self._state.dead_letters.put_or_give_up(self._put(record), record)
+        """Put a message where it goes; the log offset after it, None if it was given up."""
+        stored = await self._dead_letters.put_or_give_up(self._put(record), record)
         return stored and stored.end_offset
 
     async def _put(self, record: bytes) -> PutRowResult:
-        return await self._state.appends.append_row(_due_row(record))
+        return await self._appends.append_row(_due_row(record))
 
 
 def _due_row(record: bytes) -> PutRow:

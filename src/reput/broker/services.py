@@ -14,6 +14,7 @@ from reput.broker.access.plain_gate import PlainGate
 from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
+from reput.broker.consumer_processor import ConsumerProcessor
 from reput.broker.large_bodies import is_large
 from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop import Pop
@@ -23,6 +24,7 @@ from reput.broker.rebalance_lock_processor import RebalanceLockProcessor
 from reput.broker.request_table import Processor, request_table
 from reput.broker.schedule_message_service import ScheduleMessageService
 from reput.broker.sends.reply_message_processor import ReplyMessageProcessor
+from reput.broker.sends.send_back_frames import SendBackFrames
 from reput.broker.sends.send_back_processor import SendBackProcessor
 from reput.broker.sends.send_frames import SendFrameProcessor
 from reput.broker.sends.send_message_processor import SendMessageProcessor
@@ -40,6 +42,7 @@ from reput.config.broker import BrokerRole
 from reput.remoting.command import RemotingCommand
 from reput.service.access.needs import names_in_body
 from reput.service.broker_stats_manager import SAMPLE_S
+from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.requests import Refusal
@@ -74,44 +77,95 @@ class BrokerServices:
 
     def __init__(self, state: BrokerState, access: Access, config_path: str | None, client: RemotingClient) -> None:
         self._state = state
-        self._gate = state.gate = access.gate
+        self._gate = access.gate
         self._work = PeriodicWork()
-        self.clients = ClientProcessor(state)
-        self._locks = RebalanceLockProcessor(state)
-        pulls = PullMessageProcessor(state)
+        view, clock, pools, store = state.view, state.clock, state.pools, state.store
+        topics, groups, offsets, transactions = state.topics, state.groups, state.offsets, state.transactions
+        appends, dead_letters, config_files = state.appends, state.dead_letters, state.config_files
+        modes = MessageRequestModeManager(store.path, state.files)
+        self._slave = state.slave = self._made_slave(modes, client)
+        self.clients = ClientProcessor(
+            view, clock, pools, topics, groups, state.filters, state.consumers, state.producers, config_files,
+            state.creation, state.slave,
+        )  # fmt: skip
+        self._locks = RebalanceLockProcessor(clock, pools, state.locks)
+        pulls = PullMessageProcessor(
+            view, clock, pools, store, topics, groups, offsets, state.filters, state.consumers, state.stats,
+            state.rpc_latency, state.slave, state.ha,
+        )  # fmt: skip
         self.held_pulls = pulls.held
-        self._schedule = ScheduleMessageService(state)
-        self.timers = None if state.timers is None else TimerMessageService(state, state.timers)
-        self.pop = Pop(state, self.timers)
+        self._schedule = ScheduleMessageService(clock, pools, store, state.delay_offsets, appends, dead_letters)
+        self.timers: TimerMessageService | None = None
+        if state.timers is not None:
+            self.timers = TimerMessageService(
+                clock, pools, state.files, store, config_files, state.send_path.writer, appends, dead_letters,
+                state.timers,
+            )  # fmt: skip
+        self.pop = Pop(state, self.timers, modes)
         state.dispatch.listeners += (pulls.held, self._schedule, *self.pop.listeners)
         if self.timers is not None:
             state.dispatch.listeners.append(self.timers)
-        sends, to_client = SendMessageProcessor(state), BrokerToClient(state)
-        self.ended = TransactionalOpBatchService(state)
-        self.transactions = TransactionalMessageCheckService(state, to_client, self.ended)
-        self._slave: Slave | None = None
-        if state.config.broker_role is BrokerRole.SLAVE:
-            credentials = inner_credentials(state.config)
-            synchronize = SlaveSynchronize(state, self.pop.modes, MQClientAPI(client, credentials))
-            self._slave = state.slave = Slave(state, synchronize, credentials)
-            state.registration.tell_master(self._slave.master_is)
+        sends = SendMessageProcessor(
+            view, clock, store, topics, groups, transactions, state.locks, state.creation, state.send_path, state.stats
+        )
+        to_client = BrokerToClient(view, state.consumers, state.producers)
+        self.ended = TransactionalOpBatchService(view, clock, store, appends)
+        self.transactions = TransactionalMessageCheckService(
+            view, clock, pools, store, topics, offsets, transactions, appends, dead_letters, to_client, self.ended
+        )
         processors: tuple[Processor, ...] = (
-            sends, pulls, QueryProcessor(state), self.clients, self._locks,
-            ReplyMessageProcessor(state, sends, to_client),
-            *admin_processors(state, to_client, state.files, config_path),
-            SendBackProcessor(state), self._schedule, EndTransactionProcessor(state, self.ended),
-            RecallMessageProcessor(state, self.timers), *access.processors(state), *self.pop.processors,
+            sends,
+            pulls,
+            QueryProcessor(view, pools, store, state.found_names),
+            self.clients,
+            ConsumerProcessor(clock, pools, store, topics, groups, offsets, state.consumers),
+            self._locks,
+            ReplyMessageProcessor(view, clock, store, state.producers, appends, sends, to_client),
+            *admin_processors(state, to_client, config_path),
+            SendBackProcessor(
+                view, clock, pools, store, topics, groups, state.creation, appends, dead_letters, state.stats,
+                state.found_names,
+            ),
+            self._schedule,
+            EndTransactionProcessor(
+                view, clock, pools, store, transactions, appends, state.stats, state.found_names, self.ended
+            ),
+            RecallMessageProcessor(view, clock, pools, store, topics, appends, self.timers),
+            *access.processors(view, clock, pools),
+            *self.pop.processors,
         )  # fmt: skip
         self._requests = request_table(
             processors,
-            state.config,
-            state.sending,
+            state.view.config,
+            state.send_path.queue,
             state.dispatch.with_all_messages,
             state.rpc_latency,
             self._refusal(),
         )
         is_checked = self._refusal() is not None
-        self.sends = SendFrameProcessor(state, self._requests, self.pop.ack_frames, is_checked=is_checked)
+        self.sends = SendFrameProcessor(
+            view, clock, store, topics, state.creation, state.send_path, state.rpc_latency, self._requests,
+            self.pop.ack_frames,
+            SendBackFrames(view, clock, store, topics, groups, state.send_path, state.stats),
+            is_checked=is_checked,
+        )  # fmt: skip
+
+    def _made_slave(self, modes: MessageRequestModeManager, client: RemotingClient) -> Slave | None:
+        """The slave of a broker that is one; it hears of its master from now on."""
+        state, config = self._state, self._state.view.config
+        if config.broker_role is not BrokerRole.SLAVE:
+            return None
+        credentials = inner_credentials(config)
+        synchronize = SlaveSynchronize(
+            state.pools, state.files, state.store, state.groups, state.offsets, state.delay_offsets,
+            state.config_files, state.send_path.writer, state.dispatch, modes, MQClientAPI(client, credentials),
+        )  # fmt: skip
+        slave = Slave(
+            state.view, state.pools, state.store, state.topics, state.registration, state.dispatch, synchronize,
+            credentials,
+        )  # fmt: skip
+        state.registration.tell_master(slave.master_is)
+        return slave
 
     def _refusal(self) -> Refusal | None:
         """The check before each request, whether it is allowed; None if all are.
@@ -124,11 +178,11 @@ class BrokerServices:
 
         def refused(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
             answer = None if gate is None else gate.refusal(connection, command)
-            return answer if answer is not None or state.slave is None else slave_refusal(state.config, command)
+            return answer if answer is not None or state.slave is None else slave_refusal(state.view.config, command)
 
         def refusal(connection: Connection, command: RemotingCommand) -> Any:
             if gate is not None and names_in_body(command.code) and is_large(command):
-                return partial(state.reads.run_for, connection, refused, connection, command)
+                return partial(state.pools.reads.run_for, connection, refused, connection, command)
             return refused(connection, command)
 
         return refusal
@@ -136,7 +190,7 @@ class BrokerServices:
     def start(self) -> None:
         """Begin what works by itself."""
         state, every = self._state, self._work.every
-        config, try_persist = state.config, state.config_files.try_persist
+        config, try_persist = state.view.config, state.config_files.try_persist
         if isinstance(self._gate, PlainGate):
             self._work.begin(self._gate.keep_reloading())
         self.held_pulls.start()
@@ -162,8 +216,9 @@ class BrokerServices:
         self._work.begin(self._check_transactions())
 
     async def _check_transactions(self) -> None:
-        """Ask for the ends of transactions, again and again; at once where the clock was put forward."""
-        put_forward, every_s = self._state.was_put_forward, self._state.config.transaction_check_interval / 1000
+        """Ask for the ends of transactions, again and again; at once if the clock was put forward."""
+        put_forward = self._state.clock.was_put_forward
+        every_s = self._state.view.config.transaction_check_interval / 1000
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(every_s):
@@ -172,7 +227,7 @@ class BrokerServices:
             await self.transactions.check()
 
     async def _persist_filters(self) -> None:
-        self._state.filters.clean(self._state.now_ms())
+        self._state.filters.clean(self._state.clock.now_ms())
         await self._state.config_files.try_persist(self._state.filters)
 
     def connection_closed(self, connection: Connection) -> None:
@@ -188,7 +243,7 @@ class BrokerServices:
         await self._requests.drain(_DRAIN_S)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _DRAIN_S
-        while not self._state.answers.is_empty and loop.time() < deadline:
+        while not self._state.send_path.answers.is_empty and loop.time() < deadline:
             await asyncio.sleep(0.001)
 
     async def stop(self) -> None:

@@ -58,7 +58,7 @@ class StateFiles:
             del self._soon[manager]
 
     async def try_persist(self, manager: ConfigManager) -> bool:  # type: ignore[type-arg]
-        """Write a file, if it has changed; False where that failed, and an error is logged."""
+        """Write a file, if it has changed; False if that failed, and an error is logged."""
         try:
             await self.persist(manager)
         except ReputError as error:

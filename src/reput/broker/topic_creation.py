@@ -20,12 +20,12 @@ from reput.service.topic_config_manager import MOST_QUEUES, TopicConfigManager, 
 logger = logging.getLogger("reput.broker")
 
 _MOST = 1000
-#: A topic that is made for its messages has no more queues to write: one odd queue id spreads no producer over so many.
+#: A topic that is made for its messages has no more queues to write: one odd queue id spreads no producer over more.
 _MOST_TO_WRITE = 1024
 
 
 def own_topics(config: BrokerConfig, store_config: MessageStoreConfig) -> list[TopicConfig]:
-    """The topics that a broker has from its start; raises ConfigError where a name of its own can be no topic's."""
+    """The topics that a broker has from its start; raises ConfigError if a name of its own can be no topic's."""
     return broker_topics(
         config.broker_name,
         broker_cluster_name=config.broker_cluster_name,
@@ -41,10 +41,10 @@ def own_topics(config: BrokerConfig, store_config: MessageStoreConfig) -> list[T
 
 
 def create_first(topics: TopicConfigManager) -> None:
-    """Make the topics of a start: the broker's own ones, and those of the messages where no broker has been before.
+    """Make the topics of a start: the broker's own, and the topics of the messages if no broker has been before.
 
     `reput put`, `import` and `replay`, and programs with a store of their own, need no topics for their messages; a
-    client reads what is in a topic. Where a broker has been before, a topic that is not there was deleted.
+    client reads what is in a topic. If a broker has been before, a topic that is not there was deleted.
     """
     if topics.select_topic_config(SELF_TEST_TOPIC) is None:
         found = [
@@ -148,8 +148,13 @@ class TopicCreation:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many topics are being made that heartbeats, which come again, begin no more."""
+        """Whether no further topic may be begun for a heartbeat, which comes again: `_MOST` are being made."""
         return len(self._creating) >= _MOST
+
+    async def stop(self) -> None:
+        """Return when no topic is being made: nobody asks for another one."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     async def create(self, config: TopicConfig) -> TopicConfig:
         """Make a topic, and return it as it is then; errors as of `TopicConfigManager.create`."""
@@ -180,9 +185,11 @@ class TopicCreation:
         else:
             for config in made:
                 logger.info(Event("topic made by a client", topic=config.topic_name, queues=config.write_queue_nums))
-            if made:
-                await self._register()
-            self._tell(configs, None)
+            try:
+                if made:
+                    await self._register()
+            finally:  # they are made, whoever knows of it
+                self._tell(configs, None)
 
     def _tell(self, configs: list[TopicConfig], error: Exception | None) -> None:
         for config in configs:

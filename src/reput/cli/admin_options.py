@@ -68,7 +68,7 @@ def ask(namesrv: str, config: str | None, work: Callable[[AdminClient], Awaitabl
 
 
 def tell(client: AdminClient) -> int:
-    """Say which slaves have answered, and for which brokers nobody has; the exit status: 2 where there are such ones.
+    """Say which slaves have answered, and for which brokers nobody has; the exit status: 2 if there are such ones.
 
     What is shown then is of the others alone.
     """
@@ -95,7 +95,7 @@ def access(config: str | None) -> tuple[SessionCredentials | None, ClientTls | N
 
 
 def _chosen(config: str | None) -> AdminConfig:
-    """The file's keys; where the environment says who asks, it says all of that."""
+    """The file's keys; if the environment says who asks, it says all of that."""
     from reput.config.admin import AdminConfig
     from reput.errors import ConfigError
     from reput.files import DISK

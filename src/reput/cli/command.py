@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from reput.cli.display.logs import logs_on_stderr
 from reput.cli.display.output import no_progress
-from reput.cli.ways import check_ways
+from reput.cli.option_rules import check_ways
 
 #: Characters of a command's first sentence.
 _NO_LIMIT = 1000

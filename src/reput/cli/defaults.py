@@ -20,7 +20,7 @@ VARIABLES = ("REPUT_DEFAULTS", "REPUT_CONFIG")
 
 
 def defaults_path() -> str | None:
-    """Path of the file; None where there is none. Raises ConfigError where the environment names a missing one."""
+    """Path of the file; None if there is none. Raises ConfigError if the environment names a missing one."""
     for variable in VARIABLES:
         if named := os.environ.get(variable):
             if not DISK.exists(named):

@@ -136,7 +136,7 @@ def end(status: int = STATUS) -> NoReturn:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Handler of SIGINT, and of SIGTERM where a command runs until it is stopped."""
+    """Handler of SIGINT, and of SIGTERM if a command runs until it is stopped."""
     global _is_interrupted
     if _is_interrupted:
         end()
@@ -178,7 +178,7 @@ def _unfinished() -> list[str]:
 
 
 def _unraisable(raised: sys.UnraisableHookArgs) -> None:
-    """End the process where Python swallows the interrupt: in `__del__`, in a callback of the import system."""
+    """End the process if Python swallows the interrupt: in `__del__`, in a callback of the import system."""
     if not _is_interrupted:
         sys.__unraisablehook__(raised)
     elif issubclass(raised.exc_type, KeyboardInterrupt):

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reput.cli.display.nothing_found import tell_unknown_topics
-from reput.cli.display.output import progress_bar, write_json, write_report
+from reput.cli.display.output import progress_bar, write_error, write_json, write_report
 from reput.cli.start import begin_work
 
 if TYPE_CHECKING:
@@ -37,14 +36,16 @@ def job_run(
         shows_progress: whether a bar is shown if stderr is a terminal.
     """
     from reput.log.directory import StoreDirectory
+    from reput.log.unknown_topics import unknown_topics, without_warnings
 
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     for output in outputs:
         if output is not None:
             directory.check_output(output)
-    tell_unknown_topics(directory, topics)
+    for text in unknown_topics(topics, directory):
+        write_error(text)
     begin_work()
-    with progress_bar(is_shown=shows_progress) as progress:
+    with without_warnings(), progress_bar(is_shown=shows_progress) as progress:
         yield progress
 
 

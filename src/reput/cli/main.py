@@ -27,7 +27,6 @@ from reput.cli.commands import (
     delete_expired,
     diff,
     dispatch,
-    export,
     follow,
     get,
     import_,
@@ -49,6 +48,7 @@ from reput.cli.commands import (
 )
 from reput.cli.commands.admin import admin
 from reput.cli.commands.dump import dump
+from reput.cli.commands.export import export
 from reput.cli.commands.stats import stats
 from reput.cli.defaults import read_defaults
 from reput.cli.display.output import write_error, write_text
@@ -84,7 +84,7 @@ class Application(CommandGroup):
         return f"; it is `reput admin {name}`" if is_of_admin else super().what_is_meant(name)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; where a package of an extra is missing, its error says what to install."""
+        """Run the command; if a package of an extra is missing, its error says what to install."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -162,7 +162,7 @@ def application(
 
 
 def _what_is_wrong(error: typer.TyperException) -> str:
-    """Line about wrong usage; where it is no argument's value, with the help that lists what there is."""
+    """Line about wrong usage; if it is no argument's value, with the help that lists what there is."""
     text = str(error.format_message()).replace("Value error, ", "")
     context = getattr(error, "ctx", None)
     if context is None or (getattr(error, "param", None) is not None and not text.startswith("Missing")):

@@ -28,6 +28,13 @@ def check_path(path: str | None) -> str | None:
     return path
 
 
+def check_paths(paths: list[str]) -> list[str]:
+    """`check_path` for several."""
+    for path in paths:
+        check_path(path)
+    return paths
+
+
 Store = Annotated[
     str,
     typer.Argument(metavar="STORE", callback=check_path, help="The store's directory (storePathRootDir)."),
@@ -188,7 +195,7 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def parse_list(text: str | None) -> list[str] | None:
-    """Parse comma separated names; None where the option is not given. Raises ConfigError for an empty list."""
+    """Parse comma separated names; None if the option is not given. Raises ConfigError for an empty list."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -56,10 +56,10 @@ def run(application: Callable[[], object]) -> None:
 
 
 def _read_names_as_utf8() -> None:
-    """Start Python again in its UTF-8 mode where it takes names of files for another encoding; output keeps its own.
+    """Start Python again in its UTF-8 mode if it takes names of files for another encoding; output keeps its own.
 
     RocketMQ names the folder of a queue after its topic, in UTF-8. Read otherwise, a topic with other letters than
-    those of ASCII would have no queue, which `reput audit` calls damage.
+    ASCII's would have no queue, which `reput audit` calls damage.
     """
     if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
         if sys.stdout is not None:

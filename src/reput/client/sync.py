@@ -16,13 +16,14 @@ import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 import reput.client.consuming.pull_consumer as _pull_consumer
 import reput.client.consuming.push_consumer as _push_consumer
 import reput.client.producing.producer as _producer
+from reput.client.instance.arguments import check_function
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.send_result import SendResult
 from reput.client.options import ProducerOptions, PullConsumerOptions, PushConsumerOptions
@@ -41,12 +42,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Producer", "PullConsumer", "PushConsumer"]
 
+#: A client that leaves waits for its brokers for 3 s.
+_REST_S = 5.0
 _T = TypeVar("_T")
 _M = TypeVar("_M")
 
 
-def _in_thread(function: Callable[[_M], _T | Awaitable[_T]]) -> Callable[[_M], Coroutine[Any, Any, _T]]:
-    """A program's function, called in a thread: in the loop it would hold up this client, which it may wait for."""
+def _in_thread(name: str, function: Callable[[_M], _T | Awaitable[_T]]) -> Callable[[_M], Coroutine[Any, Any, _T]]:
+    """A program's function, called in a thread: in the loop it would hold up this client, which it may wait for.
+
+    Raises ConfigError for what is none, with the argument's name.
+    """
+    check_function(name, function)
 
     async def called(message: _M) -> _T:
         found = await asyncio.to_thread(call_in_thread, function, message)
@@ -70,6 +77,17 @@ async def _tell(work: Coroutine[Any, Any, _T], told: Future[_T], unwanted: Calla
             told.set_result(result)
         else:
             unwanted(result)
+
+
+async def _rest() -> None:
+    """Let calls of other threads end, and what an interrupted call has to undo; end what takes longer."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        _, late = await asyncio.wait(left, timeout=_REST_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
 
 
 class _Client(Protocol):
@@ -121,7 +139,7 @@ class _Face:
     def _end(self) -> None:
         loop, self._loop = self._loop, None
         assert loop is not None
-        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result()
+        asyncio.run_coroutine_threadsafe(_rest(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         if self._thread is not None:
             self._thread.join()
@@ -135,7 +153,7 @@ class _Face:
         self._close(lambda: self._client.__aexit__(*error))
 
     def _run(self, work: Coroutine[Any, Any, _T], unwanted: Callable[[_T], object] = lambda _: None) -> _T:
-        """The result of a coroutine in the client's loop; it is cancelled where the caller is interrupted.
+        """The result of a coroutine in the client's loop; it is cancelled if the caller is interrupted.
 
         `unwanted`: Called in the loop with a result that comes all the same, which nobody gets.
         """
@@ -157,6 +175,8 @@ class _Face:
         running = asyncio.run_coroutine_threadsafe(_tell(work, told, unwanted), loop)
         try:
             return told.result()
+        except CancelledError:
+            raise MQClientError("this client was closed while it was waited for") from None
         except BaseException:
             if told.cancel():
                 running.cancel()
@@ -179,8 +199,8 @@ class Producer(_Face):
     _client: _producer.Producer
 
     def __init__(self, namesrv: str, *, group: str, **options: Unpack[ProducerOptions]) -> None:
-        if callable(check := options.get("check_transaction")):
-            options["check_transaction"] = _in_thread(check)
+        if (check := options.get("check_transaction")) is not None:
+            options["check_transaction"] = _in_thread("check_transaction", check)
         super().__init__(_producer.Producer(namesrv, group=group, **options))
 
     def send(
@@ -219,7 +239,7 @@ class Producer(_Face):
         self, message: Message, execute: Callable[[Message], LocalTransactionState]
     ) -> TransactionSendResult:
         """Send a message that consumers see only if a local transaction is committed; `execute` runs in a thread."""
-        return self._run(self._client.send_in_transaction(message, _in_thread(execute)))
+        return self._run(self._client.send_in_transaction(message, _in_thread("execute", execute)))
 
     def request(self, message: Message, *, timeout: float = 3.0) -> Message:
         """Send a message to a consumer that replies to it, and return the reply."""

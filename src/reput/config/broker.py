@@ -322,6 +322,8 @@ class BrokerConfig(TlsConfig):
 
 
 _LABEL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*):([^:,]*)")
+#: Where a broker listens on all addresses; nobody is found by them.
+_EVERYWHERE = (ALL_ADDRESSES, "::")
 
 
 def broker_configs(
@@ -332,17 +334,23 @@ def broker_configs(
 ) -> tuple[BrokerConfig, MessageStoreConfig, tuple[str, ...]]:
     """Configurations of a broker and of its store from keys of both, over `base` and `store_base`.
 
-    A broker listens where `brokerIP1` tells clients that it is: on that address where it is this machine's alone, else
-    on all addresses, unless `bindAddress` was given. Where that is one address, and `brokerIP1` was not given, clients
-    are told that one: nobody listens elsewhere.
+    A broker listens where `brokerIP1` tells clients that it is: on that address if it is this machine's alone, else
+    on all addresses, unless `bindAddress` was given. If that is one address, and `brokerIP1` was not given, clients
+    get that one: nobody listens elsewhere.
 
-    Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`.
+    Returns them, and the keys of RocketMQ's that neither uses. Raises ConfigError as `RocketmqConfig.from_mapping`, and
+    for a `brokerIP1` by which no other machine finds this one.
     """
     config = BrokerConfig.from_mapping(mapping, base)
     store_config = MessageStoreConfig.from_mapping(mapping, store_base)
-    if config.is_given("bind_address") and config.bind_address not in (ALL_ADDRESSES, "::"):
+    if config.is_given("bind_address") and config.bind_address not in _EVERYWHERE:
         store_config = store_config.with_defaults({"broker_ip1": config.bind_address})
     host = store_config.broker_ip1
+    if host in _EVERYWHERE:
+        raise ConfigError(
+            f"brokerIP1={host}: clients get this address, and each would look on its own machine: name an address "
+            f"or a host name of this one; bindAddress={host} is what listens on all"
+        )
     if not is_of_this_machine(host):
         config = config.with_defaults({"bind_address": ALL_ADDRESSES})
     elif host != "localhost":  # 127.0.1.1 and ::1, where 127.0.0.1 is not

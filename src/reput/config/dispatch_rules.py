@@ -1,8 +1,20 @@
-"""Differences between RocketMQ's versions when they dispatch the same log (table in docs/design/differences.md)."""
+"""Rules of a dispatch: differences between RocketMQ's versions (table in docs/design/differences.md), and keys."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+#: Keys of `MessageStoreConfig` that say which files a dispatch makes of a log, and how large they are.
+BUILD_KEYS = (
+    "mapped_file_size_consume_queue",
+    "mapper_file_size_batch_consume_queue",
+    "max_hash_slot_num",
+    "max_index_num",
+    "enable_consume_queue_ext",
+    "mapped_file_size_consume_queue_ext",
+    "enable_lmq",
+    "message_delay_level",
+)
 
 
 class DispatchRules(StrEnum):

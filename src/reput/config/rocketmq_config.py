@@ -1,7 +1,7 @@
 """Base of the classes of RocketMQ's configuration: keys with units and bounds, read from mappings and broker.conf.
 
 A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
-them. The classes are the one table of defaults: a field's default is what counts where nobody names the key, with a
+them. The classes are the one table of defaults: a field's default is what counts if nobody names the key, with a
 file of keys or without one, and `metadata["rocketmq"]` is what RocketMQ 5.3.3 takes then.
 """
 
@@ -37,7 +37,7 @@ def config_key(
     """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later.
 
     `secret`: its value is shown nowhere. `local`: no request changes it (`refused_keys`): it names a file, or says who
-    may reach the server or do what. `rocketmq`: RocketMQ's default where it is another one, a value or words.
+    may reach the server or do what. `rocketmq`: RocketMQ's default if it is another one, a value or words.
     """
     metadata = {
         "doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen, "secret": secret,
@@ -158,7 +158,7 @@ def _others(kind: Any) -> Mapping[str, str]:
 def refused_keys(names: Iterable[str], black_list: str, *kinds: Any) -> set[str]:
     """Keys among `names`, in any spelling, that a request may not change; in snake_case.
 
-    Refused are the local keys of the classes, RocketMQ's own that name a file or a folder, and those of the black list
+    Refused are the local keys of the classes, RocketMQ's own that name a file or a folder, and keys of the black list
     (`configBlackList`, separated by semicolons).
     """
     refused = {snake_case(name.strip()) for name in black_list.split(";")}
@@ -189,7 +189,7 @@ def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, str]
 def nearest_key(name: str, names: Iterable[str]) -> str | None:
     """The name that was meant: the first one that begins like it, else the most similar one; the case does not count.
 
-    None where none is similar.
+    None if none is similar.
     """
     by_lower_name: dict[str, str] = {}
     for one in names:

@@ -7,7 +7,7 @@ not synced.
 from reput.files.file import PAGE_SIZE, File, Mapping
 from reput.files.layer import DISK, Entry, FileLayer, is_hidden
 from reput.files.lock import RecordLock
-from reput.files.waiting import NeverWaiting, about_to_wait, may_wait
+from reput.files.never_waiting import NeverWaiting, about_to_wait, may_wait
 
 __all__ = [
     "DISK",

@@ -13,11 +13,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from reput.errors import StoreError
-from reput.files.failure import failure, sync_failure, write_failure
-from reput.files.waiting import about_to_wait
+from reput.files.never_waiting import about_to_wait
+from reput.files.os_errors import failure, sync_failure, write_failure
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
+    from numpy import int64, uint8
+    from numpy.typing import NDArray
 
 #: Bytes of a page of memory.
 PAGE_SIZE = mmap.PAGESIZE
@@ -147,7 +149,7 @@ class Mapping:
             self.refuse(position)
 
     def refuse(self, position: int) -> NoReturn:
-        """Raise the StoreError of bytes that the disk cannot read, as a kernel has told."""
+        """Raise the StoreError of bytes that the disk cannot read, as a kernel has found."""
         raise failure(OSError(errno.EIO, os.strerror(errno.EIO)), self._path, f"read at {position}")
 
     def advise(self, advice: int, begin: int = 0, end: int | None = None) -> None:
@@ -244,6 +246,22 @@ class File:
             raise failure(error, self.path, f"read at {position}") from error
         return read
 
+    def read_runs(self, positions: NDArray[int64], sizes: NDArray[int64]) -> NDArray[uint8]:
+        """Many reads in one call: uint8[sum of sizes], `sizes[i]` bytes from `positions[i]`, concatenated.
+
+        Bytes after the end of the file are zeros. Both arrays are int64[n], contiguous.
+        """
+        import numpy
+
+        from reput.files.batched_io import read_runs_of_file  # not at the top: Numba takes 0.3 s to import
+
+        data = numpy.zeros(int(sizes.sum()), numpy.uint8)
+        index, code = read_runs_of_file(self._descriptor, positions, sizes, data.ctypes.data)
+        if code:
+            error = OSError(code, os.strerror(code))
+            raise failure(error, self.path, f"read at {positions[index]}") from error
+        return data
+
     def write(self, position: int, data: ReadableBuffer) -> None:
         """Write all of `data` at `position` into the page cache; `sync` makes it durable."""
         view = memoryview(data).cast("B")
@@ -257,7 +275,7 @@ class File:
     def copy_from(self, source: File, source_position: int, size: int, position: int) -> None:
         """Write `size` bytes of another file at `position`; raises StoreError if the other file has fewer.
 
-        Where the file system supports it, the two files share blocks (reflink): only for bytes that are never written
+        If the file system supports it, the two files share blocks (reflink): only for bytes that are never written
         again.
         """
         done = 0
@@ -272,7 +290,7 @@ class File:
             done += count
 
     def _copied(self, source: File, source_position: int, size: int, position: int) -> int:
-        """Number of bytes that the system has copied; 0 where it cannot copy."""
+        """Number of bytes that the system has copied; 0 if it cannot copy."""
         try:
             return os.copy_file_range(source._descriptor, self._descriptor, size, source_position, position)
         except OSError as error:
@@ -305,7 +323,7 @@ class File:
             raise write_failure(error, self.path, f"allocate at {position}", size) from error
 
     def allocate_holes(self, end: int) -> None:
-        """Reserve disk space for the holes before `end` where a writable map needs it to be read: on tmpfs."""
+        """Reserve disk space for the holes before `end` if a writable map needs it to be read: on tmpfs."""
         for begin, hole_end in self._holes(0, end) if self._may_be_on_tmpfs() else ():
             self.allocate(begin, hole_end - begin)
 

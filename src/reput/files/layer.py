@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
 import shutil
 import stat
@@ -12,17 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import StoreError
-from reput.files.failure import failure, sync_failure, write_failure
-from reput.files.file import File, Mapping
+from reput.files.batched_files import BatchedFiles
+from reput.files.file import File
 from reput.files.lock import RecordLock, lock_text
-from reput.files.new_name import give_name
-from reput.files.waiting import about_to_wait
+from reput.files.never_waiting import about_to_wait
+from reput.files.os_errors import failure, write_failure
+from reput.files.rename_noreplace import give_name
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-    from numpy import int64, uint8
-    from numpy.typing import NDArray
-
 
 #: Limit of `read_bytes`: the settings of a hundred thousand topics are 20 MB.
 _MOST_BYTES = 256 << 20
@@ -58,7 +54,7 @@ class Entry(NamedTuple):
     is_special: bool = False
 
 
-class FileLayer:
+class FileLayer(BatchedFiles):
     """The real disk; without state. Every method raises StoreError, or StoreFullError if the disk is full.
 
     In `NeverWaiting` what changes names or syncs raises WouldWaitError.
@@ -108,7 +104,7 @@ class FileLayer:
             return file.read(0, size)
 
     def read_spared(self, path: str) -> bytes:
-        """Content of a file that only spares work; empty, so that it does not count, where `read_bytes` refuses it."""
+        """Content of a file that only spares work; empty, so that it does not count, if `read_bytes` refuses it."""
         with self.open(path) as file:
             return file.read(0, file.size) if file.size <= _MOST_BYTES else b""
 
@@ -226,7 +222,7 @@ class FileLayer:
     def available_memory(self) -> int:
         """Bytes of memory that processes may take now, by the machine and by the limit of their container.
 
-        0 where the system does not tell.
+        0 if the system does not tell.
         """
         try:
             with open(_MEMORY) as file:
@@ -246,15 +242,10 @@ class FileLayer:
         Each folder is synced before the next is made: a kill leaves at most one folder with a name that is not synced,
         the last one that exists.
         """
-        missing = []
-        current = os.path.abspath(path)
-        while not os.path.isdir(current):
-            missing.append(current)
-            current = os.path.dirname(current)
+        missing = _missing_folders(path)
         if missing:
-            about_to_wait(path, "make the folder")
-            self.sync_name(current)
-        for folder in reversed(missing):
+            self.sync_name(os.path.dirname(missing[0]))
+        for folder in missing:
             for above in self.add_directories(folder):
                 self.sync_directory(above)
 
@@ -273,14 +264,8 @@ class FileLayer:
 
         The caller must sync them, since one sync serves many names.
         """
-        missing = []
-        current = os.path.abspath(path)
-        while not os.path.isdir(current):
-            missing.append(current)
-            current = os.path.dirname(current)
-        if missing:
-            about_to_wait(path, "make the folder")
-        for folder in reversed(missing):
+        missing = _missing_folders(path)
+        for folder in missing:
             try:
                 os.mkdir(folder)
             except FileExistsError as error:
@@ -288,7 +273,7 @@ class FileLayer:
                     raise failure(error, folder, "make a folder") from error
             except OSError as error:
                 raise write_failure(error, folder, "make a folder", 0) from error
-        return [os.path.dirname(folder) for folder in reversed(missing)]
+        return [os.path.dirname(folder) for folder in missing]
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a folder durable: created, renamed and unlinked files and folders."""
@@ -315,7 +300,7 @@ class FileLayer:
     def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
         """Rename files, (source, target) each; all renames are durable at the return, with one sync a folder.
 
-        No file is replaced: StoreError where another one has the name. After an error the files before the failed one
+        No file is replaced: StoreError if another one has the name. After an error the files before the failed one
         have their new names.
         """
         about_to_wait(names[0][0] if names else "", "rename")
@@ -391,85 +376,6 @@ class FileLayer:
         """
         return lock_text(path)
 
-    def write_runs(
-        self, paths: Sequence[str], addresses: NDArray[int64], sizes: NDArray[int64], positions: NDArray[int64]
-    ) -> None:
-        """Many writes in one call, in order: `sizes[i]` bytes from address `addresses[i]` to `positions[i]` of file i.
-
-        The files must exist. The arrays are int64[len(paths)], contiguous; the addresses are not checked. After an
-        error the runs before the failed one are written.
-        """
-        from reput.files.runs import write_runs  # not at the top: Numba takes 0.3 s to import
-
-        index, code = write_runs(_text(paths), addresses, sizes, positions)
-        if code:
-            error = OSError(code, os.strerror(code))
-            raise write_failure(error, paths[index], f"write at {positions[index]}", int(sizes[index])) from error
-
-    def read_runs(self, paths: Sequence[str], positions: NDArray[int64], sizes: NDArray[int64]) -> NDArray[uint8]:
-        """Many reads in one call: uint8[sum of sizes], `sizes[i]` bytes from `positions[i]` of file i, concatenated.
-
-        Bytes after the end of a file are zeros.
-        """
-        import numpy
-
-        from reput.files.runs import read_runs
-
-        data = numpy.zeros(int(sizes.sum()), numpy.uint8)
-        index, code = read_runs(_text(paths), positions, sizes, data.ctypes.data)
-        if code:
-            error = OSError(code, os.strerror(code))
-            raise failure(error, paths[index], f"read at {positions[index]}") from error
-        return data
-
-    def are_in_memory(self, runs: int, count: int) -> bool:
-        """Whether all mapped bytes of some runs are in the page cache, so that reading them waits for no disk.
-
-        Args:
-            runs: Address of `count` runs, each two native int64, memory address and size; they must be mapped.
-        """
-        from reput.files.runs import PAGES_ADDRESS, are_in_memory
-
-        return bool(are_in_memory(runs, count, mmap.PAGESIZE, PAGES_ADDRESS))
-
-    def read_in(self, path: str, mapping: Mapping, runs: int, count: int) -> None:
-        """Read the pages of mapped bytes of a file from the disk into memory, without the interpreter lock.
-
-        Runs as of `are_in_memory`. Raises StoreError where the disk cannot read them; a read through the map would end
-        the process (SIGBUS).
-        """
-        from reput.files.runs import read_in
-
-        address, code = read_in(runs, count, mmap.PAGESIZE)
-        if code:
-            code = errno.EIO if code == errno.EFAULT else code
-            raise failure(OSError(code, os.strerror(code)), path, f"read at {address - mapping.address}")
-
-    def sync_files(self, paths: Sequence[str]) -> None:
-        """`File.sync` for many files in one call; after an error the files before the failed one are synced."""
-        self._sync(paths, only_data=True)
-
-    def sync_directories(self, paths: Sequence[str]) -> None:
-        """`sync_directory` for many folders in one call."""
-        self._sync(paths, only_data=False)
-
-    def _sync(self, paths: Sequence[str], *, only_data: bool) -> None:
-        about_to_wait(paths[0] if paths else "", "sync")
-        import numpy
-
-        from reput.files.runs import sync_paths
-
-        result = numpy.zeros(2, numpy.int64)
-        try:
-            sync_paths(_text(paths), len(paths), only_data, result)
-        finally:  # after a KeyboardInterrupt, too: see `File.sync`
-            index, code = result.tolist()
-            if code:
-                error = OSError(code, os.strerror(code))
-                if only_data:
-                    raise sync_failure(error, paths[index]) from error
-                raise failure(error, paths[index], "sync the folder") from error
-
     def _status(self, path: str) -> os.stat_result:
         try:
             return os.stat(path)
@@ -477,11 +383,16 @@ class FileLayer:
             raise failure(error, path, "look up") from error
 
 
-def _text(paths: Sequence[str]) -> NDArray[uint8]:
-    """The paths for the kernels, with a zero byte after each; uint8."""
-    import numpy
-
-    return numpy.frombuffer(bytearray(os.fsencode("\0".join(paths)) + b"\0"), numpy.uint8)
+def _missing_folders(path: str) -> list[str]:
+    """A folder and its parents as far as they do not exist, the topmost first; they are about to be made."""
+    missing: list[str] = []
+    current = os.path.abspath(path)
+    while not os.path.isdir(current):
+        missing.append(current)
+        current = os.path.dirname(current)
+    if missing:
+        about_to_wait(path, "make the folder")
+    return missing[::-1]
 
 
 DISK = FileLayer()

@@ -20,7 +20,7 @@ import threading
 from contextlib import suppress
 
 from reput.errors import StoreFullError, StoreLockedError
-from reput.files.failure import failure, write_failure
+from reput.files.os_errors import failure, write_failure
 
 _CONTENT = b"lock"
 #: struct flock of 64-bit Linux: type, whence, start, length, process.

@@ -25,7 +25,7 @@ def owner_text(ancestor: str | None = None) -> str:
 
 
 def is_alive(owner: str) -> bool | None:
-    """Whether the process of an `owner_text` runs; None where this machine, or this container, cannot know."""
+    """Whether the process of an `owner_text` runs; None if this machine, or this container, cannot know."""
     fields = owner.split()
     if len(fields) != 4 or f"{fields[0]} {fields[1]}" != _machine() or not fields[2].isdigit():
         return None

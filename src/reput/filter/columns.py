@@ -16,7 +16,7 @@ class Columns:
     """Texts of the properties that an expression names; what several comparisons need is made once.
 
     Args:
-        texts: For each name a text a message, null where the message lacks the property. They may be no UTF-8.
+        texts: For each name a text a message, null if the message lacks the property. They may be no UTF-8.
         rows: Number of messages.
     """
 

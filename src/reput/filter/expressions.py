@@ -1,7 +1,7 @@
 """Nodes of an SQL92 expression, evaluated over the properties of many messages at once.
 
-A condition has a code for each message: FALSE, TRUE, NULL, or ERROR where RocketMQ's evaluation throws. The rules are
-those of `ComparisonExpression`, `LogicExpression` and `UnaryExpression`; what these do with one message is done here
+A condition has a code for each message: FALSE, TRUE, NULL, or ERROR if RocketMQ's evaluation throws. The rules are
+from `ComparisonExpression`, `LogicExpression` and `UnaryExpression`; what these do with one message is done here
 with a column of them.
 """
 
@@ -31,7 +31,7 @@ Codes: TypeAlias = "npt.NDArray[np.uint8]"
 MAX_DEPTH = 64
 
 _F, _T, _N, _E = FALSE, TRUE, NULL, ERROR
-#: The code of left and right, [left, right]: the right side counts only where the left one does not decide.
+#: The code of left and right, [left, right]: the right side counts only if the left one does not decide.
 _AND = np.array([[_F] * 4, [_F, _T, _N, _E], [_F, _N, _N, _E], [_E] * 4], np.uint8)
 _OR = np.array([[_F, _T, _N, _E], [_T] * 4, [_N, _T, _N, _E], [_E] * 4], np.uint8)
 _NOT = np.array([_T, _F, _N, _E], np.uint8)
@@ -148,7 +148,7 @@ class _Logic(Condition):
         self._contain(conditions)
 
     def evaluate(self, columns: Columns) -> Codes:
-        """The codes of the first condition, with those of each further one."""
+        """The codes of the first condition, with the codes of each further one."""
         first, *others = self._conditions
         codes = first.evaluate(columns)
         for one in others:
@@ -176,7 +176,7 @@ class _Equal(Condition):
         self._contain((left, right))
 
     def evaluate(self, columns: Columns) -> Codes:
-        """NULL where only the left side is null, FALSE where only the right one is, TRUE where both are."""
+        """NULL if only the left side is null, FALSE if only the right one is, TRUE if both are."""
         left, right = self._left, self._right
         if isinstance(left, Condition | Nothing) or isinstance(right, Condition | Nothing):
             is_text = isinstance(left, PropertyExpression | Text) and isinstance(right, Condition)
@@ -199,7 +199,7 @@ class _Order(Condition):
         self._contain((left, right))
 
     def evaluate(self, columns: Columns) -> Codes:
-        """NULL where one side is null, ERROR where one is no number."""
+        """NULL if one side is null, ERROR if one is no number."""
         left, right = self._left, self._right
         if isinstance(left, Nothing):
             return _state(left, columns)

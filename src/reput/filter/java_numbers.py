@@ -74,7 +74,7 @@ def numbers_of(texts: pa.StringArray, kind: NumberKind) -> tuple[npt.NDArray[np.
     """Texts as numbers of one kind.
 
     Args:
-        texts: n texts; null where there is none.
+        texts: n texts; null if there is none.
         kind: INTEGER and LONG give the number, DOUBLE its `sort_key`.
 
     Returns:

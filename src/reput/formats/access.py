@@ -1,6 +1,6 @@
 """Users and policies of ACL 2.0, and their file config/reputAccess.json (docs/formats/metadata.md).
 
-The values are those of RocketMQ's RocksDB directories `users` and `acls` (classes `User` and `Acl` of its module auth).
+The values are as in RocketMQ's RocksDB directories `users` and `acls` (classes `User` and `Acl` of its module auth).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NamedNumber(IntEnum):
 
     @classmethod
     def of(cls, text: object) -> Self:
-        """The member of a name, in any letter case; raises ValueError where there is none."""
+        """The member of a name, in any letter case; raises ValueError if there is none."""
         for one in cls:
             if isinstance(text, str) and one.name == text.upper():
                 return one
@@ -73,7 +73,7 @@ class Decision(NamedNumber):
 
 
 class PolicyType(NamedNumber):
-    """Entries of DEFAULT count where none of CUSTOM matches."""
+    """Entries of DEFAULT count if none of CUSTOM matches."""
 
     CUSTOM = 1
     DEFAULT = 2
@@ -117,7 +117,7 @@ class Resource:
 
     @classmethod
     def of(cls, text: object) -> Resource:
-        """The resource of a text; raises ValueError where it is none."""
+        """The resource of a text; raises ValueError if it is none."""
         if text == "*":
             return cls(ResourceType.ANY, None, ResourcePattern.ANY)
         kind, colon, name = text.partition(":") if isinstance(text, str) else ("", "", "")
@@ -167,7 +167,7 @@ def encode_access(users: dict[str, User], acls: dict[str, Policies]) -> bytes:
 
 
 def decode_access(data: bytes) -> tuple[dict[str, User], dict[str, Policies]]:
-    """Inverse of `encode_access`; raises ValueError, without a password, where the content is another."""
+    """Inverse of `encode_access`; raises ValueError, without a password, if the content is another."""
     try:
         content = json.loads(data)
         users = {name: _user_of_json(one) for name, one in content["users"].items()}

@@ -85,7 +85,7 @@ class EmptiedQueue:
 
 @dataclass(frozen=True, slots=True)
 class LastBackedUp:
-    """The last record of a backup, with the fields of `reput.log.positions.LastRecord`."""
+    """The last record of a backup, with the fields of `reput.log.resume_points.LastRecord`."""
 
     offset: int
     store_timestamp: int
@@ -103,7 +103,7 @@ class Manifest:
         store: Path of the store directory.
         begin_offset, end_offset: Range of the commit log.
         last: The record before `end_offset`; None without a record.
-        log_file_size: Size of a log file in bytes; 0 where the log had no file.
+        log_file_size: Size of a log file in bytes; 0 if the log had no file.
         log: The bytes of the log, in order, without a gap.
         config: The JSON files.
         queues: The queues without a message in the log.

@@ -83,7 +83,7 @@ def encode_ext_unit(tags_code: int, store_timestamp: int, bit_map: bytes = b"") 
 
 
 def decode_ext_unit(buffer: Buffer, position: int = 0) -> ExtUnit | None:
-    """The unit at a position; None where the file is not in use, or ends (SIZE is 0 or less).
+    """The unit at a position; None if the file is not in use, or ends (SIZE is 0 or less).
 
     Raises CorruptConsumeQueueError (path '') for a unit that does not fit into the buffer or contradicts itself.
     """

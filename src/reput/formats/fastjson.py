@@ -2,7 +2,7 @@
 
 The format differs from standard JSON: whole numbers as keys have no quotes, and an object that occurs twice is written
 once, with `{"$ref":"$.path"}` at its other occurrences. A value here is None, bool, int, float, str, dict (keys str, or
-int where there were no quotes), list (one item a line, Java's List) or tuple (all items on one line, Java's sets and
+int if there were no quotes), list (one item a line, Java's List) or tuple (all items on one line, Java's sets and
 arrays). What was read is written again byte for byte, except that references are replaced by their values.
 """
 
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 100
 _REFERENCE = "$ref"
-#: References to references can make any number of values: so many are allowed, and more for each byte of the text.
+#: References to references can make any number of values: this number is allowed, and more for each byte of the text.
 _MOST_VALUES, _MOST_VALUES_A_BYTE = 100_000, 20
 _STEP = re.compile(r"\.((?:[^\\.\[]|\\.)*)|\[(-?\d+)\]", re.DOTALL)
 _ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
@@ -33,7 +33,7 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n
 def decode_fastjson(data: bytes) -> Any:
     """The value of a file's bytes; of a repeated key the last value wins.
 
-    Raises CorruptMetadataError (path '', the position in bytes) where the bytes are not in this format, or cut short.
+    Raises CorruptMetadataError (path '', the position in bytes) if the bytes are not in this format, or cut short.
     """
     try:
         text = data.decode()

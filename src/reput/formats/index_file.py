@@ -35,6 +35,8 @@ ENTRY = struct.Struct(struct_format(ENTRY_FIELDS))
 HEADER_SIZE = HEADER.size
 SLOT_SIZE = 4
 ENTRY_SIZE = ENTRY.size
+#: A key is hashed after its topic and this; tags that are indexed, after their type and this, too.
+TOPIC_END, TAG_TYPE = "#", "T"
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
 
@@ -106,4 +108,4 @@ def entry_position(slots: int, i: int) -> int:
 
 def key_hash(topic: str, key: str) -> int:
     """Hash of a key of a topic, 0 to 2**31 - 1 (IndexFile.indexKeyHashMethod over `topic#key`)."""
-    return index_hash(f"{topic}#{key}")
+    return index_hash(f"{topic}{TOPIC_END}{key}")

@@ -26,7 +26,7 @@ def decode_bean(kind: type[_T], value: Any, *, keeps_others: bool = True) -> _T:
 
     `keeps_others`: whether `others` gets the unknown members; a request's are dropped, as by fastjson.
 
-    Raises CorruptMetadataError (path '') where a member has another type, or has no default and is missing.
+    Raises CorruptMetadataError (path '') if a member has another type, or has no default and is missing.
     """
     bean: _T = _decode(kind, value, "", keeps_others)
     return bean

@@ -30,6 +30,6 @@ def encode_kv_config(table: KVConfigTable) -> bytes:
 def decode_kv_config(data: bytes) -> KVConfigTable:
     """The values of a file's bytes.
 
-    Raises CorruptMetadataError (path '') where the bytes are no JSON, or hold anything but texts.
+    Raises CorruptMetadataError (path '') if the bytes are no JSON, or hold anything but texts.
     """
     return decode_bean(_Content, decode_fastjson(data)).config_table

@@ -25,6 +25,8 @@ from reput.formats.record_layout import (
 _ITEM = struct.Struct(">iiiii")
 #: Smallest size of a message in a batch, so the fewest log bytes for one queue offset.
 MIN_ITEM_SIZE = _ITEM.size + 2
+#: Positions in an item: flag, size of the body, and the body; after it come the size of the properties, and these.
+ITEM_FLAG, ITEM_BODY_LENGTH, ITEM_BODY = 12, 16, _ITEM.size
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 
 _OF_BROKERS = tuple(name.encode() + NAME_VALUE_SEPARATOR for name in sorted(OF_BROKERS))
@@ -71,7 +73,7 @@ class MessageExtBatch(Message):
 
 
 def check_same(messages: Sequence[Message]) -> Message:
-    """The first message, whose topic and the like are those of a batch; errors as of `MessageExtBatch.of`."""
+    """The first message, whose topic and the like are a batch's; errors as of `MessageExtBatch.of`."""
     if not messages:
         raise MessageIllegalError("a batch needs at least one message")
     first = messages[0]

@@ -6,6 +6,8 @@ from reput.errors import MessageIllegalError
 from reput.formats.hosts import HOST_V4_SIZE, HOST_V6_SIZE
 
 _OFFSET_SIZE = 8
+#: Hexadecimal digits of a host of 8 bytes, and of an offset.
+HOST_V4_DIGITS, OFFSET_DIGITS = 2 * HOST_V4_SIZE, 2 * _OFFSET_SIZE
 
 
 def encode_message_id(store_host: bytes, commit_log_offset: int) -> str:

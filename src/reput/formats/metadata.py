@@ -25,6 +25,17 @@ class TopicFilterType(StrEnum):
     MULTI_TAG = "MULTI_TAG"
 
 
+class TopicMessageType(StrEnum):
+    """Kind of messages that a topic is made for (its attribute `message.type`)."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    NORMAL = "NORMAL"
+    FIFO = "FIFO"
+    DELAY = "DELAY"
+    TRANSACTION = "TRANSACTION"
+    MIXED = "MIXED"
+
+
 @dataclass(frozen=True, slots=True)
 class DataVersion:
     """Number of changes of a file, and the time of the last change (ms since 1970 UTC)."""
@@ -106,7 +117,7 @@ class SubscriptionGroups:
 class ConsumerOffsets:
     """`consumerOffset.json` (`ConsumerOffsetManager`): next queue offset by `topic@group` and queue id.
 
-    `copied_offset_table` is reput's own: where a slave has another offset than its master, the master's; -1 for none.
+    `copied_offset_table` is reput's own: if a slave has another offset than its master, the master's; -1 for none.
     """
 
     offset_table: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -207,8 +218,8 @@ class ConsumerFilters:
 class OrderInfo:
     """The messages of a queue that a group popped in order last, by RocketMQ's short names (`OrderInfo`).
 
-    Times are in ms. `o`: the first offset, and by how much each other one is greater; `cm`: bit n is set where message
-    n is acked; `oc`: by offset, how often a message was delivered before; `ot`: until when it is invisible, where that
+    Times are in ms. `o`: the first offset, and by how much each other one is greater; `cm`: bit n is set if message
+    n is acked; `oc`: by offset, how often a message was delivered before; `ot`: until when it is invisible, if that
     was changed; `i`: for how long the others are; `l`: the time of the last pop; `a`: its attemptId.
     """
 

@@ -25,7 +25,7 @@ _OFFSET_DIGITS = 20
 _INDEX_NAME_DIGITS = 17
 #: No index file has a name from the year 9999 on: after the last of 17 digits none would follow.
 _LAST_INDEX_NAME = 9999 * 10**13
-_MAX_NAME_SIZE = 255
+MAX_NAME_SIZE = 255
 
 
 def offset_to_file_name(offset: int) -> str:
@@ -42,7 +42,7 @@ def is_checked_name(name: str) -> bool:
         size = len(name.encode())
     except UnicodeEncodeError:
         return False
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name and size <= _MAX_NAME_SIZE
+    return name not in ("", ".", "..") and "/" not in name and "\0" not in name and size <= MAX_NAME_SIZE
 
 
 def topic_folder_name(topic: bytes) -> str | None:
@@ -52,7 +52,7 @@ def topic_folder_name(topic: bytes) -> str | None:
 
 
 def queue_folder_id(name: str) -> int | None:
-    """Queue id of a folder of this name; None where the folder is no queue's: `00` would be the queue `0`, too."""
+    """Queue id of a folder of this name; None if the folder is no queue's: `00` would be the queue `0`, too."""
     if not (name.isascii() and name.isdigit() and len(name) <= len(str(INT32_MAX))):
         return None
     queue_id = int(name)

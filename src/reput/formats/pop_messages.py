@@ -17,8 +17,6 @@ from reput.formats.java import INT64_MAX, INT64_MIN
 
 #: Tags of the messages.
 CK_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
-#: When the timer is to put the message into the revive topic: text, ms since 1970 UTC.
-TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 #: A check point is due by so much before its acks.
 ACK_TIME_INTERVAL_MS = 1000
 #: The consumer group of the revive topic: its offset is that of the last check point done.
@@ -53,7 +51,7 @@ class CheckPoint(NamedTuple):
         key: The queue, with the topic that holds the messages; where reading began, and when.
         invisible_time: ms.
         offsets: The queue offset of each message; at most 32.
-        bit_map: Bit n is set where message n is acked already.
+        bit_map: Bit n is set if message n is acked already.
         re_put_times: How often it was written again, as messages could not be revived.
     """
 
@@ -119,7 +117,7 @@ def ack_unique_key(key: CheckPointKey, offset: int) -> str:
 
 
 def decode_check_point(body: bytes) -> CheckPoint | None:
-    """The check point of a body; None where it is none: RocketMQ passes it, too."""
+    """The check point of a body; None if it is none: RocketMQ passes it, too."""
     data = _members(body)
     key = None if data is None else _key(data, data.get("bn", ""))  # without a broker: of no broker that is known
     if data is None or key is None:
@@ -138,7 +136,7 @@ def decode_check_point(body: bytes) -> CheckPoint | None:
 
 
 def decode_ack(body: bytes, broker_name: str) -> Ack | None:
-    """The ack, or the batch ack, of a body; None where it is none.
+    """The ack, or the batch ack, of a body; None if it is none.
 
     broker_name: of the broker that reads, for an ack that names none.
     """
@@ -153,7 +151,7 @@ def decode_ack(body: bytes, broker_name: str) -> Ack | None:
 
 @lru_cache(4096)
 def _ack_key(rest: bytes, broker_name: str) -> CheckPointKey | None:
-    """The key of acks whose bodies differ in their first number alone; None where that is not their offset.
+    """The key of acks whose bodies differ in their first number alone; None if that is not their offset.
 
     The acks of one pop have the same, and thousands come a second.
     """

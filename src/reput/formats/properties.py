@@ -12,7 +12,7 @@ NAME_VALUE_SEPARATOR = b"\x01"
 PROPERTY_SEPARATOR = b"\x02"
 KEY_SEPARATOR = " "
 
-# Names that the store reads or writes (RocketMQ's MessageConst).
+# Names that stores, brokers and clients read or write (RocketMQ's MessageConst).
 UNIQ_KEY = "UNIQ_KEY"
 TAGS = "TAGS"
 KEYS = "KEYS"
@@ -28,6 +28,10 @@ TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+TRAN_MSG = "TRAN_MSG"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CLUSTER = "CLUSTER"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
 RETRY_TOPIC = "RETRY_TOPIC"
@@ -36,6 +40,25 @@ FIRST_POP_TIME = "1ST_POP_TIME"
 POP_CK = "POP_CK"
 TRANSACTION_CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 TRAN_PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_ID = "__transactionId__"
+CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+PGROUP = "PGROUP"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+SHARDING_KEY = "__SHARDINGKEY"
+INSTANCE_ID = "INSTANCE_ID"
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+MSG_TYPE = "MSG_TYPE"
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+BORN_TIMESTAMP = "BORN_TIMESTAMP"
+
+#: Milliseconds of the delay levels 1, 2, ... that DELAY names (`messageDelayLevel`).
+DELAY_LEVELS_MS = tuple(
+    1000 * seconds
+    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+)
 
 #: What a broker writes into a message, and reads again: of who sends it once more, as from another topic, it is no
 #: order, and is dropped.
@@ -49,7 +72,7 @@ _NUMBER, _TOPIC = 20, 255
 #: for all of it: else it could not deliver the message, as it could not put it again.
 _ADDED_LATER = {
     # sent back, by the broker or by the consumer itself
-    RETRY_TOPIC: _TOPIC, ORIGIN_MESSAGE_ID: 56, "RECONSUME_TIME": _NUMBER, "MAX_RECONSUME_TIMES": _NUMBER, WAIT: 5,
+    RETRY_TOPIC: _TOPIC, ORIGIN_MESSAGE_ID: 56, RECONSUME_TIME: _NUMBER, MAX_RECONSUME_TIMES: _NUMBER, WAIT: 5,
     DELAY: _NUMBER,
     # where it waits for its delay, its time or the end of its transaction
     REAL_TOPIC: _TOPIC, REAL_QID: _NUMBER, TIMER_OUT_MS: _NUMBER, TIMER_ENQUEUE_MS: _NUMBER, TIMER_DEQUEUE_MS: _NUMBER,
@@ -57,7 +80,7 @@ _ADDED_LATER = {
     # popped
     FIRST_POP_TIME: _NUMBER, POP_CK: 2 * _TOPIC,
     # the CRC of a broker that is started with enabledAppendPropCRC
-    "__CRC32#": 10,
+    PROPERTY_CRC32: 10,
 }  # fmt: skip
 SIZE_ADDED_LATER = sum(len(name) + size + 2 for name, size in _ADDED_LATER.items())
 
@@ -94,7 +117,7 @@ def decode_properties(data: bytes, errors: str = "replace") -> dict[str, str]:
 
 
 def property_values(texts: Iterable[bytes], name: str) -> list[str | None]:
-    """One property of each text, as `decode_properties` reads it; None where there is none."""
+    """One property of each text, as `decode_properties` reads it; None if there is none."""
     sought = name.encode() + NAME_VALUE_SEPARATOR
     found: list[str | None] = []
     for text in texts:

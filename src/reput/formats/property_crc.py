@@ -1,6 +1,6 @@
 """CRC of a whole record, which RocketMQ 5 writes after its properties with `enabledAppendPropCRC`.
 
-The record's last 20 bytes are the name `__CRC32#`, 0x01, ten digits, 0x02. The digits are those of the CRC-32 of all
+The record's last 20 bytes are the name `__CRC32#`, 0x01, ten digits, 0x02. The digits are the CRC-32 of all
 earlier bytes with its top bit cleared, the least significant digit first (docs/formats/commit-log.md,
 `MessageDecoder.createCrc32`).
 """
@@ -14,8 +14,9 @@ from typing import Any
 from reput.formats.record_layout import Buffer, pack_record
 
 PROPERTY_CRC32 = "__CRC32#"
+PROPERTY_CRC_DIGITS = 10
 #: `CommitLog.CRC32_RESERVED_LEN`.
-PROPERTY_CRC_SIZE = len(PROPERTY_CRC32) + 1 + 10 + 1
+PROPERTY_CRC_SIZE = len(PROPERTY_CRC32) + 1 + PROPERTY_CRC_DIGITS + 1
 _HEAD, _SEPARATOR = f"{PROPERTY_CRC32}\x01".encode(), 2
 _CRC = re.compile(rb"__CRC32#\x01[0-9]{10}\x02")
 

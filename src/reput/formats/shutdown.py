@@ -27,7 +27,7 @@ class Shutdown(NamedTuple):
     index_file_count: int
     #: Next queue offset of each (topic, queue id).
     max_offsets: dict[tuple[str, int], int]
-    #: In the form of `as_json`; None where there were none, or an older reput closed the store.
+    #: In the form of `as_json`; None if there were none, or an older reput closed the store.
     topics: dict[str, Any] | None = None
     #: Topics with batch consume queues, sorted: `topics.json` may lack such a topic.
     batch_topics: tuple[str, ...] = ()

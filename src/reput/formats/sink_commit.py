@@ -66,7 +66,7 @@ class SinkIntent:
     Attributes:
         batch: None for a write without a sink id.
         begin_offset: Commit log offset of the first record.
-        store_timestamp: Store timestamp (ms) of all its records; later than those of all earlier records.
+        store_timestamp: Store timestamp (ms) of all its records; later than any earlier record's.
         last_store_timestamp: Store timestamp of the record before the batch; 0 without one.
         property_crc: Whether each record ends with a CRC of its own.
         parts: The staged files to append, in order.

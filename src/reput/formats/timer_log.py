@@ -67,12 +67,12 @@ def encode_timer_unit(unit: TimerUnit) -> bytes:
 
 
 def is_timer_unit(size: int, magic: int) -> bool:
-    """Whether these two fields are those of a unit (`TimerMessageStore.isMagicOK`)."""
+    """Whether these two fields are a unit's (`TimerMessageStore.isMagicOK`)."""
     return size == UNIT_SIZE and 0 <= magic <= 0xF
 
 
 def decode_timer_unit(buffer: Buffer, position: int = 0) -> TimerUnit:
-    """The unit at a position; raises CorruptStoreError (path '') where there is none."""
+    """The unit at a position; raises CorruptStoreError (path '') if there is none."""
     left = len(buffer) - position
     if left < UNIT_SIZE:
         raise CorruptStoreError("", position, f"a unit takes {UNIT_SIZE} bytes, {left} are left")
@@ -83,7 +83,7 @@ def decode_timer_unit(buffer: Buffer, position: int = 0) -> TimerUnit:
 
 
 def encode_timer_blank(left: int) -> bytes:
-    """The 16 bytes that end a file of which so many bytes are left."""
+    """The 16 bytes that end a file of which `left` bytes are left."""
     return _BLANK.pack(left, 0, _BLANK_MAGIC)
 
 

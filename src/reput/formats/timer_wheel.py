@@ -24,12 +24,12 @@ SLOT_SIZE = 32
 SLOTS_TOTAL = 7 * 86_400
 SLOTS = 2 * SLOTS_TOTAL
 WHEEL_SIZE = SLOTS * SLOT_SIZE
-#: At least so many slots lie between the farthest wait and the oldest slot (`TIMER_BLANK_SLOTS`).
+#: At least this many slots lie between the farthest wait and the oldest slot (`TIMER_BLANK_SLOTS`).
 BLANK_SLOTS = 60
 
 
 class Slot(NamedTuple):
-    """The messages of one time: `time` is in ms divided by the precision, the positions are those of the timer log."""
+    """The messages of one time: `time` is in ms divided by the precision, the positions are in the timer log."""
 
     time: int
     first_pos: int

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_COUNTER_BITS = 0xFFFF
+#: Digits of an id, and those that all ids of one object begin with; then come the time, and the counter.
+ID_DIGITS, PREFIX_DIGITS, TIME_DIGITS, COUNTER_DIGITS = 32, 20, 8, 4
+TIME_MASK, COUNTER_MASK = 0xFFFFFFFF, 0xFFFF
 
 
 class UniqueIds:
@@ -38,9 +40,9 @@ class UniqueIds:
 
     def create(self, now_ms: int) -> str:
         """The next id."""
-        self._counter = counter = (self._counter + 1) & _COUNTER_BITS
+        self._counter = counter = (self._counter + 1) & COUNTER_MASK
         last_ms, begin = self._last
         if now_ms != last_ms:
-            begin = f"{self._prefix}{(now_ms - self.month_begin_ms(now_ms)) & 0xFFFFFFFF:08X}"
+            begin = f"{self._prefix}{(now_ms - self.month_begin_ms(now_ms)) & TIME_MASK:08X}"
             self._last = now_ms, begin
         return f"{begin}{counter:04X}"

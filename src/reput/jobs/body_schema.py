@@ -1,6 +1,6 @@
 """Schemas of decoded bodies as text: `id bigint, price double, tags array<string>, at timestamp`.
 
-Type names are those of Spark's DDL; Arrow's names are read, too. `parse_body_schema` gives back the schema that
+Type names are Spark's DDL; Arrow's names are read, too. `parse_body_schema` gives back the schema that
 `body_schema_text` has written, so a job can keep a schema in a file.
 """
 

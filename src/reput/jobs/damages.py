@@ -40,7 +40,7 @@ def find_damages(
     The log of a live store is read up to where it ends now. That of a closed store reaches as far as it did then, else
     its lost end is damage, too.
 
-    Raises StoreFormatError where there is no store.
+    Raises StoreFormatError if there is no store.
     """
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     log_files = directory.log_files()

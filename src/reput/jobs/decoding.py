@@ -46,8 +46,8 @@ class Decoded(NamedTuple):
     """Values of decoded bodies, and the reasons of bodies that could not be decoded.
 
     Attributes:
-        values: array of the decoder's type, null where a body could not be decoded.
-        reasons: string array, why a body could not be decoded; null where the body was decoded.
+        values: array of the decoder's type, null if a body could not be decoded.
+        reasons: string array, why a body could not be decoded; null if the body was decoded.
     """
 
     values: pa.Array
@@ -223,7 +223,7 @@ def make_decoder(
 
 
 def _of_schema_file(name: str, schema: BodySchema | None) -> BodyDecoder:
-    """Decoder of Avro or Protobuf; raises ConfigError where its schema cannot be used."""
+    """Decoder of Avro or Protobuf; raises ConfigError if its schema cannot be used."""
     made: BodyDecoder
     if name == "avro" and isinstance(schema, str):
         made = AvroDecoder(schema)

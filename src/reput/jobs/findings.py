@@ -25,10 +25,10 @@ class FindingClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Commands that the advice of findings names, for one store (`reput.jobs.audit.commands`).
+    """Commands that the advice of findings names, for one store (`reput.jobs.audit.repair_commands`).
 
     Attributes:
-        repair: mends what a repair mends. It is the command of a salvage where the log cannot be mended in place.
+        repair: mends what a repair mends. It is the command of a salvage if the log cannot be mended in place.
         salvage: makes a new store of all whole records.
     """
 
@@ -54,7 +54,7 @@ COMMANDS = Commands()
 _LOST, _HIDDEN, _HARMLESS = FindingClass
 _SALVAGE = "restore the log file from a copy, or take what is whole with {salvage}"
 _REBUILD = "build queues and index again with {repair}"
-#: Where a record contradicts what was derived from it, either may be wrong: a body CRC does not cover its properties.
+#: If a record contradicts what was derived from it, either may be wrong: a body CRC does not cover its properties.
 _COMPARE = (
     "the record may be wrong, too, as no CRC covers its properties: compare the store with a copy or a restored backup "
     "by reput diff first; then build queues and index again, as the log has it, with {repair}"
@@ -185,7 +185,7 @@ KINDS: dict[str, FindingKind] = {
     "not-dispatched": FindingKind(
         _HARMLESS,
         "the log's last records have no units or entries yet",
-        "none: a start, or the running store, dispatches them",
+        "none: a start, the running store, or `reput dispatch` dispatches them",
     ),
     "unit-behind-end": FindingKind(
         _HARMLESS,
@@ -230,7 +230,7 @@ class Finding:
         path: the file.
         text: what was expected and what was found.
         position: of the first byte in the file; None for a finding about the whole file.
-        commit_log_offset: of the (first) record, where the finding is about records.
+        commit_log_offset: of the (first) record, if the finding is about records.
         topic, queue_id, queue_offset: of the (first) message.
         count: of units, entries, records or bytes, as the code says.
     """

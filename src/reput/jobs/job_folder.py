@@ -140,13 +140,13 @@ class JobFolder:
                 f"{self.path}: belongs to the job {written.get('job')} ({path}), and this is {wanted['job']}; "
                 "give another folder"
             )
-        names = {**written, **wanted}
-        changed = [
-            f"{name} was {json.dumps(written.get(name))} and is {json.dumps(wanted.get(name))}"
-            for name in names
-            if written.get(name) != wanted.get(name)
-        ]
-        if changed:
+        names = [name for name in {**written, **wanted} if written.get(name) != wanted.get(name)]
+        if names:
+            if len(names) > 1:
+                names = [name for name in names if name != "reput"]  # a layout may follow from the options
+            changed = [
+                f"{name} was {json.dumps(written.get(name))} and is {json.dumps(wanted.get(name))}" for name in names
+            ]
             raise ConfigError(
                 f"{self.path}: begun with other options: {'; '.join(changed)}; go on with the old ones, or give "
                 "another folder"

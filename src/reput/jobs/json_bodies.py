@@ -47,7 +47,7 @@ MOST_REASON = 200
 _HELD = {pa.float32(): 1 << 24, pa.float64(): 1 << 53}
 #: Digits of the largest double: Arrow refuses numbers with more, and Python does not read them in any length.
 _MOST_DIGITS = 309
-#: Text of an error of Arrow's for an integer that a type does not hold, where a wider one does.
+#: Text of an error of Arrow's for an integer that a type does not hold, if a wider one does.
 _UNFIT = re.compile(r"Failed to convert JSON to int\d+, couldn't parse:-?(\d{1,38})")
 _BIGINT_DIGITS = 19
 #: A string, or a number.
@@ -106,7 +106,7 @@ def read_json_bodies(
     """Parse bodies of one JSON object each to a struct array; raises ArrowException if any body does not fit.
 
     Args:
-        bodies: without those of `json_faults`.
+        bodies: without the bodies of `json_faults`.
         schema: types of fields; None: all types are inferred.
         other_fields: fields that the schema lacks are left out, or come with inferred types.
     """
@@ -222,7 +222,7 @@ def other_values(array: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, _Mas
 
 
 def _reason_and_row(error: pa.ArrowException) -> tuple[str, int | None]:
-    """First line of an error of Arrow's, and the row at its end; None where it names none."""
+    """First line of an error of Arrow's, and the row at its end; None if it names none."""
     text, separator, row = str(error).partition("\n")[0].rpartition(" in row ")
     return (text, int(row)) if separator and row.isdigit() else (str(error).partition("\n")[0], None)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from reput.log.clean_exit_check import lost_end
 from reput.log.damages import Damage
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.lost_end import lost_end
 from reput.log.sink_commits import committed_end
 from reput.log.splits import Split, SplitResult, plan_splits
 
@@ -28,7 +28,7 @@ def bounded_splits(log_files: Sequence[LogFile], split_bytes: int, log_end: int 
 
 
 def lost_ends(directory: StoreDirectory, reads: Sequence[SplitResult]) -> tuple[Damage, ...]:
-    """The lost end of a log whose splits were all read, as damage; none where it reaches as far as it did."""
+    """The lost end of a log whose splits were all read, as damage; none if it reaches as far as it did."""
     end = max((read.end_offset for read in reads if read.end_offset is not None), default=None)
     lost = None if end is None else lost_end(directory, end)
     return () if lost is None else (lost,)

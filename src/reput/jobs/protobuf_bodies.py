@@ -43,7 +43,7 @@ def protobuf_type(schema: ProtobufSchema) -> pa.DataType:
     """Type of the values of a schema: a struct.
 
     Unsigned numbers have the next larger signed type, 64 bits decimal(20,0). An enum is the name of its value, or its
-    number as text where it has no name. A Timestamp is one. Raises ConfigError for what is no descriptor set, one
+    number as text if it has no name. A Timestamp is one. Raises ConfigError for what is no descriptor set, one
     without the message, and a message whose values have no columns: without fields, or recursive.
     """
     return _columns(schema)[1]

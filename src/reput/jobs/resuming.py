@@ -98,7 +98,7 @@ def keep(path: str, value: object, *, synced: bool) -> None:
 
 
 def load(path: str) -> Any:
-    """Read the value that `keep` has written; None where the file is missing, or was torn by a kill.
+    """Read the value that `keep` has written; None if the file is missing, or was torn by a kill.
 
     Raises StoreFormatError for a file of another user, or that others may write: to read a pickle is to run what its
     writer wants.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.compute as pc
 from reput.errors import ConfigError
 from reput.jobs.json_bodies import json_faults, parse_in_ranges, read_json_bodies, with_small_integers
 
-#: A body without so many digits in a row has no integer beyond 64 bits.
+#: A body without this many digits in a row has no integer beyond 64 bits.
 _MAY_BE_LARGE = "[0-9]{19}"
 
 
@@ -25,7 +27,7 @@ class SampledFields:
 
     Attributes:
         bodies: count of bodies that were looked at.
-        fault: why a body is no JSON object; None where all are.
+        fault: why a body is no JSON object; None if all are.
     """
 
     def __init__(self) -> None:
@@ -39,15 +41,32 @@ class SampledFields:
         faults = json_faults(bodies)
         rows = np.delete(np.arange(len(bodies)), list(faults))
         objects = _with_small_integers(bodies.take(pa.array(rows)))
-        for _, values in parse_in_ranges(objects, lambda some: read_json_bodies(some, None), faults):
-            for field, column in zip(values.type, values.flatten(), strict=True):
-                if not field.name:
-                    continue
-                counts = self._types.setdefault(field.name, Counter())
-                if (kind := _known(field.type)) is not None:
-                    counts[kind] += len(column) - column.null_count
+        refused: dict[int, str] = {}
+        for _, values in parse_in_ranges(objects, lambda some: read_json_bodies(some, None), refused):
+            self._count(values)
+        for row in refused:
+            self._count_alone(objects[row].as_py())
         if self.fault is None:
-            self.fault = next(iter(faults.values()), None)
+            self.fault = next(iter([*faults.values(), *refused.values()]), None)
+
+    def _count(self, values: pa.StructArray) -> None:
+        for field, column in zip(values.type, values.flatten(), strict=True):
+            if not field.name:
+                continue
+            counts = self._types.setdefault(field.name, Counter())
+            if (kind := _known(field.type)) is not None:
+                counts[kind] += len(column) - column.null_count
+
+    def _count_alone(self, body: bytes) -> None:
+        """Look at each field of a body alone: Arrow refuses a whole body for one field, as a list of several types."""
+        try:
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            return
+        for name, value in fields.items():
+            text = json.dumps({name: value}).encode()
+            with suppress(pa.ArrowException):
+                self._count(read_json_bodies(pa.array([text], pa.binary()), None))
 
     def merge(self, later: SampledFields) -> None:
         """Add the counts of bodies that come after these in the log."""
@@ -57,11 +76,11 @@ class SampledFields:
             self._types.setdefault(name, Counter()).update(counts)
 
     def schema(self) -> pa.Schema:
-        """Schema of the fields, in the order of their first bodies; without fields where no body has a value.
+        """Schema of the fields, in the order of their first bodies; without fields if no body has a value.
 
-        Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. Where
+        Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. If
         types do not agree otherwise, the type of the most values counts: bodies with another type do not fit the
-        schema. Names are those of the bodies: not every table takes all of them (`grown_fields`).
+        schema. Names are as in the bodies: not every table takes all of them (`grown_fields`).
         """
         kinds = {name: _common_type(counts) for name, counts in self._types.items()}
         return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)])
@@ -72,7 +91,7 @@ def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
 
     Times stay strings. A field that is null or empty in every body is left out: its type is unknown.
 
-    Raises ConfigError where no body is a JSON object with a value.
+    Raises ConfigError if no body is a JSON object with a value.
     """
     fields = SampledFields()
     for batch in bodies:
@@ -84,7 +103,7 @@ def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
 
 
 def grown_fields(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
-    """Fields that are known, each with its type, and those of the found ones that are new and that every table takes.
+    """Fields that are known, each with its type, and the found fields that are new and that every table takes.
 
     Left out are an empty name, and one that differs from another only in upper and lower case, or that is the path of
     another with points: `a.b` beside the field `b` of `a`. Engines, Delta and Iceberg take those for one field.
@@ -142,7 +161,7 @@ def no_schema(fields: SampledFields) -> ConfigError:
 
 
 def _common_type(counts: Counter[pa.DataType]) -> pa.DataType:
-    """Type that the most values have, made wider for values of other types where that is possible."""
+    """Type that the most values have, made wider for values of other types if that is possible."""
     common = pa.schema([pa.field("", pa.null())])
     for kind, _ in counts.most_common():
         try:
@@ -164,7 +183,7 @@ def _is_of_64_bits(number: int) -> bool:
 
 
 def _known(kind: pa.DataType) -> pa.DataType | None:
-    """A type without fields that are null or empty in every body; None where no field is left.
+    """A type without fields that are null or empty in every body; None if no field is left.
 
     Times are strings: Arrow may take a text for a time.
     """

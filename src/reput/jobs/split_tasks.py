@@ -21,7 +21,7 @@ class SplitOutcome(Protocol):
 
     @property
     def fault(self) -> CorruptRecordError | None:
-        """Damage that ended the reading. It is no fault where the split began in a body that forges records."""
+        """Damage that ended the reading. It is no fault if the split began in a body that forges records."""
         ...
 
 

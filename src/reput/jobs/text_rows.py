@@ -2,7 +2,7 @@
 
 | column | CSV | JSON |
 |---|---|---|
-| bytes, `body` | `body` where they are UTF-8, else `body_base64` | the same |
+| bytes, `body` | `body` if they are UTF-8, else `body_base64` | the same |
 | `keys` | RocketMQ's text: separated by a blank | a list |
 | `properties`, other lists, maps and structs | text of JSON | as JSON |
 | times | ISO 8601, UTC | milliseconds since 1970 UTC |
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from reput.errors import ConfigError
 from reput.formats.properties import KEY_SEPARATOR
 from reput.jobs.text_values import BASE64, bytes_fields, json_text, plain
 
@@ -53,6 +54,36 @@ class TextWriter:
         self.close()
 
 
+def python_values(column: pa.Array) -> list[Any]:
+    """Values of a column as Python's. Raises ConfigError for dates and times that Python has not, as infinity."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":  # Python has microseconds
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif pa.types.is_time64(kind):
+        column = column.cast(pa.time64("us"), safe=False)
+    try:
+        return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+    except (OverflowError, ValueError):
+        raise _no_date() from None
+
+
+def _no_date() -> ConfigError:
+    return ConfigError(
+        "a date or time is infinite, of a year that is not one of 1 to 9999, or has nanoseconds in a list or struct: "
+        "make text of it, as by cast(... as varchar)"
+    )
+
+
+def _refuse_infinity(column: pa.Array) -> None:
+    """Raise ConfigError if a date or time is infinite: DuckDB has the largest numbers of Arrow's type for that."""
+    if not (pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type)):
+        return
+    number = pa.int64() if pa.types.is_timestamp(column.type) else pa.int32()
+    least, most = pc.min_max(column.view(number)).as_py().values()
+    if most is not None and max(most, -least) >= 2 ** (number.bit_width - 1) - 1:
+        raise _no_date()
+
+
 # -- JSON
 
 
@@ -76,6 +107,7 @@ def _json_values(column: pa.Array) -> list[Any]:
     """Values of a column as JSON. The types of messages are made a column at a time."""
     kind, types = column.type, pa.types
     if types.is_timestamp(kind):
+        _refuse_infinity(column)
         column = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
     elif types.is_map(kind) and types.is_string(kind.key_type) and types.is_string(kind.item_type):
         lists = zip(_cut(column, column.keys), _cut(column, column.items), strict=True)
@@ -83,12 +115,12 @@ def _json_values(column: pa.Array) -> list[Any]:
     elif types.is_list(kind) and types.is_string(kind.value_type):
         return _cut(column, column.values)
     elif not (types.is_integer(kind) or types.is_string(kind) or types.is_boolean(kind) or types.is_null(kind)):
-        return [plain(value) for value in column.to_pylist(maps_as_pydicts="strict")]
+        return [plain(value) for value in python_values(column)]
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _cut(column: pa.Array, values: pa.Array) -> list[Any]:
-    """Values of each list or map of a column; `values` are those of the array that the column is a part of."""
+    """Values of each list or map of a column; `values` are the values of the array that the column is a part of."""
     ends = column.offsets.to_pylist()
     first = ends[0]
     some = values.slice(first, ends[-1] - first).to_pylist()
@@ -125,6 +157,7 @@ def csv_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         elif pa.types.is_nested(array.type):
             arrays.append(_json_texts(array))
         else:
+            _refuse_infinity(array)
             arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
 from reput.errors import ConfigError
 
-#: What follows the name of a field of bytes where it holds base64.
+#: What follows the name of a field of bytes if it holds base64.
 BASE64 = "_base64"
 
 
@@ -25,6 +27,10 @@ def bytes_fields(name: str, value: bytes) -> dict[str, str]:
         return {name + BASE64: base64.b64encode(value).decode()}
 
 
+#: Fields of a message that it may lack.
+_MAY_BE_LEFT_OUT = ("tags", "keys", "properties")
+#: Likeness of two names, as difflib counts it: `property` is near to `properties`, `flags` is not to `tags`.
+_NEAR = 0.76
 _EPOCH = datetime.fromtimestamp(0, UTC)
 #: How JSON may write half of a pair of surrogates, which is no text.
 _SURROGATE = re.compile(r"\\u[dD]")
@@ -90,6 +96,26 @@ def json_object(text: bytes | str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: expected a JSON object, found {type(value).__name__}")
     return value
+
+
+def message_object(text: bytes | str, where: str) -> dict[str, Any]:
+    """The message that a text of JSON is, as `json_object`. Fields that no message has are left to whoever reads it.
+
+    But a slip for a field that the object lacks, as `tag` for `tags`, is refused with a ConfigError: the message would
+    be stored without its tag, and no consumer that asks for it would get it.
+    """
+    value = json_object(text, where)
+    for name in value:
+        if (meant := _meant(name)) is not None and meant not in value:
+            raise ConfigError(f"{where}: a message has no field {name!r}; did you mean {meant!r}?")
+    return value
+
+
+@lru_cache(1024)
+def _meant(name: str) -> str | None:
+    """The field of a message for which a name is a slip; None for a field, and for a name that is near to none."""
+    nearest = get_close_matches(name.lower(), _MAY_BE_LEFT_OUT, 1, cutoff=_NEAR)
+    return nearest[0] if nearest and nearest[0] != name else None
 
 
 def body_of(row: Mapping[str, Any], where: str) -> bytes:

@@ -13,11 +13,11 @@ from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirecto
 
 if TYPE_CHECKING:
     from reput.log.datasets.dataset import log_dataset
-    from reput.log.reads.reader import read_log
+    from reput.log.datasets.read_log import read_log
 
 __all__ = ["IndexFilePath", "LogFile", "QueueFiles", "StoreDirectory", "log_dataset", "read_log"]
 
-_MODULE_OF = {"log_dataset": "reput.log.datasets.dataset", "read_log": "reput.log.reads.reader"}
+_MODULE_OF = {"log_dataset": "reput.log.datasets.dataset", "read_log": "reput.log.datasets.read_log"}
 
 
 def __getattr__(name: str) -> Any:

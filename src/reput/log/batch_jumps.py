@@ -22,7 +22,7 @@ NO_UNITS: BatchUnits = np.empty(0, BATCH_UNIT_TYPE)
 class BatchJump(NamedTuple):
     """State of a queue whose last unit left a gap, and whose next records do not decide yet.
 
-    The unit before it, None where it is the first one, and the units since then, which got no place.
+    The unit before it, None if it is the first one, and the units since then, which got no place.
     """
 
     before: BatchUnit | None

@@ -1,4 +1,4 @@
-"""Damage: bytes of a log that no record proves; and the damages of a whole log, of which the first are told."""
+"""Damage: bytes of a log that no record proves; and the damages of a whole log, of which the first are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from reput.counts import counted
 from reput.errors import CorruptRecordError
 
-#: Damages that are told: a bad region of a disk has millions.
+#: Damages that are kept: a bad region of a disk has millions.
 MOST_TOLD = 1000
 
 
@@ -31,7 +31,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Damages:
-    """Damages of a log, in its order: all are counted, the first `MOST_TOLD` are told.
+    """Damages of a log, in its order: all are counted, the first `MOST_TOLD` are kept.
 
     Attributes:
         told: the first of them.
@@ -69,7 +69,7 @@ class Damages:
         return {"damages": told, "damage_count": self.count, "damaged_bytes": self.size}
 
     def texts(self) -> list[str]:
-        """A text for each that is told, and one for the others."""
+        """A text for each that is kept, and one for the others."""
         others, size = self.count - len(self.told), self.size - sum(one.end - one.begin for one in self.told)
         rest = [f"and {counted(others, 'damage')} more, of {counted(size, 'byte')}"] if others else []
         return [*map(str, self.told), *rest]

@@ -35,7 +35,7 @@ from reput.formats.paths import (
     offset_to_file_name,
     queue_folder_id,
 )
-from reput.log.foreign import ForeignPart, dledger_part, foreign_parts, is_dledger_data
+from reput.log.foreign_parts import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 from reput.log.object_storage import ObjectStorage, absolute, check_is_no_url, check_on_disk
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
@@ -123,7 +123,7 @@ class StoreDirectory:
 
     Raises ConfigError for a URL that `files` does not read.
     Raises StoreFormatError if `path` is no directory or holds nothing of a store, for a file in place of a folder or a
-    folder in place of a file, and for a log that is not a plain commit log (`reput.log.foreign`). A store without
+    folder in place of a file, and for a log that is not a plain commit log (`reput.log.foreign_parts`). A store without
     messages may lack any of its folders.
     """
 
@@ -155,6 +155,7 @@ class StoreDirectory:
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))
             for folder in self.commit_log_folders:
                 _check_directory(files, folder, "mount its disk, or make it if it is a new one")
+                check_is_log_folder(files, folder)
                 if is_dledger_data(folder):
                     raise StoreFormatError(str(dledger_part(folder, os.path.join(self.path, COMMIT_LOG))))
             return
@@ -277,7 +278,7 @@ class StoreDirectory:
             return decode_checkpoint(file.read(0, CHECKPOINT_SIZE))
 
     def _folders(self, path: str) -> Iterator[tuple[str, str]]:
-        """(name, path) of each sub-folder of a folder; nothing where the folder is missing."""
+        """(name, path) of each sub-folder of a folder; nothing if the folder is missing."""
         if self.files.is_directory(path):
             for entry in self.files.list_directory(path):
                 if entry.is_directory:
@@ -319,6 +320,17 @@ def _check_directory(files: FileLayer, path: str, advice: str = "check the path 
         raise StoreFormatError(f"{path}: no such directory; {advice}")
     if not files.is_directory(path):
         raise StoreFormatError(f"{path}: a file, not a directory; give the directory of a store")
+
+
+def check_is_log_folder(files: FileLayer, path: str) -> None:
+    """Raises StoreFormatError if a folder named as a commit log's has the log in its folder `commitlog`, as a store."""
+    below = os.path.join(path, COMMIT_LOG)
+    if files.is_directory(below) and _has_numbered(files, below) and not _has_numbered(files, path):
+        raise StoreFormatError(f"{path}: the log is not in this folder but in one below it; name {below}")
+
+
+def _has_numbered(files: FileLayer, folder: str) -> bool:
+    return any(file_name_to_offset(name) is not None for name in files.list_names(folder))
 
 
 def build_again(folder: str) -> str:

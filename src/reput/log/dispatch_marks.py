@@ -1,7 +1,7 @@
 """Marks of a dispatcher, `config/reputDispatch.json`: how far queues and index are (docs/formats/dispatch-marks.md).
 
 The newest mark is the truth: queues, extensions and index have everything of the log before the mark, all of it is
-synced, and what they have after the mark is ignored. Older marks are kept to go back to, where the log was cut before
+synced, and what they have after the mark is ignored. Older marks are kept to go back to, if the log was cut before
 the newest one.
 """
 
@@ -18,17 +18,25 @@ from reput.files import FileLayer
 from reput.formats.index_file import IndexHeader
 from reput.formats.java import INT32_MAX, INT64_MIN
 from reput.formats.own_json import decode_with_crc, encode_with_crc, number
-from reput.formats.paths import CONFIG, is_index_file_name
-from reput.log.positions import LastRecord, LogPosition
+from reput.formats.paths import CONFIG, LOCK, is_index_file_name
+from reput.formats.sink_commit import SINK_LOCK
+from reput.log.resume_points import LastRecord, ResumePoint
 
 DISPATCH_FILE = "reputDispatch.json"
 #: Mark of a start that takes long; a later start goes on from it after a kill (`reput.store.recovery.marks`).
 RECOVERY_FILE = "reputRecovery.json"
 #: Lock held by the process that dispatches into a store's own folders.
 DISPATCHER_LOCK = "reputDispatcher.lock"
+#: Lock held while queues or index are written (`reput.store.dispatch.locks`), and its name in 0.1. That one is
+#: locked, too, for one release: a process of that version may dispatch.
+BATCH_LOCK, FORMER_BATCH_LOCK = "reputDispatchBatch.lock", "reputDispatch.lock"
+#: Folder in the folder `config` of a store for what a dispatcher removes again; an output has it in its job folder.
+WORK_FOLDER = "reputDispatchWork"
+#: Folder in it for the attempts of tasks (`reput.files.attempts`).
+ATTEMPTS = "attempts"
 #: Bytes. More than any record has before its body.
 _MAX_HEADER_SIZE = 1 << 10
-#: Of the older marks one is kept for each power of two of the distance to the newest, in units of so many bytes.
+#: Of the older marks one is kept for each power of two of the distance to the newest, in units of this many bytes.
 _NEAREST_BYTES = 1 << 20
 
 
@@ -45,9 +53,9 @@ class IndexMark:
 
 @dataclass(frozen=True, slots=True)
 class DispatchMark:
-    """All records before `position` are dispatched; `index` is None if none of them has a key."""
+    """All records before `point` are dispatched; `index` is None if none of them has a key."""
 
-    position: LogPosition
+    point: ResumePoint
     index: IndexMark | None = None
 
 
@@ -72,18 +80,39 @@ def marks_path(root: str) -> str:
     return os.path.join(root, CONFIG, DISPATCH_FILE)
 
 
-def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
-    """The marks, newest first; empty where no dispatcher has written.
+def attempts_path(root: str) -> str:
+    """Path of the attempts of tasks that write the queues of a store."""
+    return os.path.join(root, CONFIG, WORK_FOLDER, ATTEMPTS)
 
-    Raises CorruptMetadataError where the file is not what a dispatcher writes.
+
+def read_marks(root: str, files: FileLayer) -> list[DispatchMark]:
+    """The marks, newest first; empty if no dispatcher has written.
+
+    Raises CorruptMetadataError if the file is not what a dispatcher writes.
     """
     return _read(root, files, lambda content: [decode_mark(entry) for entry in content["marks"]]) or []
+
+
+def dispatched_end(root: str, files: FileLayer) -> int | None:
+    """Commit log offset up to which another process has dispatched a log; None if the store dispatches by itself.
+
+    Records from there on need no unit and no index entry yet, however the store was closed. Marks do not count if
+    RocketMQ has opened the store since, as its text in `lock` shows (an output has no `lock`). Nor do they if they are
+    damaged: all records need their units then, and whoever dispatches, or asks for the marks, tells the damage.
+    """
+    try:
+        marks = read_marks(root, files)
+    except CorruptMetadataError:
+        return None
+    if not marks or files.lock_text(os.path.join(root, LOCK)) not in (b"", SINK_LOCK):
+        return None
+    return marks[0].point.offset
 
 
 def read_config(root: str, files: FileLayer) -> MessageStoreConfig | None:
     """Configuration of what was written below a directory: defaults except for `SETTINGS`.
 
-    None where no dispatcher has written. Raises CorruptMetadataError as `read_marks`.
+    None if no dispatcher has written. Raises CorruptMetadataError as `read_marks`.
     """
     return _read(root, files, lambda content: MessageStoreConfig.from_mapping(content["settings"]))
 
@@ -113,8 +142,8 @@ def with_mark(newest: DispatchMark, marks: Sequence[DispatchMark]) -> list[Dispa
     kept: list[DispatchMark] = []
     seen = set()
     for mark in reversed(marks):
-        distance = ((newest.position.offset - mark.position.offset) // _NEAREST_BYTES).bit_length()
-        if mark.position.last is not None and distance not in seen:  # a mark without a last record fits any log
+        distance = ((newest.point.offset - mark.point.offset) // _NEAREST_BYTES).bit_length()
+        if mark.point.last is not None and distance not in seen:  # a mark without a last record fits any log
             seen.add(distance)
             kept.append(mark)
     return [newest, *reversed(kept)]
@@ -127,8 +156,8 @@ def settings_of(config: MessageStoreConfig) -> dict[str, str]:
 
 def encode_mark(mark: DispatchMark) -> dict[str, Any]:
     """A mark as values for JSON."""
-    entry: dict[str, Any] = {"offset": mark.position.offset}
-    if (last := mark.position.last) is not None:
+    entry: dict[str, Any] = {"offset": mark.point.offset}
+    if (last := mark.point.last) is not None:
         entry["last"] = {
             "offset": last.offset,
             "storeTimestamp": last.store_timestamp,
@@ -147,7 +176,7 @@ def decode_mark(entry: dict[str, Any]) -> DispatchMark:
     """
     last, index = entry.get("last"), entry.get("index")
     return DispatchMark(
-        LogPosition(number(entry["offset"]), None if last is None else _last_record(last)),
+        ResumePoint(number(entry["offset"]), None if last is None else _last_record(last)),
         None if index is None else _index_mark(index),
     )
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from reput.errors import CorruptMetadataError
 from reput.files import FileLayer
 from reput.formats.epoch_file import EPOCH_FILE, Epoch, decode_epochs
-from reput.formats.fastjson import decode_fastjson
 from reput.formats.metadata import FILE_NAMES, decode_metadata
 from reput.formats.paths import CONFIG
 from reput.formats.shutdown import SHUTDOWN_FILE, Shutdown, decode_shutdown
@@ -35,11 +34,6 @@ def read_metadata(root: str, kind: type[_T], files: FileLayer) -> _T | None:
 def read_metadata_file(path: str, kind: type[_T], files: FileLayer) -> _T | None:
     """`read_metadata` for a file of this class that may lie anywhere."""
     return _read_or_backup(path, lambda data: decode_metadata(kind, data), files)
-
-
-def read_config_file(path: str, files: FileLayer) -> Any:
-    """Values of one of RocketMQ's JSON files, as in `decode_fastjson`; the backup is used as in `read_metadata`."""
-    return _read_or_backup(path, decode_fastjson, files)
 
 
 def read_epochs(root: str, files: FileLayer) -> tuple[Epoch, ...]:
@@ -76,7 +70,7 @@ def _read_or_backup(path: str, decode: Callable[[bytes], _T], files: FileLayer) 
 
 
 def decode_file(path: str, decode: Callable[[bytes], _T], files: FileLayer) -> _T | None:
-    """Content of one file; None where it is missing or empty. Raises CorruptMetadataError where it is damaged."""
+    """Content of one file; None if it is missing or empty. Raises CorruptMetadataError if it is damaged."""
     data = files.read_bytes(path) if files.exists(path) else b""
     if not data:
         return None

@@ -1,6 +1,6 @@
 """Next queue offsets that are state: the log has no record of a queue that retention has emptied.
 
-The last file of a queue of either kind tells its next offset, and where that is lost, what a reput store has recorded
+The last file of a queue of either kind tells its next offset, and if that is lost, what a reput store has recorded
 (`config/reputShutdown.json`) and how far groups are: offsets are never used twice.
 """
 
@@ -24,10 +24,10 @@ _Key = tuple[str, int]
 
 
 def recorded_next_offsets(root: str, files: FileLayer, log_begin: int) -> dict[_Key, int]:
-    """The greatest next offset that is recorded of each queue; nothing where the log still has all its messages.
+    """The greatest next offset that is recorded of each queue; nothing if the log still has all its messages.
 
     A number that the log before `log_begin` cannot have held does not count, nor does a group's offset of a topic that
-    `config/topics.json` does not have, as it was deleted. Where a queue has units, groups' offsets do not count: these
+    `config/topics.json` does not have, as it was deleted. If a queue has units, groups' offsets do not count: these
     may be ahead of them, as those that a slave copies, and the messages between are still to come.
 
     Args:

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from reput.config.arguments import refusal
 from reput.errors import ConfigError, StoreError
 from reput.extras import require
 from reput.files import DISK, Entry, File, FileLayer, is_hidden
 
 if TYPE_CHECKING:
+    import numpy as np
     from _typeshed import ReadableBuffer, WriteableBuffer
+    from numpy.typing import NDArray
 
 #: Bytes that one request reads beyond what was asked for: the next few records, and the begin of the next window.
 _READ_AHEAD_BYTES = 64 << 10
 _BLOCK_BYTES = 4 << 20
 _LOCK_TEXT_BYTES = 64
+#: "host:port", or several of them, as a client takes name servers.
+_ADDRESS = re.compile(r"[\w.-]+:\d+(;[\w.-]+:\d+)*")
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a URL of a storage."""
-    return "://" in os.fspath(path)
+    """Whether a path is a URL of a storage.
+
+    Raises ConfigError for what is no path; an empty one, as of a variable that is not set, is not the current folder.
+    """
+    given: object = path
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise refusal("path", path, "a path, as a text or a pathlib.Path")
+    if not text:
+        raise refusal("path", path, "a path; the current folder is '.'")
+    return "://" in text
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -32,16 +47,24 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
 
 def check_on_disk(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError for a URL, where a store is written, or read in another way than by ranges."""
+    """Raises ConfigError for a URL, if a store is written, or read in another way than by ranges; and for an address.
+
+    A path is an address if it reads as one and there is no such folder: a store of this name would be made else.
+    """
     if is_url(path):
         raise ConfigError(
             f"{os.fspath(path)}: a store on object storage is only read, by read_log and log_dataset; copy it to a "
             "disk, or mount the storage"
         )
+    if _ADDRESS.fullmatch(os.fspath(path)) and not DISK.exists(os.path.abspath(path)):
+        raise ConfigError(
+            f"{os.fspath(path)}: the address of a server, where the directory of a store is expected; servers are "
+            f"asked by reput.client and `reput consume`; a directory of this name is ./{os.fspath(path)}"
+        )
 
 
 def check_is_no_url(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError for a URL, where files of a disk are meant: it would be a folder `s3:` of the current one."""
+    """Raises ConfigError for a URL, if files of a disk are meant: it would be a folder `s3:` of the current one."""
     if is_url(path):
         raise ConfigError(
             f"{os.fspath(path)}: a URL, where a file or folder of a disk is expected: of URLs stores are read, and "
@@ -52,7 +75,7 @@ def check_is_no_url(path: str | os.PathLike[str]) -> None:
 def files_of(path: str | os.PathLike[str], files: FileLayer = DISK) -> FileLayer:
     """File layer that reads a store: for a URL a layer of its own, else `files`.
 
-    Raises ConfigError for a URL where fsspec is not installed.
+    Raises ConfigError for a URL if fsspec is not installed.
     """
     if not is_url(path) or isinstance(files, ObjectStorage):
         return files
@@ -61,7 +84,7 @@ def files_of(path: str | os.PathLike[str], files: FileLayer = DISK) -> FileLayer
 
 
 class ObjectStorage(FileLayer):
-    """Objects, where a path is a URL, which are only read; else the disk. Picklable.
+    """Objects, if a path is a URL, which are only read; else the disk. Picklable.
 
     Raises StoreError for every error of a storage's library.
     """
@@ -157,6 +180,17 @@ class _ObjectFile(File):
         count = memoryview(data).nbytes
         view[:count] = data
         return count
+
+    def read_runs(self, positions: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """As `File.read_runs`, a request for each."""
+        import numpy as np  # here: a client that decompresses a body imports this module
+
+        data = np.zeros(int(sizes.sum()), np.uint8)
+        start = 0
+        for position, size in zip(positions.tolist(), sizes.tolist(), strict=True):
+            self.read_into(position, data[start : start + size].data)
+            start += size
+        return data
 
     def _data_from(self, position: int, *, with_zeros: bool = False) -> Iterator[tuple[int, bytes]]:
         """As of `File`: but a storage has no holes, so zeros are read, too."""

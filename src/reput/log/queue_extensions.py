@@ -20,8 +20,8 @@ def queue_extensions(store_path: str, files: FileLayer = DISK) -> list[QueueFile
     the name of a file.
     """
     listing = []
-    for topic, topic_path in _folders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
-        for queue_id, path in _folders(files, topic_path):
+    for topic, topic_path in subfolders(files, os.path.join(store_path, CONSUME_QUEUE_EXT)):
+        for queue_id, path in subfolders(files, topic_path):
             if (number := queue_folder_id(queue_id)) is not None:
                 entries = [entry for entry in files.list_directory(path) if file_name_to_offset(entry.name) is not None]
                 for entry in entries:
@@ -57,8 +57,8 @@ def decode_whole(data: bytes) -> ExtUnit | None:
         return None
 
 
-def _folders(files: FileLayer, path: str) -> list[tuple[str, str]]:
-    """(name, path) of each sub-folder of a folder; empty where the folder is missing."""
+def subfolders(files: FileLayer, path: str) -> list[tuple[str, str]]:
+    """(name, path) of each sub-folder of a folder; empty if the folder is missing."""
     if not files.is_directory(path):
         return []
     return [(entry.name, os.path.join(path, entry.name)) for entry in files.list_directory(path) if entry.is_directory]

@@ -46,11 +46,11 @@ def next_queue_offsets(columns: RecordColumns, queue: int, row: int) -> npt.NDAr
 def judge_jump(
     queue_offset: int, expected: int, following: npt.NDArray[np.int64], counts: npt.NDArray[np.int64] | None = None
 ) -> Jump:
-    """Judge a record's queue offset by those of the queue's next records.
+    """Judge a record's queue offset by the queue's next records.
 
     Args:
         queue_offset: Of the record.
-        expected: The queue's next offset before it, or -1 where no record of the queue came before.
+        expected: The queue's next offset before it, or -1 if no record of the queue came before.
         following: int64[n], as from `next_queue_offsets`.
         counts: int64[n + 1], messages of the record and of each next record; None: one each.
     """

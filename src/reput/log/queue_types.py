@@ -75,7 +75,7 @@ def find_queue_types(
 
 
 def check_queue_folders(directory: StoreDirectory, types: QueueTypes) -> None:
-    """Raises StoreFormatError where a topic has queues of the wrong type, or of both types.
+    """Raises StoreFormatError if a topic has queues of the wrong type, or of both types.
 
     RocketMQ does not start with such a store (`ConsumeQueueStore.queueTypeShouldBe`).
     """

@@ -22,15 +22,16 @@ import numpy.typing as npt
 from reput.errors import CorruptRecordError
 from reput.files import DISK, FileLayer
 from reput.formats.java import INT64_MAX
+from reput.formats.properties import DELAY_LEVELS_MS
 from reput.formats.record import decode_record
 from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
 from reput.kernels.records.columns import RecordColumns, ScanStop
-from reput.kernels.records.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.kernels.records.record_search import GapFinder, Gaps, unknown_times
 from reput.log.damages import NO_DAMAGES, Damage
 from reput.log.directory import LogFile, numbered_files, open_listed
+from reput.log.file_window import WINDOW_BYTES, Bytes, Window, is_blank, size_of
 from reput.log.splits import Split, SplitResult, SplitStop
-from reput.log.window import WINDOW_BYTES, Bytes, Window, is_blank, size_of
 
 #: Records a batch. Just below a power of two: columns that lie a power of two apart share cache sets, which costs 25 ns
 #: a record.
@@ -61,7 +62,7 @@ def scan_split(
     check_crc: bool = True,
     max_rows: int = MAX_ROWS,
     window_bytes: int = WINDOW_BYTES,
-    delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+    delays_ms: Sequence[int] = DELAY_LEVELS_MS,
     index_tags: bool = False,
     on_damage: OnDamage = OnDamage.RAISE,
     double_buffered: bool = False,
@@ -89,7 +90,7 @@ def scan_split(
 def find_end(file: LogFile, files: FileLayer) -> int:
     """Commit log offset after the last record of a file as it is now; only headers are read.
 
-    Where the file is damaged, the file's end: whoever reads the records gets the error.
+    If the file is damaged, the file's end: whoever reads the records gets the error.
     """
     scan = scan_split(
         Split(file, file.start_offset, file.end_offset, True), level=ScanLevel.HEADER, check_crc=False, files=files
@@ -106,17 +107,17 @@ class SplitScan:
     """Iterable of the records of one split, in batches of `RecordColumns`; made by `scan_split`, to be iterated once.
 
     Each batch is valid until the next batch is asked for, or, with `double_buffered`, the second batch after it.
-    Iterating raises CorruptRecordError as `OnDamage` says, and StoreError where a file cannot be read or retention has
+    Iterating raises CorruptRecordError as `OnDamage` says, and StoreError if a file cannot be read or retention has
     deleted it.
 
     Attributes as in `SplitResult`, final after the iteration:
         begin_offset: where the first record starts.
         end_offset: where the next record must start; during the iteration, the end of the last batch.
-        stop: why the reading ended. Also BLANK where skipped damage reaches the end of the file.
+        stop: why the reading ended. Also BLANK if skipped damage reaches the end of the file.
 
     Attributes of `OnDamage.SKIP`:
         passed: the damage before and between the records of the last batch; after the iteration, what comes after them.
-        damages: all damage up to the last batch, counted; the first of it is told.
+        damages: all damage up to the last batch, counted; the first of it is kept.
     """
 
     def __init__(
@@ -271,7 +272,7 @@ class SplitScan:
         return data[:0], [self._damage(window, reason, offset, *found)]
 
     def _damage(self, window: Window, reason: str, offset: int, file: LogFile, later_offset: int) -> Damage:
-        """Damage from `offset` to the whole record at `later_offset` of a file; raised where it is not skipped."""
+        """Damage from `offset` to the whole record at `later_offset` of a file; raised if it is not skipped."""
         damage = Damage(
             window.log_file.path,
             offset,
@@ -287,7 +288,7 @@ class SplitScan:
         """Whether whole records lie between the blank record at `offset` and the file's end: then it is damage.
 
         Older records than the last one do not count: RocketMQ cuts a log without zeros, so its next life may leave
-        them there. Where no record of the split comes before, only a blank record that begins its file hides others.
+        them there. If no record of the split comes before, only a blank record that begins its file hides others.
         """
         times = self._times or unknown_times(is_file_begin=offset == window.log_file.start_offset)
         return window.find_proven(offset + BLANK_SIZE, times[0]) is not None

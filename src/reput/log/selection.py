@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.record_layout import SysFlag
 from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.placeholders import are_placeholders
 from reput.kernels.records.record_batch import PROPERTY_COLUMNS, SCHEMA, record_batch, schema_of
 from reput.kernels.records.record_scan import ScanLevel
-from reput.kernels.records.stand_ins import are_stand_ins
 from reput.log.damages import Damage
 from reput.log.scan import OnDamage, with_rows
 
@@ -64,7 +64,7 @@ class Selection:
 
     @property
     def shows_damage(self) -> bool:
-        """Whether damage is reported as a row; not where topics, times or keys are bounded, since damage has none."""
+        """Whether damage is reported as a row; not if topics, times or keys are bounded, since damage has none."""
         bounds = (self.topics, self.keys, self.begin_ms, self.end_ms)
         return self.mode == "PERMISSIVE" and all(bound is None for bound in bounds)
 
@@ -73,8 +73,9 @@ class Selection:
         if self.on_damage is OnDamage.SKIP:
             return error
         hint = (
-            "or read on after it: with --damaged skip at the command line, with the mode PERMISSIVE, which reports it "
-            "in a row, or DROPMALFORMED in read_log and in Spark"
+            "or read on after it: by `reput query --sql --damaged skip` or `reput export --damaged skip`, with the "
+            "mode PERMISSIVE, which reports it in a row, or DROPMALFORMED in read_log and in Spark; for all else "
+            "`reput repair --salvage` makes a store of all whole records"
         )
         return CorruptRecordError(error.path, error.offset, f"{error.reason}; {hint}")
 
@@ -111,7 +112,7 @@ class Selection:
 
     def select(self, columns: RecordColumns) -> RecordColumns:
         """The rows of a scan that may be wanted; inner batches stay, whatever their keys, until they are unfolded."""
-        wanted = ~are_stand_ins(columns)
+        wanted = ~are_placeholders(columns)
         if self.topics is not None:
             queues = [topic.decode("utf-8", "replace") in self.topics for topic, _ in columns.queues()]
             wanted &= np.array(queues, np.bool_)[columns["queue"]]
@@ -131,7 +132,7 @@ class Selection:
         return columns if self.keys is None else _rows_where(columns, self._has_key(columns))
 
     def _has_key(self, columns: RecordColumns) -> npt.NDArray[np.bool_]:
-        assert self.keys is not None, "asked for only where keys are given"
+        assert self.keys is not None, "asked for only if keys are given"
         keys = pa.array(self.keys, pa.string())
         batch = record_batch(columns, ("unique_key", "keys"))
         found = np.array(pc.is_in(batch["unique_key"], keys), np.bool_)

@@ -54,7 +54,7 @@ class SinkWatch:
         Args:
             end: the log's end that the caller found since the last read of the sinks' file.
 
-        None where a batch was begun and ended in between: then the log must be read again.
+        None if a batch was begun and ended in between: then the log must be read again.
         """
         before, self._before = self._before, self._look()
         begins = [sinks.intent.begin_offset for sinks in (before, self._before) if sinks.intent is not None]

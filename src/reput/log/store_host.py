@@ -16,7 +16,7 @@ def encode_store_host(config: MessageStoreConfig) -> bytes:
     A host name has the IPv4 address that it had when this process first asked, as RocketMQ looks it up at its start
     (`BrokerController.getStoreHost`).
 
-    Raises ConfigError where the name has none.
+    Raises ConfigError if the name has none.
     """
     try:
         return encode_host(config.store_host)

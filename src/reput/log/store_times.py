@@ -9,7 +9,7 @@ DAY_MS = 24 * 3_600_000
 
 
 def trusted_time(times: Sequence[int], now_ms: int) -> int:
-    """The latest store time (ms) that counts; 0 where none does.
+    """The latest store time (ms) that counts; 0 if none does.
 
     A time counts if it is not more than a day after the clock, or if another one of them is not more than a day away.
     Else a wrong bit in one record would be the time of all later ones, for a century.

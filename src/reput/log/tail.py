@@ -1,8 +1,8 @@
-"""LogTail: repeated reads of one growing commit log, each from the position where the last one ended.
+"""LogTail: repeated reads of one growing commit log, each from the point where the last one ended.
 
-A reader that keeps a position must expect a changed log when it comes back: retention deletes files at the front, and a
-power cut removes records at the end, where other records are written later. So a position identifies the record before
-it, and that record is checked before anything is read.
+A reader that keeps a resume point must expect a changed log when it comes back: retention deletes files at the front,
+and a power cut removes records at the end, where other records are written later. So a point identifies the record
+before it, and that record is checked before anything is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reput.formats.record_layout import BLANK_SIZE
 from reput.kernels.records.columns import RecordColumns
 from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
-from reput.log.positions import NO_LIMIT, LastRecord, LogPosition, TailLimit
+from reput.log.resume_points import NO_LIMIT, LastRecord, ResumePoint, TailLimit
 from reput.log.scan import MAX_ROWS, OnDamage, SplitScan, scan_split
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
@@ -32,12 +32,12 @@ _WINDOW_BYTES = 512 << 10
 
 
 class LogTail:
-    """Reader of the commit log of a store directory from given positions; its only state is the list of log files.
+    """Reader of the commit log of a store directory from given points; its only state is the list of log files.
 
     Args:
         on_damage: what `advance` does at damage.
 
-    Every method raises StoreError where a file cannot be read, and StoreFormatError as `StoreDirectory.log_files` does.
+    Every method raises StoreError if a file cannot be read, and StoreFormatError as `StoreDirectory.log_files` does.
     """
 
     def __init__(self, directory: StoreDirectory, *, on_damage: OnDamage = OnDamage.RAISE) -> None:
@@ -47,15 +47,15 @@ class LogTail:
         self._checked_path = ""
         self._checked_offset = -1
 
-    def earliest(self) -> LogPosition:
-        """Position of the first record in the files."""
+    def earliest(self) -> ResumePoint:
+        """Resume point of the first record in the files."""
         self._files = self.directory.log_files()
-        return LogPosition(self._files[0].start_offset if self._files else 0)
+        return ResumePoint(self._files[0].start_offset if self._files else 0)
 
-    def latest(self, newest_ms: int | None = None) -> LogPosition:
-        """Position of the log's end now. Of the files, only the last one that begins with a record is scanned.
+    def latest(self, newest_ms: int | None = None) -> ResumePoint:
+        """Resume point of the log's end now. Of the files, only the last one that begins with a record is scanned.
 
-        Damage in that file, or at the start of the next file, ends the log, too: `advance` from the returned position
+        Damage in that file, or at the start of the next file, ends the log, too: `advance` from the returned point
         raises the error, or goes on.
 
         Args:
@@ -71,8 +71,8 @@ class LogTail:
 
         return self.advance(self._begin_of(last_begun), TailLimit(newest_ms=newest_ms))
 
-    def since(self, timestamp_ms: int) -> LogPosition:
-        """Position of the first record stored at or after a time (ms since 1970); the log's end without such a record.
+    def since(self, timestamp_ms: int) -> ResumePoint:
+        """Point of the first record stored at or after a time (ms since 1970); the log's end without such a record.
 
         The file is chosen by the first record of each file. After a clock was set back, records of the wanted time are
         therefore missed in a file whose successor begins before that time.
@@ -89,16 +89,16 @@ class LogTail:
 
         return self.advance(self._begin_of(last_before), TailLimit(newest_ms=timestamp_ms - 1))
 
-    def at(self, offset: int) -> LogPosition:
-        """Position of the record that starts at an offset, or of the log's end there. Raises ConfigError otherwise."""
+    def at(self, offset: int) -> ResumePoint:
+        """Point of the record that starts at an offset, or of the log's end there. Raises ConfigError otherwise."""
         file = self._file_of(offset)
         if file is None:
             if offset == self._end_offset:
-                return LogPosition(offset)
+                return ResumePoint(offset)
             raise ConfigError(f"{self._folders}: no file has the offset {offset}; {self._extent}")
         scan = self._scan(Split(file, offset, file.end_offset, is_record_start=True), max_rows=1)
         if next(iter(scan), None) or scan.stop is SplitStop.BLANK or offset == self.latest().offset:
-            return LogPosition(offset)
+            return ResumePoint(offset)
         search = self._scan(Split(file, offset, file.end_offset, is_record_start=False), max_rows=1)
         next(iter(search), None)
         following = (
@@ -106,12 +106,12 @@ class LogTail:
         )
         raise ConfigError(f"{file.path}: no record starts at offset {offset}; {following}")
 
-    def check(self, position: LogPosition) -> None:
-        """Raises DataLossError if a kept position is no longer valid: its file or the record before it is gone."""
-        file, last = self._file_of(position.offset), position.last
-        if file is None and position.offset != self._end_offset:
+    def check(self, point: ResumePoint) -> None:
+        """Raises DataLossError if a kept point is no longer valid: its file or the record before it is gone."""
+        file, last = self._file_of(point.offset), point.last
+        if file is None and point.offset != self._end_offset:
             raise DataLossError(
-                f"{self._path_of(position.offset)}: the log was to be read on from {position.offset}, and there is "
+                f"{self._path_of(point.offset)}: the log was to be read on from {point.offset}, and there is "
                 f"no such file; {self._extent}"
             )
         file = None if last is None else self._file_of(last.offset)
@@ -126,51 +126,57 @@ class LogTail:
                 "power cut, or it is the log of another store"
             )
 
-    def resume(self, position: LogPosition) -> LogPosition:
-        """Position to go on from after `check` has refused one: no record twice, and as few as possible left out.
+    def check_log(self, point: ResumePoint) -> None:
+        """`check`, but for a file that retention has deleted: the log is still the one that was read."""
+        if not self._is_before_log(point.offset):
+            self.check(point)
 
-        Where retention has deleted the file, the first record in the files. Where the log was cut, the first record
+    def resume(self, point: ResumePoint) -> ResumePoint:
+        """Point to go on from after `check` has refused one: no record twice, and as few as possible left out.
+
+        If retention has deleted the file, the first record in the files. If the log was cut, the first record
         with a later store timestamp than the last record that was read.
         """
         earliest = self.earliest()
-        if position.offset < earliest.offset:
+        if point.offset < earliest.offset:
             return earliest
-        return self.latest() if position.last is None else self.since(position.last.store_timestamp + 1)
+        return self.latest() if point.last is None else self.since(point.last.store_timestamp + 1)
 
-    def remainder(self, begin: LogPosition, end: LogPosition) -> tuple[int, int]:
+    def remainder(self, begin: ResumePoint, end: ResumePoint) -> tuple[int, int]:
         """Offsets (begin, end) of what is left unchanged of a range of the log that `check` refuses now.
 
-        Where the log was cut inside the range, the end is the first record stored after the last record at `end`: there
+        If the log was cut inside the range, the end is the first record stored after the last record at `end`: there
         `resume` goes on.
         """
         earliest = self.earliest()
         if begin.offset < earliest.offset:
             begin = earliest
-        if not self._has(begin):
+        if not self.has(begin):
             return begin.offset, begin.offset
-        if not self._has(end):
+        if not self.has(end):
             newest_ms = None if end.last is None else end.last.store_timestamp
             end = self.advance(begin, TailLimit(end_offset=end.offset, newest_ms=newest_ms))
         return begin.offset, max(begin.offset, end.offset)
 
-    def _has(self, position: LogPosition) -> bool:
+    def has(self, point: ResumePoint) -> bool:
+        """Whether `check` accepts a point."""
         try:
-            self.check(position)
+            self.check(point)
         except DataLossError:
             return False
         return True
 
-    def advance(self, begin: LogPosition, limit: TailLimit = NO_LIMIT) -> LogPosition:
-        """Position after the last of the records that follow `begin` without a gap; `begin` itself if none follows.
+    def advance(self, begin: ResumePoint, limit: TailLimit = NO_LIMIT) -> ResumePoint:
+        """Point after the last of the records that follow `begin` without a gap; `begin` itself if none follows.
 
         A sink's batch that is not committed ends the log. Without a limit, only the last file that has records is read:
-        the files before it end as complete files do, or whoever reads their records finds the damage. Where nothing is
+        the files before it end as complete files do, or whoever reads their records finds the damage. If nothing is
         new, 8 bytes are read.
 
         A record at the log's end whose properties end in a zero byte counts only if another record follows: a live
         store may not have written all of the properties, and the CRC of the body does not cover them.
 
-        Raises CorruptRecordError where a record does not prove itself although a later record does, unless `on_damage`
+        Raises CorruptRecordError if a record does not prove itself although a later record does, unless `on_damage`
         skips damage.
         """
         file = self._file_of(begin.offset)
@@ -184,7 +190,7 @@ class LogTail:
             if end is begin or watch.committed(end.offset) == end.offset:
                 return end
 
-    def _advance(self, begin: LogPosition, limit: TailLimit) -> LogPosition:
+    def _advance(self, begin: ResumePoint, limit: TailLimit) -> ResumePoint:
         """`advance` over all records, committed or not."""
         if limit.end_offset is not None and limit.end_offset <= begin.offset:
             return begin
@@ -200,7 +206,7 @@ class LogTail:
         """Splits of the log from one record's start to another one's; each split begins at a record's start.
 
         A range of one file of at most `split_bytes` is one split. A longer range is scanned, and cut at the first
-        record after each `split_bytes`. Raises DataLossError where no file has the first or the last byte.
+        record after each `split_bytes`. Raises DataLossError if no file has the first or the last byte.
         """
         for offset in (begin, end - 1):
             if self._file_of(offset) is None:
@@ -221,7 +227,7 @@ class LogTail:
                 splits += [Split(file, a, b, is_record_start=True) for a, b in pairwise([*borders, high])]
         return splits
 
-    def _begin_of(self, choose: Callable[[list[LogFile]], LogFile | None]) -> LogPosition:
+    def _begin_of(self, choose: Callable[[list[LogFile]], LogFile | None]) -> ResumePoint:
         """Start of the file that `choose` returns, or the first record in the files if it returns None.
 
         `choose` gets the files that begin before any sink's batch that is not committed.
@@ -233,9 +239,9 @@ class LogTail:
             if file is None:
                 return begin
             if watch.committed(file.start_offset) == file.start_offset:
-                return LogPosition(file.start_offset)
+                return ResumePoint(file.start_offset)
 
-    def _walk(self, begin: LogPosition, limit: TailLimit, on_damage: OnDamage) -> LogPosition:
+    def _walk(self, begin: ResumePoint, limit: TailLimit, on_damage: OnDamage) -> ResumePoint:
         file = self._file_of(begin.offset)
         if limit == NO_LIMIT and on_damage is OnDamage.END:
             file = self._last_begun_file(begin.offset)
@@ -253,12 +259,12 @@ class LogTail:
                     end_offset = last.offset + last.size
                     rows += taken
                 if taken < columns.rows:
-                    return self._position(begin, last, end_offset)
+                    return self._point(begin, last, end_offset)
             if scan.stop is not SplitStop.BLANK:
                 break
             end_offset = file.end_offset
             file = self._file_of(end_offset)
-        return self._position(begin, last, end_offset)
+        return self._point(begin, last, end_offset)
 
     def _last_begun_file(self, offset: int) -> LogFile | None:
         """The last listed file that has a record, from the file on that contains `offset`."""
@@ -267,23 +273,42 @@ class LogTail:
                 return file
         return None
 
-    def _position(self, begin: LogPosition, last: _Row | None, end_offset: int) -> LogPosition:
-        """The position at `end_offset`, with the last row before it; `begin` if there was no row."""
-        return begin if last is None else LogPosition(end_offset, self._read(last))
+    def _point(self, begin: ResumePoint, last: _Row | None, end_offset: int) -> ResumePoint:
+        """The point at `end_offset`, with the last row before it; `begin` if there was no row."""
+        return begin if last is None else ResumePoint(end_offset, self._read(last))
 
-    def is_written(self, offset: int) -> bool:
-        """Whether any of the 8 bytes at an offset is not zero: a record begins there, whole or not.
+    def is_written(self, offset: int, size: int = BLANK_SIZE) -> bool:
+        """Whether any of the first bytes from an offset on is not zero: a record begins there, whole or not.
 
-        Also where the log begins later now: retention deletes a file only after the next one was begun.
+        Also if the log begins later now: retention deletes a file only after the next one was begun.
         """
         file = self._file_of(offset)
         if file is None:
-            return bool(self._files) and offset < self._files[0].start_offset
+            return self._is_before_log(offset)
         with open_listed(self.directory.files, file.path) as opened:
-            return any(opened.read(offset - file.start_offset, BLANK_SIZE))
+            return any(opened.read(offset - file.start_offset, size))
+
+    def file_border(self, begin: int, max_bytes: int) -> int | None:
+        """Begin of the last log file in (begin, begin + max_bytes], or else of the first one after `begin`.
+
+        None without such a file that begins with a record which no start takes back: then files before it are complete,
+        and nothing of them was scanned to know it.
+        """
+        self._files = self.directory.log_files()
+        last = self._last_begun_file(begin)
+        watch = SinkWatch(self.directory.files, self.directory.path)
+        limit = last.start_offset if last is not None else begin
+        if watch.begin_offset is not None:
+            limit = min(limit, watch.begin_offset)
+        borders = [file.start_offset for file in self._files if begin < file.start_offset <= limit]
+        return next((border for border in reversed(borders) if border <= begin + max_bytes), min(borders, default=None))
+
+    def _is_before_log(self, offset: int) -> bool:
+        """Whether the log begins after an offset now, as retention has deleted its file."""
+        return self._file_of(offset) is None and bool(self._files) and offset < self._files[0].start_offset
 
     def last_record(self, file: LogFile, columns: RecordColumns) -> LastRecord:
-        """The last row of a batch of a file, as a position keeps it."""
+        """The last row of a batch of a file, as a resume point keeps it."""
         return self._read(_row(file, columns, columns.rows - 1))
 
     def _read(self, row: _Row) -> LastRecord:
@@ -302,8 +327,8 @@ class LogTail:
         columns = next(iter(self._scan(Split(file, offset, file.end_offset, is_record_start=True), max_rows=1)), None)
         if columns is None:
             return f"no record, and the log ends at offset {self.latest().offset}"
-        position = self._position(LogPosition(offset), _row(file, columns, 0), offset)
-        return str(position.last)
+        point = self._point(ResumePoint(offset), _row(file, columns, 0), offset)
+        return str(point.last)
 
     def _scan(
         self, split: Split, *, max_rows: int = MAX_ROWS, check_crc: bool = True, on_damage: OnDamage = OnDamage.END
@@ -354,7 +379,7 @@ class LogTail:
 
 
 class _Row(NamedTuple):
-    """Fields of a scanned record that a position needs after the record's batch is gone."""
+    """Fields of a scanned record that a resume point needs after the record's batch is gone."""
 
     file: LogFile
     offset: int

@@ -19,7 +19,7 @@ _UNITS_AT_ONCE = 20_000
 
 
 def units_from(root: str, position: int, files: FileLayer) -> Iterator[npt.NDArray[np.void]]:
-    """`UNITS`[...], those of a store directory's timer log from the unit at a position on, in pieces."""
+    """`UNITS`[...] of a store directory's timer log, from the unit at a position on, in pieces."""
     folder = os.path.join(root, TIMER_LOG)
     for one in numbered_files(files, folder) if files.exists(folder) else ():
         at = max(position - one.start_offset, 0) // UNIT_SIZE * UNIT_SIZE

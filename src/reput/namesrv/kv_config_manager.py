@@ -34,7 +34,7 @@ class KVConfigManager:
     def load(self) -> None:
         """Read the file, if there is one.
 
-        Raises CorruptMetadataError where it is damaged, and StoreError where it cannot be read.
+        Raises CorruptMetadataError if it is damaged, and StoreError if it cannot be read.
         """
         if not self._files.exists(self._path):
             return
@@ -46,17 +46,17 @@ class KVConfigManager:
             ) from None
 
     def get(self, namespace: str, key: str) -> str | None:
-        """A value, None where there is none."""
+        """A value, None if there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All values of a namespace by key, None where it never had one."""
+        """All values of a namespace by key, None if it never had one."""
         return self._table.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Keep a value; returns when it is durable.
 
-        Raises StoreError where it cannot be, and ConfigError where the next start could not read it, or the file is
+        Raises StoreError if it cannot be, and ConfigError if the next start could not read it, or the file is
         full; nothing is changed then.
         """
         async with self._writing:

@@ -1,6 +1,6 @@
 """LostBrokers: masters that went without a word, so that tools do not take the rest of a topic for all of it.
 
-RocketMQ's name server forgets them. This one tells of them where a request asks for it (`withLostBrokers`), as reput's
+RocketMQ's name server forgets them. This one tells of them if a request asks for it (`withLostBrokers`), as reput's
 tools do and RocketMQ's clients do not. Pure, as `RouteInfoManager`.
 """
 
@@ -30,7 +30,7 @@ class _Lost(NamedTuple):
 
 
 class LostBrokers:
-    """By broker name; the oldest go first where they are too many."""
+    """By broker name; the oldest go first if they are too many."""
 
     def __init__(self) -> None:
         self._lost: dict[str, _Lost] = {}  # the oldest first

@@ -74,7 +74,7 @@ class NameServer:
     async def start(self, host: str | None = None, port: int | None = None) -> int:
         """Read the KV values and listen, without arguments as configured; returns the port, a free one for 0.
 
-        Raises RemotingError where the port is taken, and CorruptMetadataError or StoreError where the file of KV values
+        Raises RemotingError if the port is taken, and CorruptMetadataError or StoreError if the file of KV values
         cannot be read.
         """
         config = self._configuration.config

@@ -74,7 +74,7 @@ class RequestProcessor:
     """Answers requests out of the managers.
 
     Args:
-        notify: Called with what brokers are to be told.
+        notify: Called with what brokers are to hear.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ def _decode_register_body(command: RemotingCommand, header: RegisterBrokerReques
 
     A broker of 5.3.3 with compressedRegister=true compresses the body, and says that it did not.
 
-    Raises RemotingCommandError (SYSTEM_ERROR) where it is none, or damaged.
+    Raises RemotingCommandError (SYSTEM_ERROR) if it is none, or damaged.
     """
     if header.body_crc32 and zlib.crc32(command.body) & 0x7FFFFFFF != header.body_crc32:
         raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "crc32 not match")

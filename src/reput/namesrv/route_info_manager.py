@@ -1,4 +1,4 @@
-"""RouteInfoManager: brokers and topics as brokers register them, and the answers out of them (`RouteInfoManager`).
+"""RouteInfoManager: brokers and topics as brokers register them, and as they go (`RouteInfoManager`).
 
 Pure: no sockets, no clock. A channel is any object that stands for a broker's connection.
 """
@@ -6,15 +6,14 @@ Pure: no sockets, no clock. A channel is any object that stands for a broker's c
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingCommandError
 from reput.events import Event
 from reput.formats.metadata import DataVersion, TopicConfig
-from reput.namesrv.lost_brokers import LostBrokers
+from reput.namesrv.route_tables import MASTER_ID, BrokerAddrInfo, BrokerLiveInfo, NamedBrokers, RouteTables
 from reput.remoting.codes import PermName, ResponseCode
 from reput.remoting.namesrv_headers import (
     NotifyMinBrokerIdChangeRequestHeader,
@@ -22,21 +21,14 @@ from reput.remoting.namesrv_headers import (
     UnRegisterBrokerRequestHeader,
 )
 from reput.remoting.route_bodies import (
-    BrokerData,
-    BrokerMemberGroup,
-    ClusterInfo,
     QueueData,
     RegisterBrokerBody,
-    TopicList,
-    TopicRouteData,
 )
 
 logger = logging.getLogger("reput.namesrv")
 
-MASTER_ID = 0
 #: A broker that names no time of its own is dropped after so long without a registration or a heartbeat.
 DEFAULT_TIMEOUT_MS = 120_000
-_SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 #: Bits of `topic_sys_flag` (`TopicSysFlag`).
 UNIT_FLAG, UNIT_SUB_FLAG = 1, 2
 
@@ -63,57 +55,8 @@ class Expired(NamedTuple):
     changes: list[MinBrokerIdChange]
 
 
-class _Address(NamedTuple):
-    """A broker process (`BrokerAddrInfo`)."""
-
-    cluster: str
-    address: str
-
-
-@dataclass(slots=True)
-class _Broker:
-    """The brokers of one name: a master and its slaves."""
-
-    cluster: str
-    name: str
-    addresses: dict[int, str] = field(default_factory=dict)
-    zone_name: str | None = None
-    enable_acting_master: bool = False
-
-    def data(self) -> BrokerData:
-        return BrokerData(
-            self.cluster, self.name, dict(sorted(self.addresses.items())), self.zone_name, self.enable_acting_master
-        )
-
-
-@dataclass(slots=True)
-class _Live:
-    """A broker process that is heard of (`BrokerLiveInfo`)."""
-
-    last_update_ms: int
-    timeout_ms: int
-    data_version: DataVersion
-    channel: Any
-    ha_server_addr: str
-
-
-class RouteInfoManager:
-    """All that a name server knows of brokers and topics.
-
-    Attributes:
-        config: Its keys `deleteTopicWithBrokerRegistration`, `supportActingMaster` and `notifyMinBrokerIdChanged` are
-            looked at; may be replaced.
-    """
-
-    def __init__(self, config: NamesrvConfig) -> None:
-        self.config = config
-        self._topics: dict[str, dict[str, QueueData]] = {}  # by topic and broker name
-        self._brokers: dict[str, _Broker] = {}
-        self._clusters: dict[str, set[str]] = {}
-        self._live: dict[_Address, _Live] = {}
-        self._filter_servers: dict[_Address, tuple[str, ...]] = {}
-        self._mappings: dict[str, dict[str, Any]] = {}  # of static topics, by topic and broker name
-        self._lost = LostBrokers()
+class RouteInfoManager(RouteTables):
+    """All that a name server knows of brokers and topics, and what brokers and operators change of it."""
 
     # -- brokers come
 
@@ -137,17 +80,17 @@ class RouteInfoManager:
         if (known is None or broker_id not in known.addresses) and len(topics.topic_config_table) == 1:
             raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "register broker failed")
         self._clusters.setdefault(header.cluster_name, set()).add(name)
-        broker = self._brokers.setdefault(name, _Broker(header.cluster_name, name))
+        broker = self._brokers.setdefault(name, NamedBrokers(header.cluster_name, name))
         broker.enable_acting_master = bool(header.enable_acting_master)
         broker.zone_name = zone_name
         is_new_minimum = bool(broker.addresses) and broker_id < min(broker.addresses)
         for other_id in [one for one, at in broker.addresses.items() if at == address and one != broker_id]:
             del broker.addresses[other_id]  # a slave has become the master, or the other way round
 
-        process = _Address(header.cluster_name, address)
+        process = BrokerAddrInfo(header.cluster_name, address)
         old_address = broker.addresses.get(broker_id)
         if old_address is not None and old_address != address:
-            old = self._live.get(_Address(header.cluster_name, old_address))
+            old = self._live.get(BrokerAddrInfo(header.cluster_name, old_address))
             if old is not None and old.data_version.state_version > topics.data_version.state_version:
                 logger.warning(
                     Event(
@@ -177,7 +120,7 @@ class RouteInfoManager:
                 Event("broker registered", address=address, broker=name, id=broker_id, cluster=header.cluster_name)
             )
         timeout_ms = header.heartbeat_timeout_millis
-        self._live[process] = _Live(
+        self._live[process] = BrokerLiveInfo(
             now_ms,
             DEFAULT_TIMEOUT_MS if timeout_ms is None else timeout_ms,
             topics.data_version,
@@ -192,10 +135,10 @@ class RouteInfoManager:
             change = _min_broker_id_change(broker, None, header.ha_server_addr)
         return RegisterBrokerResult(*self._master_of(broker, broker_id, header.cluster_name), change)
 
-    def _master_of(self, broker: _Broker, broker_id: int, cluster: str) -> tuple[str | None, str | None]:
+    def _master_of(self, broker: NamedBrokers, broker_id: int, cluster: str) -> tuple[str | None, str | None]:
         """(HA address, address) of a slave's master."""
         master = broker.addresses.get(MASTER_ID)
-        live = None if master is None or broker_id == MASTER_ID else self._live.get(_Address(cluster, master))
+        live = None if master is None or broker_id == MASTER_ID else self._live.get(BrokerAddrInfo(cluster, master))
         return (None, None) if live is None else (live.ha_server_addr, master)
 
     def _register_topics(self, name: str, body: RegisterBrokerBody, *, is_changed: bool, wipes_write: bool) -> None:
@@ -220,12 +163,12 @@ class RouteInfoManager:
 
     def query_broker_topic_config(self, process: tuple[str, str]) -> DataVersion | None:
         """The data version that a broker, (cluster, address), has registered; None for an unknown one."""
-        live = self._live.get(_Address(*process))
+        live = self._live.get(BrokerAddrInfo(*process))
         return None if live is None else live.data_version
 
     def update_broker_info_update_timestamp(self, process: tuple[str, str], now_ms: int) -> None:
         """Note a sign of life of a broker, (cluster, address)."""
-        live = self._live.get(_Address(*process))
+        live = self._live.get(BrokerAddrInfo(*process))
         if live is not None:
             live.last_update_ms = now_ms
 
@@ -234,14 +177,14 @@ class RouteInfoManager:
     def unregister_broker(self, header: UnRegisterBrokerRequestHeader) -> list[MinBrokerIdChange]:
         """Forget a broker that goes on purpose; with the last one of a name its topics.
 
-        Returns what others are to be told.
+        Returns what others are to hear.
         """
         if header.broker_id == MASTER_ID:
             self._lost.forget(header.broker_name)
         return self._remove(header)
 
     def _remove(self, header: UnRegisterBrokerRequestHeader) -> list[MinBrokerIdChange]:
-        process = _Address(header.cluster_name, header.broker_addr)
+        process = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         self._filter_servers.pop(process, None)
         if self._live.pop(process, None) is not None:
             logger.info(Event("broker unregistered", address=header.broker_addr, broker=header.broker_name))
@@ -285,7 +228,7 @@ class RouteInfoManager:
             logger.warning(Event("broker is silent", address=process.address, timeout_ms=live.timeout_ms))
         return Expired([live.channel for live in silent.values()], self._drop(silent, now_ms))
 
-    def _drop(self, processes: Iterable[_Address], now_ms: int) -> list[MinBrokerIdChange]:
+    def _drop(self, processes: Iterable[BrokerAddrInfo], now_ms: int) -> list[MinBrokerIdChange]:
         """Forget brokers that went without a word; a master, and the last one of a name, are noted as lost."""
         changes = []
         for process in processes:
@@ -354,82 +297,6 @@ class RouteInfoManager:
                 count += 1
         return count
 
-    # -- answers
-
-    def pickup_topic_route_data(self, topic: str, *, with_lost: bool = False) -> TopicRouteData | None:
-        """The route of a topic; None if no broker has it.
-
-        `with_lost`: with the queues of brokers that are lost, whose addresses are those of their slaves, or none.
-        """
-        queues = self._topics.get(topic, {})
-        if with_lost:
-            queues = {**self._lost.queues(topic), **queues}
-        lost = self._lost.brokers() if with_lost else {}
-        datas = tuple(
-            self._brokers[name].data() if name in self._brokers else lost[name]
-            for name in sorted(queues)
-            if name in self._brokers or name in lost
-        )
-        if not datas:
-            return None
-        filter_servers = {}
-        if self._filter_servers:
-            for data in datas:
-                for address in data.broker_addrs.values():
-                    servers = self._filter_servers.get(_Address(data.cluster, address))
-                    if servers is not None:
-                        filter_servers[address] = servers
-        if self.config.support_acting_master and not topic.startswith(_SYNC_BROKER_MEMBER_PREFIX):
-            datas = tuple(_with_acting_master(data, queues[data.broker_name]) for data in datas)
-        queue_datas = tuple(queues[name] for name in sorted(queues))
-        return TopicRouteData(
-            queue_datas, datas, filter_servers, topic_queue_mapping_by_broker=self._mappings.get(topic)
-        )
-
-    def cluster_info(self, *, with_lost: bool = False) -> ClusterInfo:
-        """All brokers and clusters; `with_lost`: with brokers that are lost, without addresses."""
-        brokers = self._lost.brokers() if with_lost else {}
-        brokers |= {name: broker.data() for name, broker in self._brokers.items()}
-        clusters = {cluster: set(names) for cluster, names in self._clusters.items()}
-        for name in brokers.keys() - self._brokers.keys():
-            clusters.setdefault(brokers[name].cluster, set()).add(name)
-        return ClusterInfo(
-            dict(sorted(brokers.items())), {name: tuple(sorted(one)) for name, one in sorted(clusters.items())}
-        )
-
-    def broker_member_group(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
-        """The addresses of a broker name; none for an unknown one."""
-        broker = self._brokers.get(broker_name)
-        addresses = {} if broker is None else dict(sorted(broker.addresses.items()))
-        return BrokerMemberGroup(cluster, broker_name, addresses)
-
-    def all_topic_list(self, *, with_lost: bool = False) -> TopicList:
-        """All topics; `with_lost`: with those of brokers that are lost."""
-        return TopicList(tuple(dict.fromkeys((*self._topics, *(self._lost.topics() if with_lost else ())))))
-
-    def system_topic_list(self, *, with_lost: bool = False) -> TopicList:
-        """The names of clusters and brokers, which are topics, too; with the address of one broker."""
-        names = dict.fromkeys(
-            name for cluster, brokers in self._clusters.items() for name in (cluster, *sorted(brokers))
-        )
-        for name, data in self._lost.brokers().items() if with_lost else ():
-            names |= {data.cluster: None, name: None}
-        first = next(iter(self._brokers.values()), None)
-        return TopicList(tuple(names), None if first is None else first.addresses[min(first.addresses)])
-
-    def topics_by_cluster(self, cluster: str) -> TopicList:
-        """The topics that a cluster's brokers have."""
-        names = self._clusters.get(cluster, set())
-        return TopicList(tuple(topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)))
-
-    def topics_by_sys_flag(self, matches: Callable[[int], bool]) -> TopicList:
-        """The topics whose `topic_sys_flag` matches, on the first of their brokers."""
-        return TopicList(
-            tuple(
-                topic for topic, queues in self._topics.items() if matches(next(iter(queues.values())).topic_sys_flag)
-            )
-        )
-
 
 def _queue_data(broker_name: str, topic: TopicConfig, *, wipes_write: bool) -> QueueData:
     perm = topic.perm & ~PermName.WRITE if wipes_write else topic.perm
@@ -440,7 +307,7 @@ def _version_key(version: DataVersion) -> tuple[int, int, int]:
     return version.state_version, version.timestamp, version.counter
 
 
-def _min_broker_id_change(broker: _Broker, offline: str | None, ha_address: str | None) -> MinBrokerIdChange:
+def _min_broker_id_change(broker: NamedBrokers, offline: str | None, ha_address: str | None) -> MinBrokerIdChange:
     smallest = min(broker.addresses)
     header = NotifyMinBrokerIdChangeRequestHeader(
         min_broker_id=smallest,
@@ -450,13 +317,3 @@ def _min_broker_id_change(broker: _Broker, offline: str | None, ha_address: str 
     )
     told = {one: at for one, at in broker.addresses.items() if offline or len(broker.addresses) == 1 or one != smallest}
     return MinBrokerIdChange(tuple(told.values()), header)
-
-
-def _with_acting_master(data: BrokerData, queues: QueueData) -> BrokerData:
-    """A broker without a master whose slaves may stand for it: the first one is named as the master, for reading."""
-    addresses: Mapping[int, str] = data.broker_addrs
-    if MASTER_ID in addresses or not data.enable_acting_master or queues.perm & PermName.WRITE:
-        return data
-    first = min(addresses)
-    rest = {one: at for one, at in addresses.items() if one != first}
-    return replace(data, broker_addrs={MASTER_ID: addresses[first], **rest})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reput.namesrv.route_info_manager import MASTER_ID
+from reput.namesrv.route_tables import MASTER_ID
 from reput.remoting.route_bodies import TopicRouteData
 
 #: Fields of a request: the zone of a broker or a client, and whether a client wants its zone alone.

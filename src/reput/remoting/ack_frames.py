@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
 from reput.formats.java import INT32_MAX
+from reput.formats.remoting import FRAME_HEAD, LENGTH_SIZE
 from reput.remoting.codes import VERSION, RequestCode
-from reput.remoting.command import FRAME_HEAD, LENGTH_SIZE, decode_command
+from reput.remoting.command import decode_command
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
 from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey
@@ -58,7 +59,7 @@ class _Form(NamedTuple):
 
 
 def decode_plain_ack(frame: memoryview) -> AckFrame | None:
-    """The ack of a whole frame; None where it is none, or `decode_command` has to look at it.
+    """The ack of a whole frame; None if it is none, or `decode_command` has to look at it.
 
     The first ack of a group from a queue takes as long as there, the next ones a tenth. They have the same header but
     for offset, extraInfo and opaque: what is left of it without these values is its form. A new form is decoded with
@@ -94,7 +95,7 @@ def decode_plain_ack(frame: memoryview) -> AckFrame | None:
 
 @lru_cache(_MOST_FORMS)
 def _form(texts: tuple[bytes, ...]) -> _Form | None:
-    """The form with these texts around its values; None where it is no plain ack."""
+    """The form with these texts around its values; None if it is no plain ack."""
     around, names = b"".join(texts), list(texts[1::2])
     if b"\\" in around or sorted(names) != _NAMES or any(value in around for value in _PROOF):
         return None
@@ -116,7 +117,7 @@ def _form(texts: tuple[bytes, ...]) -> _Form | None:
 
 @lru_cache(_MOST_HANDLES)
 def _info(handle: bytes) -> ExtraInfo | None:
-    """A handle without its last word; None where that leaves too little, or the words are not of their kinds."""
+    """A handle without its last word; None if that leaves too little, or the words are not of their kinds."""
     try:
         return decode_extra_info(handle.decode())
     except (RemotingCommandError, UnicodeDecodeError):

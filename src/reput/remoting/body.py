@@ -41,7 +41,7 @@ def decode_json(body: bytes, *, is_beside: bool = False) -> Any:
 
     is_beside: It may be large, and is decoded in a thread beside others that must not stand still.
 
-    Raises RemotingCommandError (SYSTEM_ERROR) where it is no JSON.
+    Raises RemotingCommandError (SYSTEM_ERROR) if it is no JSON.
     """
     try:
         return (_loads_slowly if is_beside else _loads)(body.decode("utf-8", "replace"))

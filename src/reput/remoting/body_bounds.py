@@ -6,11 +6,11 @@ bodies may be large. A body of 1 MiB has 7,000 acks or 10,000 queues of one clie
 
 from __future__ import annotations
 
+from reput.formats.remoting import MAX_FRAME_SIZE
 from reput.remoting.codes import RequestCode as Code
-from reput.remoting.command import MAX_FRAME_SIZE
 
 #: Bytes of a body that is parsed in the loop at the most, but for what operators send.
-LARGE_BODY = 6 << 10
+LARGE_BODY = 2 << 10
 _MOST = 32 << 10
 _MOST_OF = {
     # Messages, which are not parsed: the store knows how large they may be.

@@ -76,7 +76,7 @@ class LockBatchBody:
 
 
 def decode_heartbeat(body: bytes) -> HeartbeatData:
-    """A heartbeat of any client; raises RemotingCommandError (SYSTEM_ERROR) where it is none."""
+    """A heartbeat of any client; raises RemotingCommandError (SYSTEM_ERROR) if it is none."""
     data = _object(decode_json(body), "the heartbeat")
     return HeartbeatData(
         _text(data, "clientID"),

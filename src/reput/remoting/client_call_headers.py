@@ -11,7 +11,7 @@ from reput.remoting.header import Int32, Int64
 class ReplyMessageRequestHeader:
     """A reply for the client that asked (PUSH_REPLY_MESSAGE_TO_CLIENT, broker to client).
 
-    Hosts are "address:port", times ms since 1970 UTC; the others are those of the send that brought the reply.
+    Hosts are "address:port", times ms since 1970 UTC; the others are as of the send that brought the reply.
     """
 
     producer_group: str
@@ -35,7 +35,7 @@ class ResetOffsetRequestHeader:
     """Offsets of a group in a topic to reset (INVOKE_BROKER_TO_RESET_OFFSET; RESET_CONSUMER_CLIENT_OFFSET to clients).
 
     `timestamp`: store time in ms, below 0 the ends of the queues; `queue_id`: below 0 all queues; `offset`: of that
-    queue, in place of the time, unless it is -1. `is_force`: also forward, where the clients do it.
+    queue, in place of the time, unless it is -1. `is_force`: also forward, if the clients do it.
     """
 
     group: str
@@ -50,7 +50,7 @@ class ResetOffsetRequestHeader:
 class GetConsumerStatusRequestHeader:
     """Request for clients' offsets (INVOKE_BROKER_TO_GET_CONSUMER_STATUS; to clients GET_CONSUMER_STATUS_FROM_CLIENT).
 
-    `client_addr`: a client's id; all clients of the group where it is blank.
+    `client_addr`: a client's id; all clients of the group if it is blank.
     """
 
     topic: str

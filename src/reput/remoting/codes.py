@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from reput.formats import remoting
+
 #: Version that this side names in each frame, 5.3.3's (`MQVersion`); clients use less of a broker before 4.9.7 (407).
 VERSION = 479
-#: Clients say how often a group consumes a message from this version on.
-V3_4_9 = 121
+V3_4_9 = remoting.V3_4_9
 _V4_0_0_SNAPSHOT, _HIGHER_VERSION = 212, 612
 #: From this version of a broker on, a registration has a list of filter servers beside the topics (V3_0_11).
 VERSION_FILTER_SERVERS = 37
@@ -42,7 +43,7 @@ class LanguageCode(IntEnum):
 class RequestCode(IntEnum):
     """Codes of requests (`RequestCode` of 5.3.3; 50 to 54 are of 4.9.7)."""
 
-    SEND_MESSAGE = 10
+    SEND_MESSAGE = remoting.SEND_MESSAGE
     PULL_MESSAGE = 11
     QUERY_MESSAGE = 12
     QUERY_BROKER_OFFSET = 13
@@ -64,7 +65,7 @@ class RequestCode(IntEnum):
     VIEW_MESSAGE_BY_ID = 33
     HEART_BEAT = 34
     UNREGISTER_CLIENT = 35
-    CONSUMER_SEND_MSG_BACK = 36
+    CONSUMER_SEND_MSG_BACK = remoting.CONSUMER_SEND_MSG_BACK
     END_TRANSACTION = 37
     GET_CONSUMER_LIST_BY_GROUP = 38
     CHECK_TRANSACTION_STATE = 39
@@ -124,7 +125,7 @@ class RequestCode(IntEnum):
     GET_CONSUMER_RUNNING_INFO = 307
     QUERY_CORRECTION_OFFSET = 308
     CONSUME_MESSAGE_DIRECTLY = 309
-    SEND_MESSAGE_V2 = 310
+    SEND_MESSAGE_V2 = remoting.SEND_MESSAGE_V2
     GET_UNIT_TOPIC_LIST = 311
     GET_HAS_UNIT_SUB_TOPIC_LIST = 312
     GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
@@ -134,7 +135,7 @@ class RequestCode(IntEnum):
     GET_BROKER_CONSUME_STATS = 317
     UPDATE_NAMESRV_CONFIG = 318
     GET_NAMESRV_CONFIG = 319
-    SEND_BATCH_MESSAGE = 320
+    SEND_BATCH_MESSAGE = remoting.SEND_BATCH_MESSAGE
     QUERY_CONSUME_QUEUE = 321
     QUERY_DATA_VERSION = 322
     RESUME_CHECK_HALF_MESSAGE = 323

@@ -9,26 +9,25 @@ from typing import Any, NoReturn
 
 from reput.errors import RemotingDecodeError
 from reput.formats.java import INT32_MAX, INT32_MIN
+from reput.formats.remoting import (
+    BINARY_HEAD,
+    FRAME_HEAD,
+    HEADER_SIZE_MASK,
+    LENGTH_SIZE,
+    MAX_FRAME_SIZE,
+    ONE_WAY_FLAG,
+    RESPONSE_FLAG,
+    TYPE_SHIFT,
+)
 from reput.remoting.codes import VERSION, LanguageCode, RequestCode, ResponseCode, SerializeType
 from reput.remoting.other_protocol import other_protocol
 
-#: Bytes of the largest frame, its length word counted (`com.rocketmq.remoting.frameMaxLength`).
-MAX_FRAME_SIZE = 16_777_216
-#: Bytes of the largest header. A send's has 115,000 in JSON where 32,767 bytes of properties have names and values of a
+#: Bytes of the largest header. A send's has 115,000 in JSON if 32,767 bytes of properties have names and values of a
 #: letter. RocketMQ takes a header of a whole frame, which would hold up a loop for seconds.
 MAX_HEADER_SIZE = 128 << 10
 #: Fields of a header: RocketMQ's have 30 at the most.
 MAX_FIELDS = 1024
-#: The length word and the header word.
-FRAME_HEAD = struct.Struct(">iI")
-LENGTH_SIZE = 4
-_HEADER_SIZE_MASK = 0xFFFFFF
-_TYPE_SHIFT = 24
 
-#: Bits of `flag`.
-RESPONSE_FLAG, ONE_WAY_FLAG = 1, 2
-
-_BINARY_HEAD = struct.Struct(">hBhiii")
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 #: A binary header keeps 16 bits of a code: the codes of POP by what is left of them.
 _WHOLE_CODES = {code & 0xFFFF: int(code) for code in RequestCode if code > 0x7FFF}
@@ -48,7 +47,7 @@ class RemotingCommand:
         body: Bytes after the header; none and empty are the same.
         serialize_type: How the header was, or is to be, written.
         language, version: Of the sender.
-        cached_header: The instance of a header class that `ext_fields` make, where whoever decoded the command has it.
+        cached_header: The instance of a header class that `ext_fields` make, if whoever decoded the command has it.
     """
 
     code: int
@@ -86,7 +85,7 @@ class RemotingCommand:
 def encode_command(command: RemotingCommand) -> bytes:
     """The frame of a command.
 
-    Raises RemotingDecodeError where no peer could decode it: it is larger than `MAX_FRAME_SIZE`, or its header than
+    Raises RemotingDecodeError if no peer could decode it: it is larger than `MAX_FRAME_SIZE`, or its header than
     `MAX_HEADER_SIZE`, or a number or the name of a field does not fit into a binary header.
     """
     header = _encode_json(command) if command.serialize_type is SerializeType.JSON else _encode_binary(command)
@@ -94,14 +93,14 @@ def encode_command(command: RemotingCommand) -> bytes:
     size = FRAME_HEAD.size + len(header) + len(command.body)
     if size > MAX_FRAME_SIZE:
         raise RemotingDecodeError(f"a frame of {size} bytes; peers take up to {MAX_FRAME_SIZE}")
-    head = FRAME_HEAD.pack(size - LENGTH_SIZE, command.serialize_type << _TYPE_SHIFT | len(header))
+    head = FRAME_HEAD.pack(size - LENGTH_SIZE, command.serialize_type << TYPE_SHIFT | len(header))
     return b"".join((head, header, command.body))
 
 
 def frame_size(head: bytes | bytearray | memoryview) -> int:
     """Size of a frame, its length word counted, by its first 8 bytes.
 
-    Raises RemotingDecodeError where no frame begins like this; nothing has been allocated for it.
+    Raises RemotingDecodeError if no frame begins like this; nothing has been allocated for it.
     """
     if len(head) < FRAME_HEAD.size:
         raise RemotingDecodeError(f"a frame of {len(head)} bytes: expected {FRAME_HEAD.size} at least")
@@ -112,11 +111,11 @@ def frame_size(head: bytes | bytearray | memoryview) -> int:
             error.answer = other.answer
             raise error
         raise RemotingDecodeError(f"frame length {length}: expected {LENGTH_SIZE} to {MAX_FRAME_SIZE - LENGTH_SIZE}")
-    _check_header_size(word & _HEADER_SIZE_MASK)
-    if word & _HEADER_SIZE_MASK > length - LENGTH_SIZE:
-        raise RemotingDecodeError(f"a header of {word & _HEADER_SIZE_MASK} bytes in a frame of {length}")
-    if word >> _TYPE_SHIFT > SerializeType.ROCKETMQ:
-        raise RemotingDecodeError(f"serialize type {word >> _TYPE_SHIFT}: expected 0 (JSON) or 1 (ROCKETMQ)")
+    _check_header_size(word & HEADER_SIZE_MASK)
+    if word & HEADER_SIZE_MASK > length - LENGTH_SIZE:
+        raise RemotingDecodeError(f"a header of {word & HEADER_SIZE_MASK} bytes in a frame of {length}")
+    if word >> TYPE_SHIFT > SerializeType.ROCKETMQ:
+        raise RemotingDecodeError(f"serialize type {word >> TYPE_SHIFT}: expected 0 (JSON) or 1 (ROCKETMQ)")
     return int(length) + LENGTH_SIZE
 
 
@@ -128,15 +127,15 @@ def _check_header_size(size: int) -> None:
 def decode_command(frame: bytes | memoryview) -> RemotingCommand:
     """The command of one whole frame, as `frame_size` measured it.
 
-    Raises RemotingDecodeError where the header is none; RocketMQ then closes the connection.
+    Raises RemotingDecodeError if the header is none; RocketMQ then closes the connection.
     """
     size = frame_size(frame)
     if size != len(frame):
         raise RemotingDecodeError(f"a frame of {size} bytes in {len(frame)}")
     _, word = FRAME_HEAD.unpack_from(frame)
-    body_begin = FRAME_HEAD.size + (word & _HEADER_SIZE_MASK)
+    body_begin = FRAME_HEAD.size + (word & HEADER_SIZE_MASK)
     data, body = bytes(frame[FRAME_HEAD.size : body_begin]), bytes(frame[body_begin:])
-    return _decode_json(data, body) if word >> _TYPE_SHIFT == SerializeType.JSON else _decode_binary(data, body)
+    return _decode_json(data, body) if word >> TYPE_SHIFT == SerializeType.JSON else _decode_binary(data, body)
 
 
 # -- JSON
@@ -196,7 +195,7 @@ def _texts(fields: dict[str, Any]) -> dict[str, str]:
 
 
 def _int32(members: dict[str, Any], name: str) -> int:
-    """A number of the header, 0 where it is missing; text with a number counts, as for fastjson."""
+    """A number of the header, 0 if it is missing; text with a number counts, as for fastjson."""
     value = members.get(name)
     if type(value) is int and INT32_MIN <= value <= INT32_MAX:
         return value
@@ -238,7 +237,7 @@ def _encode_binary(command: RemotingCommand) -> bytes:
         for name, value in (command.ext_fields or {}).items():
             key, text = name.encode("utf-8", "replace"), value.encode("utf-8", "replace")
             entries += [_SHORT.pack(len(key)), key, _INT.pack(len(text)), text]
-        head = _BINARY_HEAD.pack(
+        head = BINARY_HEAD.pack(
             code if code <= 0x7FFF else code - 0x10000, command.language, command.version, command.opaque,
             command.flag, len(remark),
         )  # fmt: skip
@@ -250,8 +249,8 @@ def _encode_binary(command: RemotingCommand) -> bytes:
 
 def _decode_binary(data: bytes, body: bytes) -> RemotingCommand:
     try:
-        code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(data)
-        remark_end = _BINARY_HEAD.size + _bounded(remark_size, data, _BINARY_HEAD.size)
+        code, language, version, opaque, flag, remark_size = BINARY_HEAD.unpack_from(data)
+        remark_end = BINARY_HEAD.size + _bounded(remark_size, data, BINARY_HEAD.size)
         (ext_size,) = _INT.unpack_from(data, remark_end)
     except struct.error:
         raise RemotingDecodeError(f"the header ends after {len(data)} bytes, too early") from None
@@ -261,7 +260,7 @@ def _decode_binary(data: bytes, body: bytes) -> RemotingCommand:
         _WHOLE_CODES.get(code, code),
         opaque,
         flag,
-        data[_BINARY_HEAD.size : remark_end].decode("utf-8", "replace") if remark_size else None,
+        data[BINARY_HEAD.size : remark_end].decode("utf-8", "replace") if remark_size else None,
         _decode_entries(data[begin:end]) if ext_size else None,
         body,
         SerializeType.ROCKETMQ,
@@ -294,7 +293,7 @@ def _decode_entries(data: bytes) -> dict[str, str]:
 
 
 def _bounded(size: int, data: bytes, begin: int) -> int:
-    """A size that was read from a header, if so many bytes follow."""
+    """A size that was read from a header, if as many bytes follow."""
     if not 0 <= size <= len(data) - begin:
         raise RemotingDecodeError(f"a text of {size} bytes in the header, {len(data) - begin} bytes before its end")
     return size

@@ -93,7 +93,7 @@ class GetEarliestMsgStoretimeRequestHeader:
 
 @dataclass(frozen=True, slots=True)
 class GetEarliestMsgStoretimeResponseHeader:
-    """A store time in ms; -1 where there is no message."""
+    """A store time in ms; -1 if there is no message."""
 
     timestamp: Int64
 

@@ -50,7 +50,7 @@ class ExtraInfo(NamedTuple):
 def decode_extra_info(text: str) -> ExtraInfo:
     """The words of a handle; six are enough.
 
-    Raises RemotingCommandError (SYSTEM_ERROR) where they are fewer, or not of their kinds.
+    Raises RemotingCommandError (SYSTEM_ERROR) if they are fewer, or not of their kinds.
     """
     words = text.split(" ", _WORDS)
     if len(words) < _WORDS:
@@ -91,7 +91,7 @@ def build_start_offset_info(topic: str, queue_id: int, start_offset: int) -> str
 
 
 def build_msg_offset_info(topic: str, queue_id: int, offsets: Iterable[int]) -> str:
-    """The offsets of the messages of a queue; an answer joins those of its queues by `;`."""
+    """The offsets of the messages of a queue; an answer joins the texts of its queues by `;`."""
     return f"{retry_kind(topic)} {queue_id} {','.join(map(str, offsets))}"
 
 

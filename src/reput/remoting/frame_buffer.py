@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reput.remoting.command import FRAME_HEAD, frame_size
+from reput.formats.remoting import FRAME_HEAD
+from reput.remoting.command import frame_size
 
 _FIRST_SIZE = 64 << 10
 #: So much room is there for a read at least, while a large frame comes in.
@@ -46,7 +47,7 @@ class FrameBuffer:
         return memoryview(self._data)[self._end : self._end + _MOST_ROOM]
 
     def received(self, size: int) -> None:
-        """Note that a read has put so many bytes into `room()`."""
+        """Note that a read has put `size` bytes into `room()`."""
         self._end += size
 
     def window(self) -> tuple[int, int]:
@@ -63,7 +64,7 @@ class FrameBuffer:
         return self._data.startswith(texts, self._begin + position, self._end)
 
     def taken(self, size: int) -> None:
-        """Note that so many bytes, whole frames, were taken from the `window`."""
+        """Note that `size` bytes, whole frames, were taken from the `window`."""
         self._begin += size
         self._tidy()
 
@@ -77,7 +78,7 @@ class FrameBuffer:
         self._tidy()
 
     def frame(self) -> memoryview | None:
-        """The next whole frame, valid until the next call; None where there is none. Raises as `frames`."""
+        """The next whole frame, valid until the next call; None if there is none. Raises as `frames`."""
         if len(self) < FRAME_HEAD.size:
             return None
         view = memoryview(self._data)[self._begin : self._end]
@@ -88,7 +89,7 @@ class FrameBuffer:
         return view[:size]
 
     def put_back(self, size: int) -> None:
-        """Let the last frame, of so many bytes, be the next one again; before anything else is done."""
+        """Let the last frame, of `size` bytes, be the next one again; before anything else is done."""
         self._begin -= size
 
     def _tidy(self) -> None:

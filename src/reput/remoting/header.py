@@ -25,7 +25,7 @@ Int64 = Annotated[int, 64]
 class HeaderField(NamedTuple):
     """One field of a header class: its name here and on the wire, its type (Int32, Int64, bool or str), and a reader.
 
-    The reader takes the text of the wire and returns the value, or None where the text is none.
+    The reader takes the text of the wire and returns the value, or None if the text is none.
     """
 
     name: str
@@ -47,8 +47,8 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None, *, is_fast:
     As RocketMQ does, unknown fields are ignored, and a number that is none leaves the field at its default; a class
     that RocketMQ reads in the fast way (`FastCodesHeader`) takes no such text.
 
-    Raises MissingFieldError where a required field is missing, RocketMQ then fails on null, if it needs the field; and
-    for a number that is none, where the field is required or `is_fast`.
+    Raises MissingFieldError if a required field is missing, RocketMQ then fails on null, if it needs the field; and
+    for a number that is none, if the field is required or `is_fast`.
     """
     header_class: Any = kind
     given, values = ext_fields or {}, []
@@ -68,7 +68,7 @@ def decode_header(kind: type[_H], ext_fields: dict[str, str] | None, *, is_fast:
 def required(header: Any, name: str) -> Any:
     """A field of a header that this request needs, and others do not.
 
-    Raises MissingFieldError where it is missing.
+    Raises MissingFieldError if it is missing.
     """
     value = getattr(header, name)
     if value is None:

@@ -23,7 +23,7 @@ class OtherProtocol(NamedTuple):
 
     Attributes:
         reason: What it is, and what its peer needs.
-        answer: What may show in the peer's error; empty where nothing can. A client of gRPC tells that it talks to
+        answer: What may show in the peer's error; empty if nothing can. A client of gRPC tells that it talks to
             HTTP/1.1, and its status. GOAWAY of HTTP/2 would tell the reason, but grpcio then connects again without a
             pause, hundreds of times a second.
     """

@@ -122,7 +122,7 @@ class MessageQueueAssignment:
 
 @dataclass(frozen=True, slots=True)
 class QueryAssignmentResponseBody:
-    """The queues of a member; None where the member is to keep those that it has."""
+    """The queues of a member; None if the member is to keep those that it has."""
 
     message_queue_assignments: tuple[MessageQueueAssignment, ...] | None = None
     others: Mapping[str, Any] = field(default_factory=dict)

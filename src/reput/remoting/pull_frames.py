@@ -8,8 +8,9 @@ from typing import Any
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
 from reput.formats.java import INT32_MAX
+from reput.formats.remoting import FRAME_HEAD, LENGTH_SIZE
 from reput.remoting.codes import VERSION
-from reput.remoting.command import FRAME_HEAD, LENGTH_SIZE, RemotingCommand, decode_command
+from reput.remoting.command import RemotingCommand, decode_command
 from reput.remoting.header import decode_header
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 
@@ -53,7 +54,7 @@ class PullDecoder:
         self._forms: dict[tuple[bytes, ...], _Form | None] = {}  # None: each frame is decoded in full
 
     def decode(self, frame: memoryview) -> RemotingCommand:
-        """The command of a whole frame, as `decode_command` gives it; with its `cached_header` where its form is known.
+        """The command of a whole frame, as `decode_command` gives it; with its `cached_header` if its form is known.
 
         Raises RemotingDecodeError as `decode_command`.
         """

@@ -12,7 +12,7 @@ class PullMessageRequestHeader:
     """Messages of one queue (PULL_MESSAGE, LITE_PULL_MESSAGE).
 
     `sys_flag`: bits of `PullSysFlag`; `suspend_timeout_millis`: how long a broker without a message may wait for one.
-    The last three numbers are needed where `sys_flag` or an empty queue makes RocketMQ look at them.
+    The last three numbers are needed if `sys_flag` or an empty queue makes RocketMQ look at them.
     """
 
     consumer_group: str

@@ -42,9 +42,9 @@ def _key(key: str | QueueKey) -> bytes:
 
 
 def decode_queue_table(body: bytes, name: str) -> dict[QueueKey, Any]:
-    """The values by queue of one member of a body; empty where the body has no such member.
+    """The values by queue of one member of a body; empty if the body has no such member.
 
-    A key may also be the text of its object. Raises RemotingCommandError (SYSTEM_ERROR) where the body is none.
+    A key may also be the text of its object. Raises RemotingCommandError (SYSTEM_ERROR) if the body is none.
     """
     value = decode_json(_with_text_keys(body.decode("utf-8", "replace")).encode())
     table = (value.get(name) or {}) if isinstance(value, dict) else None

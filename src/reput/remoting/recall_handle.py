@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import NamedTuple
 
-_HANDLE_VERSION = "v1"
+HANDLE_VERSION = "v1"
 
 
 class RecallHandle(NamedTuple):
@@ -20,13 +20,13 @@ class RecallHandle(NamedTuple):
 
 def encode_recall_handle(handle: RecallHandle) -> str:
     """The text of a handle."""
-    return base64.urlsafe_b64encode(" ".join((_HANDLE_VERSION, *handle)).encode()).decode()
+    return base64.urlsafe_b64encode(" ".join((HANDLE_VERSION, *handle)).encode()).decode()
 
 
 def decode_recall_handle(text: str) -> RecallHandle | None:
-    """The handle of a text; None where it is none."""
+    """The handle of a text; None if it is none."""
     try:
         words = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True).decode().split(" ")
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None
-    return RecallHandle(*words[1:5]) if len(words) >= 5 and words[0] == _HANDLE_VERSION else None
+    return RecallHandle(*words[1:5]) if len(words) >= 5 and words[0] == HANDLE_VERSION else None

@@ -11,10 +11,10 @@ from typing import Any
 
 from reput.errors import RemotingCommandError
 from reput.formats.metadata import DataVersion, TopicConfig
+from reput.formats.remoting import MAX_FRAME_SIZE
 from reput.remoting.body import decode_body, decode_json, decode_value, encode_body
 from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.codes import ResponseCode
-from reput.remoting.command import MAX_FRAME_SIZE
 
 #: A compressed registration may grow to what a plain one may have: 100 000 topics take 10 MiB.
 _MOST_BYTES = MAX_FRAME_SIZE
@@ -141,7 +141,7 @@ def encode_register_body(body: RegisterBrokerBody, *, compressed: bool = False) 
 def decode_register_body(body: bytes, *, compressed: bool = False) -> RegisterBrokerBody:
     """Decode the body of a registration; an empty body registers no topic.
 
-    Raises RemotingCommandError (SYSTEM_ERROR) where the body is none.
+    Raises RemotingCommandError (SYSTEM_ERROR) if the body is none.
     """
     if not body:
         return RegisterBrokerBody()
@@ -164,7 +164,7 @@ def encode_topic_config(topic: TopicConfig) -> str:
 def decode_topic_config(text: str) -> TopicConfig:
     """A topic from one text; that of 4.x lacks the attributes.
 
-    Raises ValueError where parts are missing, RemotingCommandError (SYSTEM_ERROR) where they are of another type.
+    Raises ValueError if parts are missing, RemotingCommandError (SYSTEM_ERROR) if they are of another type.
     """
     name, read, write, perm, kind, *rest = text.split(" ", 5)
     parts = {

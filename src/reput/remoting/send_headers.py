@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reput.formats.remoting import SEND_FIELDS, SEND_LETTERS
 from reput.remoting.codes import RequestCode
 from reput.remoting.header import Int32, Int64, decode_header
 
@@ -61,22 +62,7 @@ class ConsumerSendMsgBackRequestHeader:
 
 
 #: Names of the fields of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE, and of SEND_MESSAGE (`SendMessageRequestHeaderV2`).
-V2_NAMES = {
-    "a": "producerGroup",
-    "b": "topic",
-    "c": "defaultTopic",
-    "d": "defaultTopicQueueNums",
-    "e": "queueId",
-    "f": "sysFlag",
-    "g": "bornTimestamp",
-    "h": "flag",
-    "i": "properties",
-    "j": "reconsumeTimes",
-    "k": "unitMode",
-    "l": "maxReconsumeTimes",
-    "m": "batch",
-    "n": "bname",
-}
+V2_NAMES = dict(zip(SEND_LETTERS, SEND_FIELDS, strict=True))
 _V2_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 
 

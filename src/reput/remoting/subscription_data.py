@@ -20,7 +20,7 @@ _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 class SubscriptionData:
     """A subscription to one topic.
 
-    tags, codes: the wanted tags and their hashes; both empty where all messages are wanted. sub_version: the greater
+    tags, codes: the wanted tags and their hashes; both empty if all messages are wanted. sub_version: the greater
     one is the later one; clients count in ms or ns.
     """
 

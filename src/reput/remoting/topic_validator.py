@@ -20,6 +20,10 @@ OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+#: A cluster's name before it is its topic of replies (`MixAll.REPLY_TOPIC_POSTFIX`).
+REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
+#: A broker's name after it is the topic of the brokers of its group (`TopicValidator.SYNC_BROKER_MEMBER_GROUP_PREFIX`).
+SYNC_BROKER_MEMBER_PREFIX = SYSTEM_TOPIC_PREFIX + "SYNC_BROKER_MEMBER_"
 TIMER_TOPIC = SYSTEM_TOPIC_PREFIX + "wheel_timer"
 _ROCKSDB_OFFSET_TOPIC = "CHECKPOINT_TOPIC"
 
@@ -34,21 +38,25 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
         OFFSET_MOVED_EVENT,
     }
 )
-#: Topics of every broker; those of one broker by its names come on top (`TopicConfigManager.system_topics`).
+#: Topics of every broker; a broker's own, by its names, come on top (`TopicConfigManager.system_topics`).
 SYSTEM_TOPICS = NOT_ALLOWED_SEND_TOPICS | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC, _ROCKSDB_OFFSET_TOPIC}
 
 #: The group in whose dead letters is what waited for its time, and no topic takes (`MixAll.SCHEDULE_CONSUMER_GROUP`).
 SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
+#: The group of who pulls without a group (`MixAll.TOOLS_CONSUMER_GROUP`).
+TOOLS_GROUP = "TOOLS_CONSUMER"
+#: The group whose offsets say how far half and op messages are judged.
+TRANS_GROUP = "CID_RMQ_SYS_TRANS"
 #: Consumer groups that a broker has from its start.
 SYSTEM_GROUPS = (
-    "TOOLS_CONSUMER",
+    TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
     "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
+    TRANS_GROUP,
 )
 
 

@@ -11,7 +11,7 @@ from reput.remoting.header import Int32, Int64
 class EndTransactionRequestHeader:
     """Outcome of a transaction (END_TRANSACTION).
 
-    `commit_or_rollback`: a transaction type of `SysFlag`, 0 where the producer does not know;
+    `commit_or_rollback`: a transaction type of `SysFlag`, 0 if the producer does not know;
     `tran_state_table_offset`: queue offset of the half message; `from_transaction_check`: the answer to a check.
     """
 
@@ -29,7 +29,7 @@ class EndTransactionRequestHeader:
 class CheckTransactionStateRequestHeader:
     """The question how the transaction of a half message ended (CHECK_TRANSACTION_STATE, broker to producer).
 
-    Offsets are those of the half message that was put last; `msg_id` and `transaction_id`: the unique key.
+    Offsets are the half message's that was put last; `msg_id` and `transaction_id`: the unique key.
     """
 
     tran_state_table_offset: Int64

@@ -44,7 +44,7 @@ class FollowState(NamedTuple):
     Attributes:
         end_offset: Commit log offset after the last record that it has.
         master: Where the master's log began and ended when it was last asked; None before.
-        is_connected: Whether the connection stands; where the master has no byte to ask for, whether it answers.
+        is_connected: Whether the connection stands; if the master has no byte to ask for, whether it answers.
         lag_ms: Age of the newest record, if bytes are missing; 0 if none are known to be missing.
         heard_ms: When the master was last heard, ms since 1970 UTC; 0 before.
         failure: Why the log is not followed; None while it is, and was compared.
@@ -61,6 +61,11 @@ class FollowState(NamedTuple):
     def lag_bytes(self) -> int:
         """Bytes of the master's log that are missing."""
         return 0 if self.master is None else max(0, self.master.max_offset - self.end_offset)
+
+    @property
+    def lag(self) -> tuple[int, int] | None:
+        """`lag_bytes` and `lag_ms` as they are told; None while the master is not heard: nobody knows them then."""
+        return (self.lag_bytes, self.lag_ms) if self.is_connected and self.master is not None else None
 
 
 def _no_step(state: FollowState) -> None:
@@ -81,7 +86,7 @@ class Follower:
         acknowledges: Tell the master what has come, as a slave does. A master that waits for a slave counts it.
         bandwidth: Bytes a second at the most, `LEAST_BANDWIDTH` or more; None: no limit.
         ha_address: Where the master serves its log, "host:port"; without it, where its configuration says. With it the
-            log is followed, too, where the master refuses to answer: the HA port asks nobody who he is.
+            log is followed, too, if the master refuses to answer: the HA port asks nobody who he is.
         own_topics: Topics of the store's that stay, though the master has none of their names.
         tls: How to talk TLS to `address`; None for the plain protocol. The HA port is always plain.
         credentials: Sign what is asked there; None for none.
@@ -195,7 +200,7 @@ class Follower:
     def _told(self, ask: Callable[[], _T]) -> _T | None:
         """The master's answer; None if it refuses, and the log is followed without it.
 
-        Raises AccessDeniedError where nobody else says where the log is.
+        Raises AccessDeniedError if nobody else says where the log is.
         """
         try:
             return ask()
@@ -223,7 +228,7 @@ class Follower:
 
     @property
     def _has_nothing(self) -> bool:
-        """Whether the store has no byte; it may have a file, where the power was cut before its first sync."""
+        """Whether the store has no byte; it may have a file, if the power was cut before its first sync."""
         return self._writer.is_empty or not self._writer.end_offset
 
     def _beginning(self, log: MasterLog | None) -> tuple[int | None, bytes]:
@@ -289,7 +294,7 @@ class Follower:
                 return
 
     def _keep_topics(self, now: float) -> None:
-        """Copy topics by the period, and at once where records of a topic have come that the store does not know.
+        """Copy topics by the period, and at once if records of a topic have come that the store does not know.
 
         These records are not acknowledged before: once the master is lost, nobody could read them here without their
         topic. The master may have deleted the topic, or refuse to answer, so it is asked once for each topic in a

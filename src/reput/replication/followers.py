@@ -39,7 +39,7 @@ def broker_addresses(name_servers: Sequence[str], tls: ClientTls | None = None) 
 
     `tls`: how to talk TLS to name servers; None for the plain protocol.
 
-    Raises RemotingError where no name server answers.
+    Raises RemotingError if no name server answers.
     """
     answers: list[ClusterInfo] = []
     failure = RemotingError("no name server was given")
@@ -99,7 +99,7 @@ class Followers:
     def run(self, stop: Flag, *, once: bool = False) -> None:
         """Follow until `stop` is set; with `once` until each has all that its broker had at the last look.
 
-        Raises RemotingError where no name server answers at the start; with `once` also where it knows no broker.
+        Raises RemotingError if no name server answers at the start; with `once` also if it knows no broker.
         """
         try:
             brokers = broker_addresses(self._name_servers, self._tls)
@@ -120,7 +120,7 @@ class Followers:
                 thread.join()
 
     def _begin(self, brokers: dict[str, str | None], once: bool) -> None:
-        """Follow brokers that are not followed yet, or whose master is another one now; one that is lost is told."""
+        """Follow brokers that are not followed yet, or whose master is another one now; a lost one gets a line."""
         for name, address in brokers.items():
             before = self._threads.get(name)
             if address is None:

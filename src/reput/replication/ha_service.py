@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from reput.errors import RemotingError
 from reput.events import Event
+from reput.formats.remoting import HEADER_SIZE_MASK, LENGTH_SIZE, TYPE_SHIFT
 from reput.formats.replication import FRAME_HEADER, HEARTBEAT_S, MAX_FRAME_SIZE, REPORT, SILENCE_S
 from reput.store.message_store import MessageStore
 
@@ -46,7 +47,7 @@ class HAConnection(NamedTuple):
         address: Its address, "host:port".
         requested_offset: Where it has begun; None before its first report.
         sent_offset: Commit log offset after the last byte that was sent.
-        acknowledged_offset: Up to where it has told that it has the log.
+        acknowledged_offset: Up to where it has said that it has the log.
     """
 
     address: str
@@ -66,7 +67,7 @@ def _is_offset(number: int) -> bool:
     of gibibytes in one case of millions.
     """
     length, header = number >> 32, number & 0xFFFF_FFFF
-    is_request = header >> 24 <= 1 and 4 + (header & 0xFF_FFFF) <= length
+    is_request = header >> TYPE_SHIFT <= 1 and LENGTH_SIZE + (header & HEADER_SIZE_MASK) <= length
     return number < _NO_LOG_IS_SO_LONG and not is_request
 
 
@@ -98,7 +99,7 @@ class HAService:
         self.on_acknowledged: Callable[[], None] = _nobody
 
     def start(self) -> None:
-        """Listen; raises RemotingError where the port is taken."""
+        """Listen; raises RemotingError if the port is taken."""
         try:
             self._server = socket.create_server((self._host, self.port))
         except (OSError, OverflowError) as error:
@@ -127,7 +128,7 @@ class HAService:
         return sorted([connection.acknowledged for connection in self._connections], reverse=True)
 
     def count_in_sync(self, max_gap: int) -> int:
-        """Connections of slaves that lack less than so many bytes of the log (`inSyncReplicasNums`)."""
+        """Connections of slaves that lack less than `max_gap` bytes of the log (`inSyncReplicasNums`)."""
         end = self._store.max_commit_log_offset
         return sum(connection.slave.is_in_sync(end, max_gap) for connection in self._connections)
 
@@ -179,7 +180,7 @@ class HAService:
             undo.pop_all()
 
     def _make_room(self) -> bool:
-        """End the oldest connection that has asked for nothing: a slave asks at once; False where there is none."""
+        """End the oldest connection that has asked for nothing: a slave asks at once; False if there is none."""
         idle = [one for one in self._connections if one.slave.requested_offset is None]
         if idle:
             oldest = min(idle, key=lambda one: one.begun)

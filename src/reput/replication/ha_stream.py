@@ -19,7 +19,7 @@ LEAST_BANDWIDTH = 64 << 10
 
 
 class HAStream:
-    """One TCP connection to a master. Raises RemotingError where there can be none.
+    """One TCP connection to a master. Raises RemotingError if there can be none.
 
     Args:
         address: The HA port, "host:port".
@@ -53,9 +53,9 @@ class HAStream:
             raise self._ended(error.strerror or str(error)) from None
 
     def frames(self, timeout_s: float) -> list[tuple[int, memoryview]]:
-        """Offset and bytes of the whole frames that the next read completes; none where there are none in `timeout_s`.
+        """Offset and bytes of the whole frames that the next read completes; none if there are none in `timeout_s`.
 
-        The bytes are valid until `release`. Raises RemotingError where the connection ends, the master is silent for
+        The bytes are valid until `release`. Raises RemotingError if the connection ends, the master is silent for
         20 s, or no master speaks.
         """
         frames = self._read(timeout_s)

@@ -29,7 +29,7 @@ class MasterLog(NamedTuple):
 def master_log(address: str, runtime_info: bytes) -> MasterLog:
     """Offsets at which a broker's log begins and ends, by its answer to GET_BROKER_RUNTIME_INFO.
 
-    Raises RemotingError where that does not tell it.
+    Raises RemotingError if that does not tell it.
     """
     table = decode_json(runtime_info)
     try:
@@ -42,7 +42,7 @@ def master_log(address: str, runtime_info: bytes) -> MasterLog:
 class Master:
     """A broker by its address; asks by a connection of its own, made again after an error. For one thread.
 
-    Every method raises RemotingError where the broker cannot be asked, and MQBrokerError where it refuses,
+    Every method raises RemotingError if the broker cannot be asked, and MQBrokerError if it refuses,
     AccessDeniedError among these.
 
     Args:
@@ -96,7 +96,7 @@ class Master:
 def ha_address(address: str, config: dict[str, str]) -> str:
     """Address at which a broker of this configuration serves its log: `haListenPort`, or the port after its own.
 
-    Raises RemotingError where the key has no number.
+    Raises RemotingError if the key has no number.
     """
     host, port = host_and_port(address)
     given = config.get("haListenPort") or "0"

@@ -1,4 +1,4 @@
-"""ReceivedLog: a master's log as it comes, compared where the store has it, and appended where it is new."""
+"""ReceivedLog: a master's log as it comes, compared if the store has it, and appended if it is new."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReceivedLog:
         address: The master's, which errors name.
 
     Attributes:
-        following: Commit log offset of the next byte that must come; 0 where the first frame says it.
+        following: Commit log offset of the next byte that must come; 0 if the first frame says it.
     """
 
     def __init__(self, writer: ReplicaWriter, path: str, address: str) -> None:

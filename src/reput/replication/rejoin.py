@@ -2,8 +2,8 @@
 
 Two logs of one history are equal up to some byte, and different from there on, as each record has its own offset and
 store time. So the last log file whose first bytes are equal is found by halving, and compared byte by byte from there.
-What the store has after the last common record is kept beside the log, replaced by zeros, and a repair brings queues
-and index in step with it.
+What the store has after the last common record is kept beside the log and cut off, and a repair brings queues and index
+in step with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 from reput.client.instance.session_credentials import SessionCredentials
 from reput.errors import ReplicationError, StoreFormatError
-from reput.files import DISK, File, FileLayer
+from reput.files import DISK, FileLayer
+from reput.files.truncate import truncate_files
 from reput.jobs.rebuild.originals import keep_tail
 from reput.jobs.rebuild.swap import locked
 from reput.jobs.repair.repair_job import RepairResult, repair
@@ -93,7 +94,7 @@ def rejoin(
         runner: Of the repair.
         progress: Of the repair.
         files: The file layer.
-        settings: Of the repair: file sizes and more, where the store's files do not tell them.
+        settings: Of the repair: file sizes and more, if the store's files do not tell them.
 
     Raises:
         ReplicationError: The logs have nothing in common, or their files have different sizes. Nothing was changed.
@@ -108,7 +109,8 @@ def rejoin(
         return _compare(directory, asked, files)
     with locked(directory.path), watched(directory.path, files):
         found = _compare(directory, asked, files)
-        kept = tuple(_cut(directory, found.common_offset, files))
+        series = [(file.path, file.start_offset) for file in directory.log_files()]
+        kept = tuple(truncate_files(files, series, found.common_offset, keep=keep_tail))
     repaired = repair(directory.path, apply=True, runner=runner, progress=progress, **settings)
     return Rejoin(found.common_offset, found.end_offset, found.master, found.topics, kept, repaired)
 
@@ -142,7 +144,7 @@ def _compare(directory: StoreDirectory, master: Master, files: FileLayer) -> Rej
 
 
 def _end(log_files: list[LogFile], files: FileLayer) -> int:
-    """Offset after the last record; the files after it may be empty, where a cut was killed."""
+    """Offset after the last record; the files after it may be empty, if a cut was killed."""
     for file in reversed(log_files):
         end = find_end(file, files)
         if end > file.start_offset:
@@ -157,7 +159,7 @@ class _Logs:
         self._files, self._ha, self.upper = files, ha, upper
 
     def first_difference(self, file: LogFile, begin: int, end: int) -> int | None:
-        """Offset of the first byte of [begin, end) in a file of ours that differs; None where all are equal."""
+        """Offset of the first byte of [begin, end) in a file of ours that differs; None if all are equal."""
         end = min(end, self.upper)
         with self._files.open(file.path) as opened:
             for offset, theirs in self._of_master(begin, end):
@@ -251,23 +253,3 @@ def _sum(before: GivenUp | None, one: GivenUp) -> GivenUp:
         min(before.first_store_timestamp, one.first_store_timestamp),
         max(before.last_store_timestamp, one.last_store_timestamp),
     )  # fmt: skip
-
-
-def _cut(directory: StoreDirectory, offset: int, files: FileLayer) -> Iterator[str]:
-    """Keep all bytes from an offset on beside the log, and write zeros over them, the last file first."""
-    for file in reversed(directory.log_files()):
-        if file.end_offset <= offset:
-            return
-        position = max(offset - file.start_offset, 0)
-        with files.open(file.path) as opened:
-            is_clear = not _has_data(opened, position)
-        if is_clear:
-            continue
-        yield keep_tail(files, file.path, position)
-        with files.open(file.path, writable=True) as opened:
-            opened.zero_from(position)
-            opened.sync()
-
-
-def _has_data(opened: File, position: int) -> bool:
-    return any(any(opened.read(begin, 1 << 20)) for begin in range(position, opened.size, 1 << 20))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reput.errors import ConfigError
 from reput.formats.java import INT64_MAX
+from reput.formats.metadata import TopicMessageType
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Attribute:
 TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "queue.type": Attribute(frozenset({"BatchCQ", "SimpleCQ"}), False),
     "cleanup.policy": Attribute(frozenset({"DELETE", "COMPACTION"}), False),
-    "message.type": Attribute(frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}), True),
+    "message.type": Attribute(frozenset(TopicMessageType), True),
     "reserve.time": Attribute(None, True),
 }
 #: 5.3.3 knows none.

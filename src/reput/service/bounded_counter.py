@@ -15,5 +15,5 @@ class BoundedCounter(Counter[_K]):
     """A counter with a bound for its keys: what comes under further ones is counted together."""
 
     def inc(self, key: _K, rest: _K, count: int = 1) -> None:
-        """Count so many; under `rest` where the key is new, and there are too many."""
+        """Add to the count of a key; under `rest` if the key is new, and there are too many."""
         self[key if key in self or len(self) < MOST_KEYS else rest] += count

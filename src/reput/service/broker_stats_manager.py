@@ -29,7 +29,7 @@ class GroupGets:
     """Pulls, messages, and bytes of records that pulls of one group have brought from one topic.
 
     Attributes:
-        retry_messages, retry_size: Those of them that pops took from the topic's retry topics.
+        retry_messages, retry_size: The part that pops took from the topic's retry topics.
     """
 
     __slots__ = ("messages", "pulls", "retry_messages", "retry_size", "size")
@@ -44,7 +44,7 @@ class BrokerStats:
     """Messages put and got since the start, as they were at the last two midnights (`BrokerStats`).
 
     Attributes:
-        yesterday_morning, today_morning: Each (put, got); 0 where the broker did not run.
+        yesterday_morning, today_morning: Each (put, got); 0 if the broker did not run.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class BrokerStatsManager:
 
     Args:
         cluster: The key of counts of the whole broker.
-        topic_counts: The store's, by topic. Puts are those of its log, system topics included.
+        topic_counts: The store's, by topic. Puts are the records of its log, system topics included.
 
     Attributes:
         group_gets: By (topic, group).
@@ -102,13 +102,13 @@ class BrokerStatsManager:
             gets.retry_messages += messages
             gets.retry_size += size
 
-    def inc_send_back(self, group: str, topic: str) -> None:
-        """Count a message that a consumer has sent back (`incSendBackNums`)."""
-        self.send_backs[topic, group] += 1
+    def inc_send_back(self, group: str, topic: str, count: int = 1) -> None:
+        """Count messages that a consumer has sent back (`incSendBackNums`)."""
+        self.send_backs[topic, group] += count
 
-    def inc_dead_letter(self, group: str, topic: str) -> None:
-        """Count a message that a group could not consume; topic: where it was before."""
-        self.dead_letters.inc((topic, group), ("", group))
+    def inc_dead_letter(self, group: str, topic: str, count: int = 1) -> None:
+        """Count messages that a group could not consume; topic: where they were before."""
+        self.dead_letters.inc((topic, group), ("", group), count)
 
     def transaction_ended(self, topic: str, age_ms: int, *, is_commit: bool) -> None:
         """Count a transaction that a producer has ended; `age_ms`: of its message."""

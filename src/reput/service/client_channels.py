@@ -50,7 +50,7 @@ class ClientChannels(Generic[ChannelT]):
         return MappingProxyType(self._infos.get(group, {}))
 
     def update(self, group: str, info: ClientChannelInfo[ChannelT]) -> bool:
-        """Take a heartbeat; True where the channel is new in the group. Another client id replaces that of before."""
+        """Take a heartbeat; True if the channel is new in the group. Another client id replaces that of before."""
         infos = self._infos.setdefault(group, {})
         before = infos.get(info.channel)
         if before is not None and before.client_id == info.client_id:
@@ -63,7 +63,7 @@ class ClientChannels(Generic[ChannelT]):
         return before is None
 
     def remove(self, group: str, channel: ChannelT) -> ClientChannelInfo[ChannelT] | None:
-        """Take a channel out of a group; None where it was not there."""
+        """Take a channel out of a group; None if it was not there."""
         infos = self._infos.get(group, {})
         info = infos.pop(channel, None)
         if info is None:

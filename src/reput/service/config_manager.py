@@ -66,7 +66,7 @@ class ConfigManager(ABC, Generic[_T]):
         self._changes += 1
 
     def _count(self, step: int, now_ms: int) -> None:
-        """Note a change of an offset: `step` of them make one version, as there are so many."""
+        """Note a change of an offset: `step` of them make one version, as there are many."""
         self._changes += 1
         self._counted += 1
         if self._counted % step == 0:

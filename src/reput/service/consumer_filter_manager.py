@@ -25,7 +25,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilters]):
     Args:
         root: The store directory.
         files: The file layer.
-        bloom_filter: Gives the bits of each filter. Where the file has been written with another one, its filters are
+        bloom_filter: Gives the bits of each filter. If the file has been written with another one, its filters are
             dropped.
         is_enabled: See the attribute.
         now_ms: The time, ms since 1970 UTC.
@@ -109,7 +109,7 @@ class ConsumerFilterManager(ConfigManager[ConsumerFilters]):
         return list(self._data.get(topic, {}).values())
 
     def message_filter(self, data: ConsumerFilterData) -> ExpressionFilter | None:
-        """The filter of what `filter_data` gives; None where it does not compile, as another broker's may not."""
+        """The filter of what `filter_data` gives; None if it does not compile, as another broker's may not."""
         key = data.topic, data.consumer_group
         found = self._filters.get(key)
         if found is None:

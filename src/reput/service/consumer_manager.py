@@ -28,7 +28,7 @@ class ConsumerGroupInfo:
     subscription_table: dict[str, SubscriptionData] = field(default_factory=dict)
 
     def update_subscription(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take the subscriptions of one member; True where topics came or went.
+        """Take the subscriptions of one member; True if topics came or went.
 
         A topic's subscription is replaced by one of a greater version; topics that the member leaves out are removed.
         """
@@ -85,12 +85,12 @@ class ConsumerManager(Generic[ChannelT]):
         return list(dict.fromkeys(info.client_id for info in self._channels.of(group).values()))
 
     def find_channel(self, group: str, client_id: str) -> ClientChannelInfo[ChannelT] | None:
-        """The newest connection of a member; None where there is no such member."""
+        """The newest connection of a member; None if there is no such member."""
         infos = reversed(list(self._channels.of(group).values()))
         return next((info for info in infos if info.client_id == client_id), None)
 
     def find_subscription_data(self, group: str, topic: str) -> SubscriptionData | None:
-        """The subscription of a group to a topic; None where the group has no members, or other topics."""
+        """The subscription of a group to a topic; None if the group has no members, or other topics."""
         info = self._groups.get(group)
         return None if info is None else info.subscription_table.get(topic)
 
@@ -131,7 +131,7 @@ class ConsumerManager(Generic[ChannelT]):
     def unregister_consumer(
         self, group: str, channel: ChannelT, *, notify_consumer_ids_changed_enable: bool = True
     ) -> ConsumerGroupChange[ChannelT] | None:
-        """Take a consumer out of its group; None where it was not there."""
+        """Take a consumer out of its group; None if it was not there."""
         return self._remove(group, {channel}, notifies=notify_consumer_ids_changed_enable)
 
     def count_of(self, channel: ChannelT) -> int:

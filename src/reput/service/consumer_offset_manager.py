@@ -23,7 +23,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
     Args:
         root: The store directory.
         files: The file layer.
-        consumer_offset_update_version_step: The data version counts commits by so many.
+        consumer_offset_update_version_step: The data version goes on by one after this number of commits.
 
     Raises:
         CorruptMetadataError: The file and its backup are damaged.
@@ -47,7 +47,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         return ConsumerOffsets(offsets, self.data_version, others, self._other_than_copied())
 
     def _other_than_copied(self) -> _Offsets | None:
-        """The master's offset of each queue with another one here; None where there is none."""
+        """The master's offset of each queue with another one here; None if there is none."""
         found: _Offsets = {}
         for key, queues in self._offsets.items() if self._copied is not None else ():
             before = (self._copied or {}).get(key, {})
@@ -93,7 +93,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         return -1
 
     def query_offsets(self, group: str, topic: str) -> Mapping[int, int]:
-        """The committed offsets of a group by queue id; empty where there are none."""
+        """The committed offsets of a group by queue id; empty if there are none."""
         return dict(self._offsets.get(f"{topic}@{group}", {}))
 
     def copy(self, content: ConsumerOffsets, max_offset: Callable[[str, int], int]) -> None:
@@ -154,7 +154,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         return {group for one, group in map(split_topic_group, self._offsets) if one == topic}
 
     def clone_offset(self, src_group: str, dest_group: str, topic: str, now_ms: int) -> None:
-        """Give a group the offsets of another one in a topic; nothing changes where that one has none."""
+        """Give a group the offsets of another one in a topic; nothing changes if that one has none."""
         offsets = self._offsets.get(f"{topic}@{src_group}")
         if offsets is not None:
             self._offsets[f"{topic}@{dest_group}"] = dict(offsets)
@@ -177,7 +177,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
             self._next_version(now_ms)
 
     def assign_reset_offset(self, topic: str, group: str, queue_id: int, offset: int, now_ms: int) -> bool:
-        """Reset a queue of a group: the next pull is told, and commits before it are ignored.
+        """Reset a queue of a group: the next pull gets the offset, and commits before it are ignored.
 
         False, and nothing is done, for an empty name or a negative number.
         """
@@ -192,7 +192,7 @@ class ConsumerOffsetManager(ConfigManager[ConsumerOffsets]):
         return queue_id in self._resets.get(f"{topic}@{group}", {})
 
     def query_then_erase_reset_offset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The offset of a pending reset, which is told to one pull; None where there is none.
+        """The offset of a pending reset, which one pull gets; None if there is none.
 
         That pull's own commitOffset is older than the reset: it is not to be committed.
         """

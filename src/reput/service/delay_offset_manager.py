@@ -18,7 +18,7 @@ class DelayOffsetManager(ConfigManager[DelayOffsets]):
     Args:
         root: The store directory.
         files: The file layer.
-        delay_offset_update_version_step: The data version counts changes by so many.
+        delay_offset_update_version_step: The data version goes on by one after this number of changes.
 
     Raises:
         CorruptMetadataError: The file and its backup are damaged.
@@ -36,7 +36,7 @@ class DelayOffsetManager(ConfigManager[DelayOffsets]):
         return DelayOffsets(dict(self._offsets), self.data_version, self._loaded.others)
 
     def offset(self, level: int) -> int:
-        """The queue offset of the next message of a level to be delivered; 0 where none ever was."""
+        """The queue offset of the next message of a level to be delivered; 0 if none ever was."""
         return self._offsets.get(level, 0)
 
     def update_offset(self, level: int, offset: int, now_ms: int) -> None:

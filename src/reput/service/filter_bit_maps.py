@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class FilterBitMaps:
     """The `bit_maps` of `MessageStore.open` of a broker (docs/formats/consume-queue-ext.md); for any thread.
 
-    A message of a topic with filters has a bit map, in which each filter that wants it sets its bits. Where a filter of
+    A message of a topic with filters has a bit map, in which each filter that wants it sets its bits. If a filter of
     the topic does not compile, its messages have none: a reader would take missing bits for an answer.
 
     Args:
@@ -31,7 +31,7 @@ class FilterBitMaps:
         self._manager = manager
 
     def __call__(self, columns: RecordColumns) -> pa.BinaryArray | None:
-        """Bit maps for the rows of a scan, null for a row without one; None where no row has one."""
+        """Bit maps for the rows of a scan, null for a row without one; None if no row has one."""
         topics = [topic.decode(errors="replace") for topic, _ in columns.queues()]
         numbers: dict[str, list[int]] = {}
         for number, topic in enumerate(topics):

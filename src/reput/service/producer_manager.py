@@ -44,7 +44,7 @@ class ProducerManager(Generic[ChannelT]):
     def register_producer(
         self, group: str, channel: ChannelT, *, client_id: str, language: str, version: int, now_ms: int
     ) -> bool:
-        """Take a heartbeat; True where the connection is new in the group."""
+        """Take a heartbeat; True if the connection is new in the group."""
         before = self._channels.of(group).get(channel)
         if before is not None and before.client_id != client_id:
             self._clients.pop(before.client_id, None)
@@ -52,7 +52,7 @@ class ProducerManager(Generic[ChannelT]):
         return self._channels.update(group, ClientChannelInfo(channel, client_id, language, version, now_ms))
 
     def unregister_producer(self, group: str, channel: ChannelT) -> bool:
-        """Take a producer out of its group; False where it was not there."""
+        """Take a producer out of its group; False if it was not there."""
         info = self._channels.remove(group, channel)
         if info is None:
             return False

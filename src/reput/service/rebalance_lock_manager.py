@@ -45,7 +45,7 @@ class RebalanceLockManager(Generic[QueueT]):
         return held
 
     def unlock_batch(self, group: str, queues: Iterable[QueueT], client_id: str) -> None:
-        """Free queues that the client holds; those of others stay locked."""
+        """Free queues that the client holds; other clients' stay locked."""
         locks = self._locks.get(group, {})
         for queue in queues:
             if queue in locks and locks[queue][0] == client_id:

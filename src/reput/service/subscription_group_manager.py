@@ -32,7 +32,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         root: The store directory.
         files: The file layer.
         auto_create_subscription_group: Whether `find` makes a group that it does not know; may be changed later.
-        enable_create_sys_group: Whether it makes those of the system (`CID_RMQ_SYS_...`) in any case.
+        enable_create_sys_group: Whether it makes groups of the system (`CID_RMQ_SYS_...`) in any case.
 
     Raises:
         CorruptMetadataError: The file and its backup are damaged.
@@ -64,7 +64,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
         return SubscriptionGroups(dict(self._table), forbidden, self.data_version, self._loaded.others)
 
     def find_subscription_group_config(self, group: str, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The configuration of a group, which is made where it is missing and may be made; None where it may not."""
+        """The configuration of a group, which is made if it is missing and may be made; None if it may not."""
         config = self._table.get(group)
         if config is not None or not is_legal_group(group):
             return config
@@ -96,7 +96,7 @@ class SubscriptionGroupManager(ConfigManager[SubscriptionGroups]):
             self._next_version(now_ms)
 
     def delete_subscription_group_config(self, group: str, now_ms: int) -> bool:
-        """Forget a group and what is forbidden to it; False where there is no such group."""
+        """Forget a group and what is forbidden to it; False if there is no such group."""
         self._forbidden.pop(group, None)
         if self._table.pop(group, None) is None:
             return False

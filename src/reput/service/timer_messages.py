@@ -16,13 +16,13 @@ from reput.formats.properties import (
     TIMER_ENQUEUE_MS,
     TIMER_ROLL_TIMES,
 )
-from reput.remoting.timer_requests import TIMER_REQUESTS
+from reput.remoting.timer_properties import TIMER_REQUESTS
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def deliver_time(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """The time (ms) at which a message is to be delivered that is stored now; None where it names none.
+    """The time (ms) at which a message is to be delivered that is stored now; None if it names none.
 
     Raises:
         MessageIllegalError: It is no number.

@@ -17,7 +17,9 @@ from reput.remoting.topic_validator import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
     OFFSET_MOVED_EVENT,
+    REPLY_TOPIC_POSTFIX,
     SELF_TEST_TOPIC,
+    SYNC_BROKER_MEMBER_PREFIX,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
     TIMER_TOPIC,
@@ -79,9 +81,9 @@ def broker_topics(
         (OFFSET_MOVED_EVENT, 1, _PERM_RW, True),
         (SCHEDULE_TOPIC, _SCHEDULE_TOPIC_QUEUES, _PERM_RW, True),
         (msg_trace_topic_name, 1, _PERM_RW, trace_topic_enable),
-        (broker_cluster_name + "_REPLY_TOPIC", 1, _PERM_RW, True),
+        (f"{broker_cluster_name}_{REPLY_TOPIC_POSTFIX}", 1, _PERM_RW, True),
         (revive_topic_of(broker_cluster_name), revive_queue_num, _PERM_RW, True),
-        (f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}", 1, PERM_INHERIT, True),
+        (SYNC_BROKER_MEMBER_PREFIX + broker_name, 1, PERM_INHERIT, True),
         (TRANS_HALF_TOPIC, 1, _PERM_RW, True),
         (TRANS_OP_HALF_TOPIC, 1, _PERM_RW, True),
         (TIMER_TOPIC, 1, _PERM_RW, timer_wheel_enable),
@@ -125,7 +127,7 @@ class TopicConfigManager:
         return self._store.topic_metadata.data_version
 
     def select_topic_config(self, topic: str) -> TopicConfig | None:
-        """The configuration of a topic; None where there is no such topic."""
+        """The configuration of a topic; None if there is no such topic."""
         return self._store.topic_metadata.topic_config_table.get(topic)
 
     def is_system_topic(self, topic: str) -> bool:
@@ -133,11 +135,11 @@ class TopicConfigManager:
         return topic in self.system_topics or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     def validate_update(self, topic: str) -> str | None:
-        """RocketMQ's remark where an operator may not make or change the topic, else None."""
+        """RocketMQ's remark if an operator may not make or change the topic, else None."""
         return validate_topic(topic) or self._conflict(topic)
 
     def validate_delete(self, topic: str) -> str | None:
-        """RocketMQ's remark where an operator may not delete the topic, else None."""
+        """RocketMQ's remark if an operator may not delete the topic, else None."""
         return "The specified topic is blank." if not topic.strip() else self._conflict(topic)
 
     def _conflict(self, topic: str) -> str | None:
@@ -146,7 +148,7 @@ class TopicConfigManager:
     def create_topic_in_send_message(
         self, topic: str, default_topic: str, client_default_topic_queue_nums: int, *, unit_mode: bool = False
     ) -> TopicConfig | None:
-        """The topic that a send to an unknown topic makes; None where the producer is told that there is none.
+        """The topic that a send to an unknown topic makes; None if the producer hears that there is none.
 
         As `AbstractSendMessageProcessor.msgCheck`: after the template, else, for a retry topic, with one queue.
         """
@@ -166,7 +168,7 @@ class TopicConfigManager:
     def create_retry_topic(
         self, group: str, retry_queue_nums: int, *, order: bool = False, unit_mode: bool = False
     ) -> TopicConfig | None:
-        """The retry topic that a heartbeat or a message sent back makes for a group; None where it is there."""
+        """The retry topic that a heartbeat or a message sent back makes for a group; None if it is there."""
         flag = _UNIT_SUB if unit_mode else 0
         config = TopicConfig(
             retry_topic_of(group), retry_queue_nums, retry_queue_nums, _PERM_RW, topic_sys_flag=flag, order=order
@@ -174,14 +176,14 @@ class TopicConfigManager:
         return config if self.select_topic_config(config.topic_name) is None else None
 
     def create_dlq_topic(self, group: str) -> TopicConfig | None:
-        """The topic that a group's first dead letter makes; None where it is there."""
+        """The topic that a group's first dead letter makes; None if it is there."""
         config = TopicConfig(dlq_topic_of(group), 1, 1, _PERM_RW)
         return config if self.select_topic_config(config.topic_name) is None else None
 
     def create(self, configs: Sequence[TopicConfig]) -> list[TopicConfig]:
         """Make those topics that are not there, and give them back (`createTopicIfAbsent`); any thread, waits.
 
-        A new topic has as many queues to read as the store has messages in: those of a deleted topic, or of a store
+        A new topic has as many queues to read as the store has messages in: messages of a deleted topic, or of a store
         that no broker has served.
 
         Raises as `MessageStore.update_topics`.

@@ -10,16 +10,20 @@ from dataclasses import dataclass
 from enum import Enum
 
 from reput.formats.java import INT64_MAX
+from reput.formats.properties import (
+    CHECK_IMMUNITY_TIME_IN_SECONDS,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    TRAN_PREPARED_QUEUE_OFFSET,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    WAIT,
+)
 
-#: The group whose offsets say how far half and op messages are judged.
-TRANS_GROUP = "CID_RMQ_SYS_TRANS"
-#: Properties of half messages.
-REAL_TOPIC, REAL_QID, PGROUP, TRAN_MSG = "REAL_TOPIC", "REAL_QID", "PGROUP", "TRAN_MSG"
-TRANSACTION_ID, CHECK_TIMES = "__transactionId__", "TRANSACTION_CHECK_TIMES"
-CHECK_IMMUNITY, PREPARED_QUEUE_OFFSET = "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET"
-#: Properties of an op message, in the order of Apache's.
-OP_PROPERTIES = {"WAIT": "true", "TAGS": "d"}
 _REMOVE_TAG = "d"
+#: Properties of an op message, in the order of Apache's.
+OP_PROPERTIES = {WAIT: "true", TAGS: _REMOVE_TAG}
 #: Offsets that wait for their op message, a queue (`MessageQueueOpContext`).
 _MOST_WAITING = 20_000
 
@@ -44,7 +48,7 @@ def is_too_late(properties: Mapping[str, str], age_ms: int, transaction_timeout_
 
     Only a message with a time of its own has such an end: then the broker has begun to ask.
     """
-    immunity = properties.get(CHECK_IMMUNITY)
+    immunity = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
     if not immunity:
         return False
     return age_ms > max(number(immunity) * 1000, transaction_timeout_ms)
@@ -74,7 +78,7 @@ class OpBatches:
         self._written: dict[int, frozenset[int]] = {}
 
     def add(self, queue_id: int, offset: int) -> bool:
-        """Let an offset wait; False where too many do: the producer is asked again for that one."""
+        """Let an offset wait; False if too many do: the producer is asked again for that one."""
         waiting = self._waiting.setdefault(queue_id, {})
         if offset not in waiting:
             if len(waiting) >= _MOST_WAITING:
@@ -211,26 +215,26 @@ def judge(
         ended: Queue offsets of half messages that op messages end.
     """
     age_ms = now_ms - born_ms
-    times = properties.get(CHECK_TIMES)
+    times = properties.get(TRANSACTION_CHECK_TIMES)
     if (times is not None and number(times) >= limits.check_max) or age_ms > limits.reserved_ms:
         return Verdict.DISCARD
     if stored_ms >= began_ms:
         return Verdict.LATER
-    immunity, immune_ms = properties.get(CHECK_IMMUNITY), limits.timeout_ms
+    immunity, immune_ms = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS), limits.timeout_ms
     if immunity is not None:
         seconds = number(immunity)
         immune_ms = limits.timeout_ms if seconds == -1 else seconds * 1000
-        first = number(properties.get(PREPARED_QUEUE_OFFSET, ""))
+        first = number(properties.get(TRAN_PREPARED_QUEUE_OFFSET, ""))
         # One of a clock that is far ahead would go back for good, each time into the log.
-        if -limits.reserved_ms <= age_ms < immune_ms and (first != -1 or PREPARED_QUEUE_OFFSET not in properties):
+        if -limits.reserved_ms <= age_ms < immune_ms and (first != -1 or TRAN_PREPARED_QUEUE_OFFSET not in properties):
             return Verdict.ENDED if first != -1 and first in ended else Verdict.PUT_BACK
     return Verdict.CHECK if age_ms > immune_ms or age_ms < 0 else Verdict.LATER
 
 
 def checked_once_more(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a half message that is put back, and whose producer is asked (`needDiscard`)."""
-    times = properties.get(CHECK_TIMES)
-    return {**properties, CHECK_TIMES: "1" if times is None else str(number(times) + 1)}
+    times = properties.get(TRANSACTION_CHECK_TIMES)
+    return {**properties, TRANSACTION_CHECK_TIMES: "1" if times is None else str(number(times) + 1)}
 
 
 def with_first_offset(properties: Mapping[str, str], queue_offset: int) -> dict[str, str]:
@@ -238,4 +242,4 @@ def with_first_offset(properties: Mapping[str, str], queue_offset: int) -> dict[
 
     No check is counted, as nobody is asked; RocketMQ counts it, and gives up such a message unasked.
     """
-    return {PREPARED_QUEUE_OFFSET: str(queue_offset)} | dict(properties)
+    return {TRAN_PREPARED_QUEUE_OFFSET: str(queue_offset)} | dict(properties)

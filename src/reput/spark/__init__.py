@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reput.extras import require
 from reput.spark.session import session
 
 if TYPE_CHECKING:
@@ -42,9 +43,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name that needs pyspark at its first use (PEP 562)."""
+    """Import a name at its first use (PEP 562): if there is no pyspark, an error says what to install."""
     if name not in _MODULES:
         raise AttributeError(f"module 'reput.spark' has no attribute {name!r}")
+    require("pyspark", f"reput.spark.{name}")
     from importlib import import_module
 
     value = globals()[name] = getattr(import_module(f"reput.spark.{_MODULES[name]}"), name)

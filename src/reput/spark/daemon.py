@@ -59,7 +59,7 @@ def freeze_worker() -> None:
 
 
 def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
-    """Let a worker end without a traceback where Spark has closed its socket: it needs no more rows, or stops."""
+    """Let a worker end without a traceback if Spark has closed its socket: it needs no more rows, or stops."""
 
     def run(sock: socket.socket, authenticated: bool) -> int:
         try:

@@ -13,7 +13,7 @@ from types import FrameType
 def held_interrupt() -> Iterator[None]:
     """Let SIGINT or SIGTERM that comes within the block act at its end; for blocks that end soon.
 
-    Only where a handler of Python's would act: what Python does not take loses nothing, as it ends the process.
+    Only if a handler of Python's would act: what Python does not take loses nothing, as it ends the process.
     """
     taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers = {number: handler for number, handler in taken.items() if callable(handler)}

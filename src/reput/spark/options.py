@@ -26,12 +26,12 @@ NAMESRV = "namesrv"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Options of `spark.read.format("reput")`, as the arguments of `reput.read_log` where it has them.
+    """Options of `spark.read.format("reput")`, as the arguments of `reput.read_log` if it has them.
 
     Attributes:
         path: `path`, the store directory, or a pattern of several; `paths`, a JSON list of both (of load([...])). These
             and other paths may be URIs, `file:/path`.
-        commit_log_path: `commitLogPath`, the commit log's folder where it is not below `path`, or its folders,
+        commit_log_path: `commitLogPath`, the commit log's folder if it is not below `path`, or its folders,
             comma separated.
         topics: `topics`, comma separated, or a JSON list of texts.
         keys: `keys`, written as `topics`.
@@ -42,7 +42,7 @@ class ReadOptions:
         until: `until`, proven or flushed.
         mode: `mode`, PERMISSIVE, DROPMALFORMED or FAILFAST.
         prune: `prune`, true or false: whether ranges of the log without wanted rows are left out.
-        statistics: `statistics`, a folder outside of the stores where times of blocks of the log are kept.
+        statistics: `statistics`, a folder outside of the stores where times of zones of the log are kept.
         clock_margin_ms: `clockMargin`, ms: the user's promise that no store timestamp is earlier than a timestamp
             before it by more than this.
         push_filters: `pushFilters`, true or false: whether filters prune; the user's promise that only one query reads
@@ -74,7 +74,7 @@ def parse_options(options: Mapping[str, str], table: OptionTable, into: type[T])
         table: the known options.
         into: the dataclass to make, with the field names of the table; one of them is `path`.
 
-    Raises ConfigError for an unknown option (with the nearest name, or all names), for a wrong value, and where `path`
+    Raises ConfigError for an unknown option (with the nearest name, or all names), for a wrong value, and if `path`
     is missing.
     """
     values = option_values(options, table)
@@ -159,6 +159,13 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
 def absolute_folders(paths: str | os.PathLike[str] | None) -> str | None:
     """Absolute paths of one or more folders of a commit log, comma separated."""
     return None if paths is None else ",".join(map(absolute_path, split_folders(os.fspath(paths))))
+
+
+def count_of_text(text: str) -> int:
+    """Number above 0."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError("no number above 0")
+    return int(text)
 
 
 def list_of_text(text: str) -> tuple[str, ...]:

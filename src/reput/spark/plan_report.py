@@ -37,7 +37,7 @@ def explain(frame: DataFrame) -> str:
 
 
 def reports(frame: DataFrame) -> list[StoreReport]:
-    """Reports for each store of each read of a query. Raises ReputError where there are none."""
+    """Reports for each store of each read of a query. Raises ReputError if there are none."""
     plan = getattr(frame, "_jdf", None)
     if plan is None:
         return _planned_by_tasks(frame)

@@ -19,12 +19,13 @@ from reput.errors import ConfigError, ReputError, StoreError
 from reput.files import DISK
 from reput.jobs.runner import LocalRunner
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.plans.blocks import Walk
+from reput.log.plans.header_walk import Walk
 from reput.log.plans.plan import MIN_TASK_BYTES, Plan, PlanOptions, plan_read
-from reput.log.plans.plan_parts import Part, cut_part, part_bytes, read_part
+from reput.log.plans.plan_parts import Part, part_groups, read_part
 from reput.log.plans.pruning import wanted_by
 from reput.log.selection import Selection, make_selection
 from reput.log.stores import find_stores, store_names
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed
 from reput.spark.options import ReadOptions
@@ -77,6 +78,7 @@ class LogReader(DataSourceReader):
             )
             for name in store_names(self._stores)
         ]
+        warn_of_unknown_topics(options.topics, *self._stores)
         for store in self._stores:
             if options.statistics is not None:
                 store.check_output(options.statistics)
@@ -92,7 +94,7 @@ class LogReader(DataSourceReader):
         total = sum(plan.read_bytes for plan in plans)
         size = self._options.split_bytes or max(-(-total // _processors()), MIN_TASK_BYTES)
         parts = [(number, part) for number, plan in enumerate(plans) for part in plan.parts]
-        first, *others = _tasks(parts, size) or [[]]
+        first, *others = part_groups(parts, size) or [[]]
         freeze_worker()
         return [LogPartition(first, report), *map(LogPartition, others)]
 
@@ -136,27 +138,13 @@ class FilteringLogReader(LogReader):
     """LogReader that prunes by the query's filters, too.
 
     Spark 4.3 plans all queries on one loaded DataFrame by the filters of one of them, and the other queries miss rows.
-    So this reader is used only where the user promises that there is one query (option `pushFilters`).
+    So this reader is used only if the user promises that there is one query (option `pushFilters`).
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters for pruning, and return all of them: Spark applies them, too."""
         self._filters = tuple(filters)
         return filters
-
-
-def _tasks(parts: Sequence[tuple[int, Part]], size: int) -> list[list[tuple[int, Part]]]:
-    """Group adjacent parts to tasks of up to `size` bytes."""
-    tasks: list[list[tuple[int, Part]]] = []
-    left = 0
-    for number, part in parts:
-        for cut in cut_part(part, size):
-            if part_bytes(cut) > left:
-                tasks.append([])
-                left = size
-            tasks[-1].append((number, cut))
-            left -= part_bytes(cut)
-    return tasks
 
 
 def _walk_all(walk: Callable[[LogFile], Walk], log_files: Sequence[LogFile]) -> list[Walk]:

@@ -1,7 +1,8 @@
-"""`SparkRunner`: runs a job's tasks in Spark executors, by `range` and `mapInArrow`.
+"""`SparkRunner`: runs a job's tasks in Spark executors, by rows of items and `mapInArrow`.
 
 The data of a job never passes through the JVM: a task reads and writes files. Only its item and its small result are
-sent, both pickled. `mapInArrow` is used because Spark Connect does not have the RDD interface.
+sent, both pickled, as rows: a Spark task gets the items that it runs, and no others. `mapInArrow` is used because Spark
+Connect does not have the RDD interface.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from reput.errors import ConfigError, ReputError
@@ -36,13 +39,18 @@ SPARK_FROM_BYTES = 32 << 30
 
 _ROW = "index long, outcome binary"
 
+#: Spark tasks of a job, at the most: each takes the scheduler some milliseconds. Beyond them each runs several items.
+_MOST_TASKS = 4096
+
 _PROGRESS_INTERVAL_S = 0.1
+#: Of the text of an item in an error.
+_SHOWN_CHARACTERS = 300
 
 logger = logging.getLogger("reput.spark")
 
 
 class SparkRunner:
-    """Runner that runs each item of a job as one Spark task.
+    """Runner that runs each item of a job as one Spark task; of more than 4096 items, each task runs several.
 
     Args:
         session: classic or Connect. reput must be installed where the executors run.
@@ -62,23 +70,23 @@ class SparkRunner:
     ) -> list[R]:
         """As `Runner.run`. A failed task does not stop the others, and is not tried again: its error is its result.
 
-        All items are sent to every task, so an item should be small (a path, a range). Spark Connect does not report
-        the progress of a job: there progress jumps from 0 to the end.
+        An item should be small (a path, a range). Spark Connect does not report the progress of a job: there progress
+        jumps from 0 to the end.
 
         Raises:
             Exception: the error of the first failed item, of its own type if that can be pickled, else ReputError.
-            ReputError: Spark gave the job up, for example as each attempt of a task died. Java's text is logged at
-                level DEBUG.
+            ReputError: Spark gave the job up, for example as each attempt of a task died: the text names the items of
+                that task. Java's text is logged at level DEBUG.
         """
         report = progress or silent
         report(0, len(items), description)
         if not items:
             return []
-        group = f"reput-{uuid.uuid4().hex}"
+        group, tasks = f"reput-{uuid.uuid4().hex}", min(len(items), _MOST_TASKS)
         with ThreadPoolExecutor(1, thread_name_prefix="reput-spark") as pool:
-            job = pool.submit(self._outcomes, task, items, group, description)
+            job = pool.submit(self._outcomes, task, items, tasks, group, description)
             while not wait([job], timeout=_PROGRESS_INTERVAL_S).done:
-                report(self._finished_tasks(group), len(items), description)
+                report(self._finished_tasks(group) * len(items) // tasks, len(items), description)
             outcomes = job.result()
         report(len(items), len(items), description)
         results = []
@@ -89,42 +97,56 @@ class SparkRunner:
             results.append(result)
         return results
 
-    def _outcomes(self, task: Callable[[T], R], items: Sequence[T], group: str, description: str) -> dict[int, bytes]:
+    def _outcomes(
+        self, task: Callable[[T], R], items: Sequence[T], tasks: int, group: str, description: str
+    ) -> dict[int, bytes]:
         """Run one Spark job and collect the pickled outcome of each item, by the item's index."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         def run_items(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    yield pa.record_batch({"index": [index], "outcome": [_outcome(task, items[index])]})
+                for index, item in zip(batch["index"].to_pylist(), batch["item"], strict=True):
+                    outcome = _outcome(task, pickle.loads(item.as_buffer()))
+                    yield pa.record_batch({"index": [index], "outcome": [outcome]})
             freeze_worker()
 
         context = getattr(self.session, "sparkContext", None)  # Spark Connect has none
         if context is not None:
             context.setJobGroup(group, description)
+        number_of_task = np.arange(len(items)) * tasks // len(items)
         try:
-            rows = self.session.range(0, len(items), 1, len(items)).mapInArrow(run_items, _ROW).toArrow()
+            rows = self.session.createDataFrame(_rows(items, number_of_task))
+            done = rows.repartitionById(tasks, "task").mapInArrow(run_items, _ROW).toArrow()
         except (Py4JError, PySparkException) as error:
             logger.debug("the job %r failed: %s", description, error)
-            raise ReputError(f"{description}: Spark gave the job up: {_reason(str(error))}") from None
-        return dict(zip(rows["index"].to_pylist(), rows["outcome"].to_pylist(), strict=True))
+            reason = _reason(str(error))
+            failed = re.match(r"Task (\d+) in stage", reason)
+            if failed is not None:
+                lost = [items[index] for index in np.flatnonzero(number_of_task == int(failed[1])).tolist()]
+                reason = f"{reason}; this task was to do {_shown(lost)}"
+            raise ReputError(f"{description}: Spark gave the job up: {reason}") from None
+        return dict(zip(done["index"].to_pylist(), done["outcome"].to_pylist(), strict=True))
 
     def _finished_tasks(self, group: str) -> int:
-        """Count of finished tasks of the job group by Spark's status tracker; 0 on Spark Connect."""
+        """Count of tasks that have run their items, by Spark's status tracker; 0 on Spark Connect.
+
+        Tasks of the job group's first stage, which brings items to them, do not count.
+        """
         context = getattr(self.session, "sparkContext", None)
         if context is None:
             return 0
         tracker = context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        _, *running = sorted({stage for job in jobs if job for stage in job.stageIds}) or [0]
+        stages = map(tracker.getStageInfo, running)
         return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
 def choose_runner(name: Literal["auto", "local", "spark"], *, total_bytes: int, master: str | None = None) -> Runner:
     """Choose the runner by `--runner` and `--master`, for a job over `total_bytes` of files.
 
-    `auto` chooses Spark only where it can be faster: on a cluster (a `master` that is not `local`), for 32 GiB or more.
+    `auto` chooses Spark only if it can be faster: on a cluster (a `master` that is not `local`), for 32 GiB or more.
     On one machine threads have the same processors and start immediately.
 
     Raises:
@@ -148,6 +170,23 @@ def _reason(text: str) -> str:
     """The line of Spark's error text with the reason why the job ended."""
     aborted = re.search(r"Job aborted due to stage failure: *(.*\S)", text)
     return aborted[1].rstrip(":") if aborted else text.strip().partition("\n")[0]
+
+
+def _rows(items: Sequence[object], number_of_task: npt.NDArray[np.int64]) -> pa.Table:
+    """Table with a row for each item: its index, the number of its Spark task, and the item, pickled."""
+    from pyspark import cloudpickle
+
+    pickled = [cloudpickle.dumps(item) for item in items]  # type: ignore[no-untyped-call]
+    return pa.table(
+        {"index": pa.array(range(len(items)), pa.int64()), "task": number_of_task.astype(np.int32), "item": pickled}
+    )
+
+
+def _shown(items: Sequence[object]) -> str:
+    """Items of a task, for an error: the first of them, and how many more there are."""
+    text = str(items[0])
+    more = f" and {len(items) - 1} more" if len(items) > 1 else ""
+    return f"{text[:_SHOWN_CHARACTERS]}{more}"
 
 
 def _outcome(task: Callable[[Any], Any], item: Any) -> bytes:

@@ -51,8 +51,11 @@ _TYPES: dict[str, DataType] = {
 def spark_schema(columns: Iterable[str] | None = None) -> StructType:
     """Schema of some columns, in their order; None: of all columns.
 
-    Raises ConfigError for an unknown column, with the nearest name, and for an empty list.
+    Raises ConfigError for an unknown column, with the nearest name, for an empty list, and for one text, which would be
+    taken letter by letter.
     """
+    if isinstance(columns, str):
+        raise ConfigError(f"columns: give a list of texts, not one text: [{columns!r}]")
     names = list(_TYPES) if columns is None else list(columns)
     if not names:
         raise ConfigError("columns: name at least one, or leave it out for all")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from reput.errors import ReputError
 from reput.extras import require
 from reput.files import DISK
+from reput.formats.hosts import THIS_MACHINE
 from reput.spark import jvm
 from reput.spark.java import cache_path, class_archive, class_archive_options, find_java
 
@@ -79,7 +80,7 @@ def job_session(master: str = "local[*]") -> SparkSession:
 
 
 def _session(master: str, app_name: str, conf: dict[str, str], java_options: str) -> SparkSession:
-    """Start a session, or return the one that runs; `java_options` are those of a local JVM, beside our own."""
+    """Start a session, or return the one that runs; `java_options` are for a local JVM, beside our own."""
     require("pyspark", "a Spark session")
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -94,7 +95,7 @@ def _session(master: str, app_name: str, conf: dict[str, str], java_options: str
     if is_local(master):
         home = spark_home()
         environment["SPARK_HOME"] = home
-        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # no look-up of the host's name
+        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", THIS_MACHINE)  # no look-up of the host's name
         settings["spark.driver.defaultJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS}"'
         settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))

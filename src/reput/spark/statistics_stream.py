@@ -14,7 +14,7 @@ from reput.spark.log_stream import read_log_stream
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: Accuracy of Spark's `percentile_approx`: the rank errs by at most one in so many messages of a group.
+#: Accuracy of Spark's `percentile_approx`: the rank errs by at most one in this number of messages of a group.
 _ACCURACY = 10_000
 
 

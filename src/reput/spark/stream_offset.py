@@ -3,9 +3,9 @@
     {"/data/store": {"offset": 8192, "last": {"offset": 7900, "storeTimestamp": 1700000000000,
                                               "headerSize": 88, "headerCrc": 305419896}}}
 
-`offset` is the begin of the next record, and `last` identifies the record before it, see `reput.log.positions`. `begin`
-is the begin of the batch that ends here, if that is not the end of the batch before it: in the first batch of a store,
-and after lost records. So a batch that is planned again after a restart is the same.
+`offset` is the begin of the next record, and `last` identifies the record before it, see `reput.log.resume_points`.
+`begin` is the begin of the batch that ends here, if that is not the end of the batch before it: in the first batch of a
+store, and after lost records. So a batch that is planned again after a restart is the same.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from reput.errors import ConfigError
-from reput.log.positions import LastRecord, LogPosition
+from reput.log.resume_points import LastRecord, ResumePoint
 
 StreamOffset = dict[str, dict[str, Any]]
 
 
-def to_json(position: LogPosition, begin: int | None = None) -> dict[str, Any]:
+def to_json(point: ResumePoint, begin: int | None = None) -> dict[str, Any]:
     """Make the entry of one store."""
-    entry: dict[str, Any] = {"offset": position.offset}
-    if (last := position.last) is not None:
+    entry: dict[str, Any] = {"offset": point.offset}
+    if (last := point.last) is not None:
         entry["last"] = {
             "offset": last.offset,
             "storeTimestamp": last.store_timestamp,
@@ -33,21 +33,21 @@ def to_json(position: LogPosition, begin: int | None = None) -> dict[str, Any]:
     return entry if begin is None else entry | {"begin": begin}
 
 
-def from_json(entry: Mapping[str, Any]) -> LogPosition:
-    """Position of an entry. Raises ConfigError where it is not an entry of this format."""
+def from_json(entry: Mapping[str, Any]) -> ResumePoint:
+    """Resume point of an entry. Raises ConfigError if it is not an entry of this format."""
     try:
         last = entry.get("last")
         if last is not None:
             last = LastRecord(last["offset"], last["storeTimestamp"], last["headerSize"], last["headerCrc"])
-        return LogPosition(entry["offset"], last)
+        return ResumePoint(entry["offset"], last)
     except (AttributeError, KeyError, TypeError):
         raise ConfigError(f"the checkpoint is of another source than the format reput: it holds {entry!r}") from None
 
 
-def begin_of(end: Mapping[str, Any], start: Mapping[str, Any] | None) -> LogPosition:
+def begin_of(end: Mapping[str, Any], start: Mapping[str, Any] | None) -> ResumePoint:
     """Begin of the batch that ends with the entry `end`, and comes after a batch that ended with `start`."""
     if "begin" in end:
-        return LogPosition(end["begin"])
+        return ResumePoint(end["begin"])
     assert start is not None, "the first entry of a store says where it begins"
     return from_json(start)
 

@@ -12,6 +12,7 @@ from reput.spark.options import (
     READ_OPTIONS,
     OptionTable,
     boolean_of_text,
+    count_of_text,
     mode_of_text,
     parse_options,
     path_of_text,
@@ -28,7 +29,7 @@ StartingOffset = str | int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Options of `spark.readStream.format("reput")`; the first eight are those of `ReadOptions`.
+    """Options of `spark.readStream.format("reput")`; the first eight are as in `ReadOptions`.
 
     Attributes:
         path: `path`, a store directory, or a pattern of several; or `paths`, a JSON list of both.
@@ -39,7 +40,7 @@ class StreamOptions:
             record that was stored then or later.
         max_bytes_per_trigger: `maxBytesPerTrigger`, limit of a batch in log bytes; a batch has at least one record.
         max_rows_per_trigger: `maxRowsPerTrigger`, limit of a batch in records, before topics and keys are applied.
-        fail_on_data_loss: `failOnDataLoss`, false: continue, with a warning, where unread records are lost, or where
+        fail_on_data_loss: `failOnDataLoss`, false: continue, with a warning, if unread records are lost, or if
             the log is another one than the log that was read.
         mode: `mode`, as in `ReadOptions`; the default is FAILFAST, as a stream never reads what it has passed over.
     """
@@ -60,7 +61,7 @@ class StreamOptions:
     mode: str = "FAILFAST"
 
     def starting_offset(self, path: str) -> StartingOffset:
-        """Start of the store at a path. Raises ConfigError where `startingOffsets` names only other stores."""
+        """Start of the store at a path. Raises ConfigError if `startingOffsets` names only other stores."""
         if not isinstance(self.starting_offsets, Mapping):
             return self.starting_offsets
         if path not in self.starting_offsets:
@@ -96,12 +97,6 @@ def _starting_offset(text: str) -> StartingOffset:
     raise ValueError("neither earliest, latest, a commit log offset, nor a JSON object of these by store")
 
 
-def _count_of_text(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise ValueError("no number above 0")
-    return int(text)
-
-
 _AS_A_READER = ("path", "commitLogPath", "topics", "keys", "rawBody", "splitBytes", "store", "until")
 
 STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER} | {
@@ -109,7 +104,7 @@ STREAM_OPTIONS: OptionTable = {name: READ_OPTIONS[name] for name in _AS_A_READER
     "startingOffsets": ("starting_offsets", _starting_offsets_of_text),
     "startingTimestamp": ("starting_timestamp", time_of_text),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", size_of_text),
-    "maxRowsPerTrigger": ("max_rows_per_trigger", _count_of_text),
+    "maxRowsPerTrigger": ("max_rows_per_trigger", count_of_text),
     "failOnDataLoss": ("fail_on_data_loss", boolean_of_text),
     "mode": ("mode", mode_of_text),
 }

@@ -28,13 +28,14 @@ from pyspark.sql.types import StructType
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreError
 from reput.files import DISK
-from reput.log.positions import LogPosition, TailLimit
-from reput.log.reads.reader import read_scan
+from reput.log.reads.batches import read_scan
+from reput.log.resume_points import ResumePoint, TailLimit
 from reput.log.scan import scan_split
 from reput.log.selection import Selection, make_selection, milliseconds, on_damage_of
 from reput.log.splits import Split
 from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.spark.daemon import freeze_worker
 from reput.spark.schema import column_names
 from reput.spark.short_errors import without_traceback
@@ -64,15 +65,15 @@ class StreamPartition(InputPartition):
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stream reader of some columns of growing commit logs, made of Spark's options and the user's schema.
 
-    Its methods raise ConfigError for a wrong option or column, and where these contradict the stores or the checkpoint;
-    DataLossError where records are lost and `failOnDataLoss` is true; and errors of `LogTail`. The constructor raises
+    Its methods raise ConfigError for a wrong option or column, and if these contradict the stores or the checkpoint;
+    DataLossError if records are lost and `failOnDataLoss` is true; and errors of `LogTail`. The constructor raises
     no error: Spark would hide it by an error of its own.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._given = dict(options), schema
-        self._ends: dict[str, LogPosition] = {}
-        self._latest: dict[str, LogPosition] = {}
+        self._ends: dict[str, ResumePoint] = {}
+        self._latest: dict[str, ResumePoint] = {}
         self._targets: dict[str, int] = {}
 
     @cached_property
@@ -87,6 +88,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.store is not None and len(stores) > 1:
             raise ConfigError(f"option store: {options.store!r} cannot name all of {len(stores)} stores")
         stores.sort(key=lambda store: store.path)
+        warn_of_unknown_topics(options.topics, *stores)
         return {store.path: LogTail(store, on_damage=on_damage_of(options.mode)) for store in stores}
 
     @without_traceback
@@ -149,7 +151,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         freeze_worker()
 
     def _log(self, path: str) -> LogTail:
-        """Tail of a store that the checkpoint names. Raises ConfigError where option `path` does not have the store."""
+        """Tail of a store that the checkpoint names. Raises ConfigError if option `path` does not have the store."""
         if path not in self._logs:
             raise ConfigError(
                 f"the checkpoint has the store {path}, and option path names {', '.join(self._logs)}: name that store, "
@@ -161,7 +163,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Entry of the next batch's end for one store; `entry`, the end of the batch before, without new records."""
         log = self._logs[path]
         read = None if entry is None else from_json(entry)
-        begin = self._starting_position(log) if read is None else self._checked(log, read)
+        begin = self._starting_point(log) if read is None else self._checked(log, read)
         share = {name: max(getattr(limit, name) // len(self._logs), 1) for name in _LIMITS if hasattr(limit, name)}
         limit_of_log = TailLimit(**share, end_offset=self._targets.get(path), newest_ms=self._newest_ms(log))
         try:
@@ -175,7 +177,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(end, begin.offset)
         return dict(entry) if end is begin else to_json(end)
 
-    def _starting_position(self, log: LogTail) -> LogPosition:
+    def _starting_point(self, log: LogTail) -> ResumePoint:
         options = self._options
         if options.starting_timestamp is not None:
             return log.since(milliseconds("startingTimestamp", options.starting_timestamp))
@@ -184,17 +186,17 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return log.earliest()
         return log.latest(self._newest_ms(log)) if offset == LATEST else log.at(int(offset))
 
-    def _checked(self, log: LogTail, position: LogPosition) -> LogPosition:
-        """The position of the checkpoint, or the position at which to continue if its records are lost."""
+    def _checked(self, log: LogTail, point: ResumePoint) -> ResumePoint:
+        """The point of the checkpoint, or the point at which to continue if its records are lost."""
         try:
-            log.check(position)
+            log.check(point)
         except DataLossError as error:
-            resumed = log.resume(position)
+            resumed = log.resume(point)
             self._tell_loss(error, f"go on at offset {resumed.offset}")
             return resumed
-        return position
+        return point
 
-    def _splits(self, log: LogTail, begin: LogPosition, end: LogPosition) -> list[Split]:
+    def _splits(self, log: LogTail, begin: ResumePoint, end: ResumePoint) -> list[Split]:
         begin_offset, end_offset = begin.offset, end.offset
         try:
             log.check(begin)

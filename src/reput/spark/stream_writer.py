@@ -58,7 +58,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         self._clear()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove the files of all tasks, failed ones included; rows put aside stay where the batch is committed."""
+        """Remove the files of all tasks, failed ones included; rows put aside stay if the batch is committed."""
         sinks = read_sinks(DISK, self._options.path)
         last = sinks.commits.get(self._sink_id)
         is_committed = last is not None and last.batch is not None and last.batch.batch_id >= batchId

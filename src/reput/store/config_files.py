@@ -91,7 +91,7 @@ class StoreTopics:
         return self._topics
 
     def find(self, topic: str) -> TopicConfig | None:
-        """The configuration of one topic; None where there is no such topic."""
+        """The configuration of one topic; None if there is no such topic."""
         return self._topics.topic_config_table.get(topic)
 
     def update(self, configs: Sequence[TopicConfig]) -> None:
@@ -128,7 +128,7 @@ class StoreTopics:
 
 
 def check_topic(config: TopicConfig) -> None:
-    """Check a topic; raises ConfigError where RocketMQ would refuse it, or could not read it back."""
+    """Check a topic; raises ConfigError if RocketMQ would refuse it, or could not read it back."""
     if not isinstance(config, TopicConfig):
         raise ConfigError(f"a topic must be a TopicConfig, not {type(config).__name__}")
     name = config.topic_name

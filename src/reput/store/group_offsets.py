@@ -27,7 +27,7 @@ class GroupOffsets:
         self._changing = Lock()
 
     def read(self, group: str, topic: str) -> dict[int, int]:
-        """The next offsets of a group in a topic by queue id; empty where it has none.
+        """The next offsets of a group in a topic by queue id; empty if it has none.
 
         Raises:
             CorruptMetadataError: The file and its backup are damaged.

@@ -8,8 +8,8 @@ from time import monotonic
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.store.log.flush import LogSync
-from reput.store.outage import Outage
 from reput.store.parts import WriterParts
+from reput.store.repeated_failure import RepeatedFailure
 from reput.store.service_thread import ServiceThread
 from reput.store.statistics import StoreStatsService
 
@@ -32,7 +32,7 @@ class FlushConsumeQueueService:
         self._interval_s = config.flush_interval_consume_queue / 1000
         self._least_pages = config.flush_consume_queue_least_pages
         self._thorough_s = config.flush_consume_queue_thorough_interval / 1000
-        self._unwritten = Outage(path, "the checkpoint was not written", "the checkpoint is written again")
+        self._unwritten = RepeatedFailure(path, "the checkpoint was not written", "the checkpoint is written again")
         self._stop = Event()
         self._thread = ServiceThread(self._run, "reput-flush-queues")
 

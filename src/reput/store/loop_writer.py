@@ -14,13 +14,13 @@ from reput.store.dispatch.arrivals import Arrivals
 from reput.store.dispatch.by_caller import DispatchByCaller
 from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
-from reput.store.writer import Writer
+from reput.store.writer_services import WriterServices
 
 
 class LoopWriter:
     """Writer for an event loop: in one turn it appends messages, dispatches them and hears when they are safe.
 
-    Nothing here waits for a sync. In `NeverWaiting` nothing waits for the disk: where it would have to be waited for, a
+    Nothing here waits for a sync. In `NeverWaiting` nothing waits for the disk: if it would have to be waited for, a
     WouldWaitError comes before anything has changed, and the same call, or `make_room`, helps in another thread.
     `MessageStore.loop_writer` makes one; every method may be called from any thread.
 
@@ -31,7 +31,7 @@ class LoopWriter:
         reput: Who dispatches.
     """
 
-    def __init__(self, writable: Callable[[], Writer], reput: DispatchByCaller) -> None:
+    def __init__(self, writable: Callable[[], WriterServices], reput: DispatchByCaller) -> None:
         self._writable = writable
         self._reput = reput
 
@@ -85,7 +85,7 @@ class LoopWriter:
         self._writable().parts.log.put_time_forward(time_ms)
 
     def make_room(self, size: int) -> None:
-        """Make room for records of so many bytes; raises as `append_written`, and MessageIllegalError.
+        """Make room for records of `size` bytes; raises as `append_written`, and MessageIllegalError.
 
         The disk is waited for beside other appends.
         """
@@ -119,15 +119,15 @@ class LoopWriter:
 
     @property
     def small_put_refusal(self) -> ReputError | None:
-        """`put_refusal`, unless a full disk refuses larger messages alone, and those of up to 4 KB have room."""
+        """`put_refusal`, unless a full disk refuses larger messages alone, and messages of up to 4 KB have room."""
         return self._writable().parts.log.refusal_of_small
 
     # -- dispatch
 
     def dispatch(self, max_bytes: int = 1 << 20) -> Arrivals | None:
-        """Dispatch the next records, of at most so many bytes.
+        """Dispatch the next records, of at most `max_bytes`.
 
-        Returns which queues have got records; None where nothing is to do, or can be done: `dispatch_failure` tells.
+        Returns which queues have got records; None if nothing is to do, or can be done: `dispatch_failure` tells.
 
         Raises:
             WouldWaitError: In `NeverWaiting`: the pass makes a file, or another one is under way; dispatch in another

@@ -16,15 +16,21 @@ from reput.events import Event
 from reput.formats.consume_queue import Unit
 from reput.formats.message import TOPIC_CHARACTERS
 from reput.formats.message_ext import MessageExt
+from reput.log.directory import StoreDirectory
+from reput.log.unknown_topics import warn_of_slip
 from reput.store.results import GetMessageStatus, QueueInfo
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from reput.store.group_offsets import GroupOffsets
     from reput.store.preload import Preloaded
     from reput.store.queues.tables import Queue
-    from reput.store.reader import Reader
+    from reput.store.reader_services import ReaderServices
     from reput.store.reads.get_result import GetMessageResult, GetRawResult
     from reput.store.reads.message_filter import MessageFilter
+    from reput.store.reads.proven_records import ProvenRecords
     from reput.store.reads.query import QueryMessageResult
     from reput.store.recovery_report import RecoveryReport
     from reput.store.tail import ConsumeFrom, Tail
@@ -43,7 +49,7 @@ def _look_at_tags(tags: str) -> None:
 
 
 def _check_pull(**given: object) -> None:
-    """Raises ConfigError for an argument of a pull whose type is wrong; asked where nothing was found."""
+    """Raises ConfigError for an argument of a pull whose type is wrong; asked if nothing was found."""
     for name, value in given.items():
         if name in ("topic", "tags"):
             if name == "topic" or value is not None:
@@ -60,7 +66,7 @@ class MessageReader:
         recovery: What the start of the store found and did.
     """
 
-    def __init__(self, path: str, reader: Reader) -> None:
+    def __init__(self, path: str, reader: ReaderServices) -> None:
         self.path = path
         self.recovery: RecoveryReport = reader.parts.report
         self._reader = reader
@@ -69,6 +75,7 @@ class MessageReader:
         self._stats = reader.stats
         self._getting = reader.getting
         self._querying = reader.querying
+        self._finder = reader.finder
         self._is_open = True
 
     @property
@@ -91,7 +98,7 @@ class MessageReader:
         )
 
     def _find(self, topic: str, queue_id: int) -> Queue | None:
-        """A queue; None where it is not there. Raises ConfigError where the names are of another type."""
+        """A queue; None if it is not there. Raises ConfigError if the names are of another type."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             _check_pull(topic=topic, queue_id=queue_id)
@@ -162,7 +169,7 @@ class MessageReader:
         A store that is open read-only is looked at again as another process puts messages: ten times a second.
 
         Args:
-            topic: The topic; it may come later.
+            topic: The topic; it may come later. The log `reput.topics` says if another one has nearly this name.
             group: Go on at the offsets of this group, and keep them: in `config/consumerOffset.json` of the store that
                 this process writes. RocketMQ's clients and tools know them by this name.
             offsets: A file in which the group's offsets are kept instead, of the same format. It must be given for a
@@ -203,6 +210,8 @@ class MessageReader:
         else:
             kept = GroupOffsets(os.path.abspath(os.path.expanduser(offsets)), self._reader.files)
             kept.commit(group, topic, {})  # a file that cannot be written is to be told before the first message
+        if not self._queues.queue_ids(topic):
+            warn_of_slip(topic, StoreDirectory(self.path, files=self._reader.files))
         return Tail(
             self._tail_source(topic), topic, check_open=self._check_open, group=group, offsets=kept,
             queue_ids=queue_ids, tags=tags, consume_from=consume_from, timeout=timeout,
@@ -355,6 +364,18 @@ class MessageReader:
         """
         self._check_open()
         return self._querying.records(places, may_wait=may_wait)
+
+    def find_records(self, offsets: npt.NDArray[np.int64]) -> ProvenRecords | None:
+        """Records of format V1, with hosts of 8 bytes, for a broker's loop: they are in memory, nothing is waited for.
+
+        Args:
+            offsets: int64[n], n > 0: commit log offsets as others name them. A record is proven by its queue's unit.
+
+        Returns:
+            Those of the first offsets, as many as are found without the disk; None if the first one is not.
+        """
+        self._check_open()
+        return self._finder.find(offsets)
 
     def view_message(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None if it is not in this store."""

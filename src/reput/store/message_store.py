@@ -1,4 +1,4 @@
-"""MessageStore: the face of an open store, over its `Reader` and its `Writer`."""
+"""MessageStore: the face of an open store, over its `ReaderServices` and its `WriterServices`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from reput.kernel_loader import load_kernels
 from reput.log.object_storage import check_on_disk
 from reput.log.store_host import encode_store_host
 from reput.progress import Progress, silent
-from reput.store.forgotten import close_forgotten, wait_for_forgotten
 from reput.store.message_writer import MessageWriter
+from reput.store.unclosed import close_forgotten, wait_for_forgotten
 
 if TYPE_CHECKING:
     from reput.config.message_store_options import MessageStoreOptions
     from reput.kernels.queues.consume_queue_ext import BitMaps
     from reput.kernels.records.columns import RecordColumns
     from reput.store.group_offsets import GroupOffsets
-    from reput.store.reader import Reader
+    from reput.store.reader_services import ReaderServices
     from reput.store.runtime_info import RuntimeInfo
     from reput.store.statistics import TopicCounts
     from reput.store.tail_source import TailSource
-    from reput.store.writer import Writer
+    from reput.store.writer_services import WriterServices
 
 
 class MessageStore(MessageWriter):
@@ -38,7 +38,7 @@ class MessageStore(MessageWriter):
     are inherited from `MessageWriter`, those that only read from `MessageReader`.
     """
 
-    def __init__(self, path: str, reader: Reader, writer: Writer | None) -> None:
+    def __init__(self, path: str, reader: ReaderServices, writer: WriterServices | None) -> None:
         super().__init__(path, reader, writer)
         self._closing = Lock()
         self._is_closed = False
@@ -106,14 +106,14 @@ class MessageStore(MessageWriter):
             raise ConfigError(f"dispatch={dispatch!r}: expected 'thread', 'external' or 'caller'")
         if dispatch == "external" and (on_arrival is not None or bit_maps is not None):
             raise ConfigError('dispatch="external": on_arrival and bit_maps belong to the process that dispatches')
-        from reput.store.reader import Reader  # late, as it imports Numba
-        from reput.store.writer import Writer
+        from reput.store.reader_services import ReaderServices  # late, as it imports Numba
+        from reput.store.writer_services import WriterServices
 
         if read_only:
-            return cls(root, Reader.open(root, settings, files, progress), None)
+            return cls(root, ReaderServices.open(root, settings, files, progress), None)
         load_kernels()
         wait_for_forgotten(root)
-        writer = Writer.open(
+        writer = WriterServices.open(
             root, settings, files, progress,
             small=small, retention=retention, dispatch=dispatch, on_arrival=on_arrival, bit_maps=bit_maps,
         )  # fmt: skip

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from reput.formats.metadata import TopicConfig, Topics
     from reput.store.loop_writer import LoopWriter
     from reput.store.puts.put_future import PutFuture
-    from reput.store.reader import Reader
+    from reput.store.reader_services import ReaderServices
     from reput.store.replica_writer import ReplicaWriter
     from reput.store.results import PutBatchResult, PutMessageResult, PutTableResult
     from reput.store.retention_plan import RetentionReport
-    from reput.store.writer import Writer
+    from reput.store.writer_services import WriterServices
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
 _TYPE_ERRORS = (TypeError, AttributeError, struct.error)
@@ -38,14 +38,14 @@ class MessageWriter(MessageReader):
     A method that would change a store raises StoreStateError if it is closed, or was opened read-only.
     """
 
-    def __init__(self, path: str, reader: Reader, writer: Writer | None) -> None:
+    def __init__(self, path: str, reader: ReaderServices, writer: WriterServices | None) -> None:
         super().__init__(path, reader)
         self._writer = writer
 
     # -- putting
 
-    def _writable(self) -> Writer:
-        """The writer; raises StoreStateError where the store is closed or read-only."""
+    def _writable(self) -> WriterServices:
+        """The writer; raises StoreStateError if the store is closed or read-only."""
         writer = self._writer
         if not self._is_open or writer is None:
             state = "was opened read-only" if self._is_open else "is closed, or open in the parent of this process"

@@ -25,7 +25,7 @@ def preload(parts: Parts, files: FileLayer, log_bytes: int) -> Preloaded:
     """Read the last `log_bytes` bytes of the log, and the queue and index files of their records.
 
     Of each queue with a message among them the last file is read, and each index file with an entry for them. The log
-    is read last, so that it stays in memory where memory cannot hold all.
+    is read last, so that it stays in memory if memory cannot hold all.
     """
     buffer = memoryview(bytearray(_BLOCK_SIZE))
 

@@ -35,7 +35,8 @@ class RecoveryReport(NamedTuple):
     Attributes:
         was_killed: Whether the last exit was not clean.
         log_end: See `LogEnd`.
-        dispatched_from: Commit log offset from which records were dispatched again.
+        dispatched_from: Commit log offset from which records were dispatched again. Read-only: the end of the log, or
+            the offset from which another process is still to dispatch it.
         dispatched_records: Number of records that were dispatched again.
         verified_records: Number of records before `dispatched_from` whose units and index entries were found right.
         damage: Read-only: damage that ends the log or a queue early; what lies before it can be read.

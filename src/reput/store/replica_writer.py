@@ -13,7 +13,7 @@ from reput.formats.record_layout import BLANK_SIZE, MAGIC_CODE, MagicCode
 from reput.kernels.records.columns import RecordColumns, RecordStatus, ScanStop
 from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.store.dispatch.check import check_queue_offsets
-from reput.store.writer import Writer
+from reput.store.writer_services import WriterServices
 
 _MAX_ROWS = 65_536
 _BLANK_MAGIC = int(MagicCode.BLANK).to_bytes(4, "big", signed=True)
@@ -29,7 +29,7 @@ class ReplicaWriter:
     """Appends a master's bytes at the end of a store's log. `MessageStore.replica_writer` makes one; for one thread.
 
     A record becomes readable, and is dispatched, when all of it has come and has proven itself: lengths, own offset,
-    CRC of the body, and of the whole record, where it has one or forceVerifyPropCRC asks for it. Counters of queues do
+    CRC of the body, and of the whole record, if it has one or forceVerifyPropCRC asks for it. Counters of queues do
     not move: a store that follows takes no puts, and the start of a promoted one finds the counters in its log.
 
     Args:
@@ -41,7 +41,7 @@ class ReplicaWriter:
         unknown_topics: Topics of appended records that `config/topics.json` did not have then; the owner clears it.
     """
 
-    def __init__(self, writer: Writer, on_unknown_topic: Callable[[], None] | None) -> None:
+    def __init__(self, writer: WriterServices, on_unknown_topic: Callable[[], None] | None) -> None:
         self._writer = writer
         self._on_unknown_topic = on_unknown_topic
         self._log = writer.parts.log
@@ -63,7 +63,7 @@ class ReplicaWriter:
 
     @property
     def last_store_timestamp(self) -> int:
-        """Store time of the last record (ms); 0 where there is none."""
+        """Store time of the last record (ms); 0 if there is none."""
         return self._log.last_store_timestamp
 
     def last_bytes(self, size: int) -> bytes:
@@ -204,7 +204,7 @@ class ReplicaWriter:
         return data.size
 
     def _check_rest(self, columns: RecordColumns, rest: npt.NDArray[np.uint8]) -> None:
-        """Refuse the bytes after the last whole record where no further byte can make them one."""
+        """Refuse the bytes after the last whole record if no further byte can make them one."""
         offset = columns.next_offset
         reason = _STOPS.get(columns.stop)
         if reason is None and rest.size >= 4 and columns.stop is ScanStop.END_OF_BUFFER:

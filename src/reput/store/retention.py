@@ -1,6 +1,6 @@
-"""Retention: delete expired log files, and the queue and index files of their messages. It runs only where asked for.
+"""Retention: delete expired log files, and the queue and index files of their messages. It runs only if asked for.
 
-The rules are those of `DefaultMessageStore.CleanCommitLogService` and `ConsumeQueueStore.CleanConsumeQueueService`. The
+The rules are from `DefaultMessageStore.CleanCommitLogService` and `ConsumeQueueStore.CleanConsumeQueueService`. The
 plan is pure (`retention_plan`). Then files are removed durably, one after the other, oldest first, the log before
 queues and index. So a kill between two steps leaves a shorter log, and queues that begin too early, which the next
 start corrects. The bytes of a removed file stay as long as somebody reads them.
@@ -17,8 +17,9 @@ from threading import Event, Lock
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer
-from reput.store.outage import Outage
-from reput.store.parts import Loaded, Parts, record_next_offsets
+from reput.store.clean_exit import record_next_offsets
+from reput.store.parts import Loaded, Parts
+from reput.store.repeated_failure import RepeatedFailure
 from reput.store.retention_plan import (
     Candidate,
     DeleteReason,
@@ -67,7 +68,7 @@ class CleanService:
         self._last_min_offset = -1
         self._emptied: set[str] = set()
         self._running = Lock()
-        self._undeleted = Outage(path, "expired files were not deleted", "expired files are deleted again")
+        self._undeleted = RepeatedFailure(path, "expired files were not deleted", "expired files are deleted again")
         self._stop = Event()
         self._thread: ServiceThread | None = None
         self.failure: ReputError | None = None
@@ -207,7 +208,7 @@ class CleanService:
         return deleted
 
     def _tell(self, deleted: list[ExpiredFile], used_percent: int) -> None:
-        """Log what is gone: a warning where a full disk took messages that `fileReservedTime` would have kept."""
+        """Log what is gone: a warning if a full disk took messages that `fileReservedTime` would have kept."""
         hours, begin = self.config.file_reserved_time, self._parts.log.min_offset
         young = [file.modified_ms for file in deleted if file.reason is DeleteReason.DISK]
         if young:

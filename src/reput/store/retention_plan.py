@@ -1,6 +1,6 @@
 """Plan of retention: which log files have expired, and how full the disk is. It is pure.
 
-The rules are those of `DefaultMessageStore.CleanCommitLogService`.
+The rules are from `DefaultMessageStore.CleanCommitLogService`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class IndexFileInfo:
 class RuntimeInfo:
     """A snapshot of a store; a value that this process does not know is None.
 
-    Names are RocketMQ's in snake_case, where it has a name. Times are in ms since 1970 UTC, latencies in ms. Rates are
+    Names are RocketMQ's in snake_case, if it has a name. Times are in ms since 1970 UTC, latencies in ms. Rates are
     per second, by the seconds over which they are taken. `docs/design/monitoring.md` explains each value.
     """
 

@@ -125,15 +125,15 @@ def _runtime(elapsed_ms: int) -> str:
 def _disk_ratio(files: FileLayer, folder: str, root: str) -> float:
     """Used share of a folder's disk, 0 to 1, in hundredths, rounded up (`UtilAll.getDiskPartitionSpaceUsedPercent`).
 
-    Where the folder is missing, the root's disk counts.
+    If the folder is missing, the root's disk counts.
     """
     return files.disk_used_percent(folder if files.exists(folder) else root) / 100
 
 
 def _lag_on_disk(parts: Parts) -> int:
-    """Bytes between the last record with a unit and the end of the log; 0 after a clean exit."""
+    """Bytes between the last record with a unit (after a clean exit: that is dispatched) and the end of the log."""
     if not parts.report.was_killed and not isinstance(parts.report.damage, CorruptConsumeQueueError):
-        return 0
+        return parts.log.max_offset - parts.report.dispatched_from
     return max(0, parts.log.max_offset - max(parts.queues.max_physical_offset, parts.log.min_offset))
 
 
@@ -205,7 +205,7 @@ def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, find
 
 
 def _lag_ms(query: QueryMessage, queue: Queue, offset: int, latest: int) -> int | None:
-    """Time (ms) from a message of a queue to the store's last message; None where the log no longer has the message."""
+    """Time (ms) from a message of a queue to the store's last message; None if the log no longer has the message."""
     unit = queue.unit(max(offset, queue.min_offset))
     message = query.by_offset(unit.commit_log_offset) if unit is not None else None
     return max(0, latest - message.store_timestamp) if message is not None else None
@@ -219,7 +219,7 @@ def _schedule_offsets(path: str, parts: Parts, files: FileLayer, findings: list[
 
 
 def _read_or_tell(path: str, kind: type[_T], files: FileLayer, findings: list[str]) -> _T:
-    """Read a file below `config/`; an empty value, and a finding, where the file and its backup are damaged."""
+    """Read a file below `config/`; an empty value, and a finding, if the file and its backup are damaged."""
     try:
         return read_metadata(path, kind, files) or kind()
     except StoreError as error:  # damaged, or not readable

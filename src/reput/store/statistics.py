@@ -1,7 +1,7 @@
 """Statistics of an open store, as RocketMQ's `StoreStatsService` counts them; a count costs a few additions.
 
 The dispatch thread counts put messages, a batch at a time, from the columns of its scan; puts themselves are only
-timed. Several threads add to plain numbers without a lock: where there is an interpreter lock, CPython gives it away at
+timed. Several threads add to plain numbers without a lock: if there is an interpreter lock, CPython gives it away at
 calls and jumps, and never inside of `x.n += 1`.
 """
 
@@ -110,7 +110,7 @@ class StoreStatsService:
         self._samples = deque([self.totals()], maxlen=max(WINDOWS_S) + 1)
 
     def put_took(self, seconds: float, count: int = 1) -> None:
-        """Count a put by its time, or so many that were put together (`setPutMessageEntireTimeMax`).
+        """Count a put by its time, or `count` puts in one call (`setPutMessageEntireTimeMax`).
 
         Faster puts than `FAST_PUT_S` count themselves.
         """

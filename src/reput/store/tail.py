@@ -193,7 +193,7 @@ class Tail:
         return not self._has_more() or time.monotonic() >= self._commit_at
 
     def _work(self, timeout: float | None) -> bool:
-        """Commit what is handled, and pull if nothing is held; False where nothing comes in time."""
+        """Commit what is handled, and pull if nothing is held; False if nothing comes in time."""
         with self._busy:
             if not self._has_more():  # the thread of a cancelled task may have pulled meanwhile
                 return self._pull_messages(_ALL, timeout)
@@ -280,7 +280,7 @@ class Tail:
         return self._positions(self._given)
 
     def _positions(self, given: int, queue_ids: Collection[int] | None = None) -> dict[int, int]:
-        """The offsets after so many messages of the last pull, of all queues or of some."""
+        """The offsets after the first `given` messages of the last pull, of all queues or of some."""
         positions = {one: self._next[one] for one in sorted(self._next if queue_ids is None else queue_ids)}
         queue_id, offset, messages = self._pull
         if queue_id in positions and given < len(messages):

@@ -8,27 +8,28 @@ from typing import Protocol
 
 import numpy as np
 
-from reput.errors import CorruptRecordError, DataLossError, StoreError
+from reput.errors import CorruptRecordError, DataLossError, StoreError, StoreFormatError
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT64_MAX
 from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
 from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, is_gone
-from reput.log.positions import LogPosition, TailLimit
+from reput.log.file_window import WINDOW_BYTES
+from reput.log.resume_points import ResumePoint, TailLimit
 from reput.log.scan import MAX_ROWS, OnDamage, scan_split
 from reput.log.splits import Split
 from reput.log.tail import LogTail
-from reput.log.window import WINDOW_BYTES
 from reput.progress import silent
 from reput.store.parts import Parts
-from reput.store.reader import Reader
+from reput.store.reader_services import ReaderServices
 from reput.store.reads.get import GetMessage
 from reput.store.reads.query import QueryMessage
 from reput.store.recovery.read_only import open_for_reading
-from reput.store.writer import Writer
+from reput.store.writer_services import WriterServices
 
-#: Seconds between two looks at another process's files: while it puts, and at most where it puts what has no units.
+#: Seconds between two looks at another process's files: while it puts, and at most where it puts what has no units, and
+#: between two checks that its log is the one that was read.
 _LOOK_S, _MOST_PAUSE_S = 0.1, 1.0
 #: Most messages and bytes of one pull, wherever they lie: they are for this process, not for a network.
 _PULL_MESSAGES, _PULL_BYTES = 4096, 1 << 20
@@ -62,7 +63,7 @@ class TailSource(Protocol):
         ...
 
 
-def wide_pulls(reader: Reader, parts: Parts) -> GetMessage:
+def wide_pulls(reader: ReaderServices, parts: Parts) -> GetMessage:
     """Pulls with the limits of a tail."""
     config = replace(
         reader.config,
@@ -76,7 +77,7 @@ def wide_pulls(reader: Reader, parts: Parts) -> GetMessage:
 class OwnStore:
     """The store that this process writes: its dispatch thread wakes whoever waits."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: WriterServices) -> None:
         reader = writer.reader
         self.parts: Parts = writer.parts
         self.getting = wide_pulls(reader, writer.parts)
@@ -101,18 +102,21 @@ class OwnStore:
 class OtherStore:
     """A store that another process writes: its new records tell which queues may have got units.
 
-    No lock is taken and no byte changed. While nothing comes, a look reads 8 bytes. What a look costs depends on the
+    No lock is taken and no byte changed. While nothing comes, a look reads 8 bytes, and once a second the header of the
+    record before them: the store may be removed, and made anew. Queue offsets of one log say nothing of another one, so
+    a tail ends there with an error. What a look costs depends on the
     records that came and on the topic's queues among them, not on the count of queues: all are opened once, and again
-    only where the log is not the one that was read.
+    only if the log is not the one that was read.
     """
 
-    def __init__(self, reader: Reader, topic: str) -> None:
+    def __init__(self, reader: ReaderServices, topic: str) -> None:
         self._reader = reader
         self._topic = topic
         folder = reader.config.store_path_commit_log
         self._log = LogTail(StoreDirectory(reader.path, commit_log_path=folder, files=reader.files))
         self._opened: Parts | None = None
-        self._position = LogPosition(0)
+        self._point = self._opened_end(reader.parts)
+        self._check_at = 0.0
         self._news: set[int] | None = None
         #: By queue id, the queue offset up to which units are to come.
         self._awaited: dict[int, int] = {}
@@ -136,10 +140,13 @@ class OtherStore:
 
         Raises:
             CorruptStoreError: Damage because of which not even a reader can open the store.
+            DataLossError: The log is gone, or is another one.
         """
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(self._pause_s, left))
+            if time.monotonic() >= self._check_at:
+                self._check_log()
             if self._has_grown() and self._look():
                 self._pause_s = _LOOK_S
                 return
@@ -149,7 +156,8 @@ class OtherStore:
         return self._is_behind or bool(self._awaited) or self._log.is_written(self.parts.log.max_offset)
 
     def _look(self) -> bool:
-        """Take over what follows; False where nothing of the topic came. Where nothing came, the next look is later."""
+        """Take over what follows; False if nothing of the topic came. If nothing came, the next look is later."""
+        self._check_log()
         self._pause_s = min(2 * self._pause_s, _MOST_PAUSE_S)
         must_open, self._is_behind = self._opened is None or self._is_behind, True  # a look that fails took over a part
         has_come = self._open() if must_open else self._follow_or_open()
@@ -162,9 +170,37 @@ class OtherStore:
         except CorruptRecordError:
             return self._open()
         except StoreError as error:
-            if not (isinstance(error, DataLossError) or is_gone(error)):
+            if not is_gone(error):
                 raise
             return self._open()
+
+    def _check_log(self) -> None:
+        """Raise DataLossError if the log is not the one that was read."""
+        try:
+            self._log.check_log(self._point)
+        except DataLossError as error:
+            raise DataLossError(f"{error}; make another tail, of the log as it is now") from None
+        self._check_at = time.monotonic() + _MOST_PAUSE_S
+
+    def _opened_end(self, parts: Parts) -> ResumePoint:
+        """The end of the log as it was when the store was opened; raises DataLossError if it is another one by now."""
+        try:
+            point = self._end_of(parts)
+        except StoreFormatError:  # a file was cut: the first read or look says which one
+            return ResumePoint(parts.log.max_offset)
+        newest_ms = parts.log.last_store_timestamp
+        if point.offset != parts.log.max_offset or (point.last and point.last.store_timestamp > newest_ms):
+            raise DataLossError(
+                f"{self._log.directory.path}: the log is not the one that was opened: that one ended at "
+                f"{parts.log.max_offset} with a record of {np.datetime64(newest_ms, 'ms')}Z, and there is now "
+                f"{point.last or 'no record'} before {point.offset}; open the store again"
+            )
+        return point
+
+    def _end_of(self, parts: Parts) -> ResumePoint:
+        """Resume point at the log's end, with the record before it."""
+        end, last = parts.log.max_offset, max(parts.queues.last_record_offset, parts.log.min_offset)
+        return self._log.advance(ResumePoint(last), TailLimit(end_offset=end)) if last < end else ResumePoint(end)
 
     def _open(self) -> bool:
         """Open the store as it is now."""
@@ -175,9 +211,7 @@ class OtherStore:
         self._opened, self._news, self._awaited = parts, None, {}
         self._use(parts)
         end, last = parts.log.max_offset, max(parts.queues.last_record_offset, parts.log.min_offset)
-        self._position = (
-            self._log.advance(LogPosition(last), TailLimit(end_offset=end)) if last < end else (LogPosition(end))
-        )
+        self._point = self._end_of(parts)
         # Dispatch writes the units of many records queue by queue: those of earlier records may be missing, too.
         self._await(max(last - _DISPATCHED_TOGETHER, parts.log.min_offset), end, is_record_start=False)
         self._take_awaited()
@@ -185,24 +219,23 @@ class OtherStore:
 
     def _follow(self) -> bool:
         """Take over the records that follow, and the units that are there now."""
-        log, begin = self.parts.log, self._position
+        log, begin = self.parts.log, self._point
         files = log.queue.mapped_files
         if not files or not self._reader.files.exists(files[0].path):  # retention has deleted it
             return self._open()
-        self._log.check(begin)
         end = self._log.advance(begin)
         if end is not begin:
             if end.offset > files[-1].start_offset + files[-1].size:
                 log.queue.follow(self._log.directory.log_files())
             log.queue.show_from(begin.offset)
             log.start_at(end.offset)
-            self._position, self._pause_s = end, _LOOK_S
+            self._point, self._pause_s = end, _LOOK_S
             if not self._await(begin.offset, end.offset, is_record_start=True):
                 return self._open()
         return self._take_awaited()
 
     def _await(self, begin: int, end: int, *, is_record_start: bool) -> bool:
-        """Await the units of the topic's records in a range of the log; False where a queue has such units already.
+        """Await the units of the topic's records in a range of the log; False if a queue has such units already.
 
         A queue that has units of later records was removed, and begins anew.
         """

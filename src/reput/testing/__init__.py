@@ -20,7 +20,7 @@ __all__ = ["LocalBroker", "broker"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use (PEP 562): where there is no store, an error says what to install."""
+    """Import a public name at its first use (PEP 562): if there is no store, an error says what to install."""
     if name not in __all__:
         raise AttributeError(f"module 'reput.testing' has no attribute {name!r}")
     require_store(f"reput.testing.{name}")

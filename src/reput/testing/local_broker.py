@@ -11,6 +11,7 @@ from reput.broker.embedded import Broker
 from reput.broker.state import BrokerState
 from reput.errors import ConfigError, CorruptRecordError
 from reput.files import DISK
+from reput.formats.hosts import THIS_MACHINE
 from reput.formats.message_ext import MessageExt
 from reput.formats.record_layout import SysFlag
 from reput.log.reads.compression import decompress
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Everything on this machine, nothing synced, and files that are made quickly.
 _KEYS: BrokerOptions = {
-    "bind_address": "127.0.0.1", "broker_ip1": "127.0.0.1", "flush_disk_type": "ASYNC_FLUSH",
+    "bind_address": THIS_MACHINE, "broker_ip1": THIS_MACHINE, "flush_disk_type": "ASYNC_FLUSH",
     "mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 10_000, "max_index_num": 40_000,
 }  # fmt: skip
 _POLL_S = 0.005
@@ -66,7 +67,7 @@ class LocalBroker(Broker):
         if seconds < 0:
             raise ConfigError(f"advance by {seconds} s: a broker's time never goes back")
         self._settled()  # else what was sent just now would not be looked at
-        self.in_loop(lambda state: state.put_forward(int(seconds * 1000)))
+        self.in_loop(lambda state: state.clock.put_forward(int(seconds * 1000)))
 
     def _settled(self) -> BrokerState:
         """The broker's state, once all that is stored so far is in its queues.

@@ -10,13 +10,14 @@ from itertools import count
 
 from reput.errors import ConfigError, RemotingDecodeError, RemotingError, RemotingTimeoutError
 from reput.formats.java import INT32_MAX
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, decode_command, encode_command
+from reput.formats.remoting import ONE_WAY_FLAG
+from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
 from reput.transport.client import connect_error, host_and_port
 from reput.transport.tls import NEVER_ANSWERED, ClientTls, to_do, why
 
 _CONNECT_S = 3.0
-#: What a poll tells where the peer has closed; Linux tells it before all is read.
+#: What a poll tells if the peer has closed; Linux tells it before all is read.
 _CLOSED = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
@@ -35,9 +36,9 @@ class BlockingClient:
         self._connections: dict[str, BlockingConnection] = {}
 
     def open(self, address: str) -> BlockingConnection:
-        """The connection to an address, another one where the server has closed it.
+        """The connection to an address, another one if the server has closed it.
 
-        Raises RemotingError where there can be none.
+        Raises RemotingError if there can be none.
         """
         if address in self._connections and not self._connections[address].is_open:
             self.drop(address)
@@ -116,7 +117,7 @@ class BlockingConnection:
     def send(self, *commands: RemotingCommand, timeout_s: float = _CONNECT_S) -> list[int]:
         """Send requests in one write; returns the numbers that `answer` wants.
 
-        Raises RemotingError where the connection ended, or did not take them in time.
+        Raises RemotingError if the connection ended, or did not take them in time.
         """
         for command in commands:
             command.opaque = next(self._opaques) & INT32_MAX
@@ -130,7 +131,7 @@ class BlockingConnection:
     def answer(self, opaque: int, timeout_s: float) -> RemotingCommand:
         """The answer to a request; others that come before it are kept for their own call.
 
-        Raises RemotingTimeoutError where it does not come in time, RemotingError where the connection ends.
+        Raises RemotingTimeoutError if it does not come in time, RemotingError if the connection ends.
         """
         until = time.monotonic() + timeout_s
         while opaque not in self._early:

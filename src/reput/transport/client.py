@@ -46,7 +46,7 @@ class RemotingClient:
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         """Send a request, and return its answer.
 
-        Raises RemotingError where the server cannot be reached, or does not answer in time.
+        Raises RemotingError if the server cannot be reached, or does not answer in time.
         """
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
@@ -114,7 +114,7 @@ class RemotingClient:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of "host:port"; raises RemotingError where it is none."""
+    """The parts of "host:port"; raises RemotingError if it is none."""
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit()):
         raise RemotingError(f"address {address!r}: expected HOST:PORT")
@@ -128,7 +128,7 @@ _TO_DO = "expected a broker or a name server there; start it, or correct the add
 def connect_error(address: str, error: Exception, timeout_s: float, to_do: str = _TO_DO) -> RemotingError:
     """The error of a connection that failed; `to_do`: what was to be at the address, and what to do.
 
-    It is `retriable` where the server may be there later: not for a lack of TLS, or of a file of it.
+    It is `retriable` if the server may be there later: not for a lack of TLS, or of a file of it.
     """
     if isinstance(error, TimeoutError):
         return RemotingTimeoutError(f"{address}: no connection in {timeout_s:g} s: {to_do}")

@@ -13,9 +13,10 @@ from typing import Any, Protocol, cast
 
 from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutError
 from reput.events import Event
-from reput.formats.hosts import encode_host
+from reput.formats.hosts import THIS_MACHINE, encode_host
 from reput.formats.java import INT32_MAX
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
+from reput.formats.remoting import ONE_WAY_FLAG
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
 from reput.transport.tls import NEVER_ANSWERED, to_do, why
 
@@ -56,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         remote_host: (address, port) of the peer as the socket names it; ("", 0) once it is gone.
         host: The peer in 8 or 20 bytes, as records have it.
         last_active: Loop time of the last read or write.
-        frame_since: Loop time since which a frame has not come whole; infinite where none has begun.
+        frame_since: Loop time since which a frame has not come whole; infinite if none has begun.
         is_open: False once it is closed or about to be.
         is_paused: True while the peer leaves too much unread, the owner holds the connection, or others are to have the
             loop: its requests wait.
@@ -100,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = cast("asyncio.Transport", transport)  # uvloop's is no instance of it
         self._transport = transport
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
-        name = transport.get_extra_info("peername") or ("127.0.0.1", 0)  # a client of this process
+        name = transport.get_extra_info("peername") or (THIS_MACHINE, 0)  # a client of this process
         address, port = name[0].partition("%")[0], name[1]  # an IPv6 address may name its interface
         self.remote_host = address, port
         self.remote = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -114,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the loop: a read has brought so many bytes."""
+        """Called by the loop: a read has brought `nbytes` bytes."""
         self.last_active = self._loop.time()
         self.frames.received(nbytes)
         if self.is_open:
@@ -169,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         self._resume()
 
     def takes_more(self) -> bool:
-        """Whether a further request of this read may be taken now: not where it is paused, closed, or its turn over."""
+        """Whether a further request of this read may be taken now: not if it is paused, closed, or its turn over."""
         if not self.is_paused and time.perf_counter() > self._turn_end:
             self._is_late = True
             self._pause()
@@ -194,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def end_unacknowledged(self, seconds: float) -> None:
-        """Let the connection end where the peer's machine acknowledges nothing for so long: it may be gone."""
+        """Let the connection end if the peer's machine acknowledges nothing for so long: it may be gone."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), INT32_MAX))
@@ -230,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- sending
 
     def write(self, data: Any) -> None:
-        """Send bytes; nothing happens where the connection is closed."""
+        """Send bytes; nothing happens if the connection is closed."""
         transport = self._transport
         if transport is None or not self.is_open:
             return
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request, once the peer has read most of those before it, and wait for its answer.
 
-        Raises RemotingTimeoutError where no answer comes in time, and RemotingError where the connection ends.
+        Raises RemotingTimeoutError if no answer comes in time, and RemotingError if the connection ends.
         """
         until = self._loop.time() + timeout_s
         if not self._writable.is_set():

@@ -1,4 +1,4 @@
-"""HttpServer: answers GET of a few paths, for monitoring."""
+"""HttpServer: answers GET and HEAD of a few paths, for monitoring."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class HttpServer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def bind(self, host: str, port: int) -> int:
-        """Take a port, on which nobody is served before `listen`; returns it, a free one where 0 was asked for.
+        """Take a port, on which nobody is served before `listen`; returns it, a free one if 0 was asked for.
 
-        Raises RemotingError where the port is taken, or the address is not this machine's.
+        Raises RemotingError if the port is taken, or the address is not this machine's.
         """
         try:
             self._server = await asyncio.start_server(self._serve, host, port, limit=_MOST_HEAD, start_serving=False)
@@ -68,20 +68,18 @@ class HttpServer:
             if len(self._tasks) <= _MOST_CONNECTIONS:
                 with contextlib.suppress(OSError, TimeoutError):
                     async with asyncio.timeout(_WITHIN_S):
-                        writer.write(_answer(await self._page(reader)))
+                        method, path = await _request(reader)
+                        page = await self._page(method, path)
+                        writer.write(_head(page) + (b"" if method == "HEAD" else page.body))
                         await writer.drain()
         finally:
             self._tasks.discard(task)
             writer.close()
 
-    async def _page(self, reader: asyncio.StreamReader) -> Page:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+    async def _page(self, method: str, path: str) -> Page:
+        if not method:
             return _text(HTTPStatus.BAD_REQUEST)
-        method, _, rest = head.partition(b" ")
-        path = rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
-        if method != b"GET":
+        if method not in ("GET", "HEAD"):
             return _text(HTTPStatus.METHOD_NOT_ALLOWED)
         make = self._pages.get(path)
         if make is None:
@@ -93,13 +91,22 @@ class HttpServer:
             return _text(HTTPStatus.INTERNAL_SERVER_ERROR, f": {error}")
 
 
+async def _request(reader: asyncio.StreamReader) -> tuple[str, str]:
+    """Method and path of a request; the method is empty if its head is none."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return "", ""
+    method, _, rest = head.decode("latin-1").partition(" ")
+    return method, rest.partition(" ")[0].partition("?")[0]
+
+
 def _text(status: HTTPStatus, more: str = "") -> Page:
     return Page(f"{status.phrase}{more}\n".encode(), status=status)
 
 
-def _answer(page: Page) -> bytes:
-    head = (
+def _head(page: Page) -> bytes:
+    return (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\nContent-Type: {page.content_type}\r\n"
         f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + page.body
+    ).encode()

@@ -1,4 +1,4 @@
-"""The event loop of servers: uvloop's where it is installed, else asyncio's."""
+"""The event loop of servers: uvloop's if it is installed, else asyncio's."""
 
 from __future__ import annotations
 

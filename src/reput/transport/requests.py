@@ -17,13 +17,13 @@ from reput.transport.request_queue import RequestQueue
 
 logger = logging.getLogger("reput.transport")
 
-#: The answer to a request, or its frame; None where there is none yet or ever.
+#: The answer to a request, or its frame; None if there is none yet or ever.
 Answer = RemotingCommand | bytes | None
 #: Takes a request; returns its answer, or a coroutine that will return it.
 Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
 _Refused = RemotingCommand | None
 _RefusedLater = Callable[[], Coroutine[Any, Any, _Refused]]
-#: Says what a request is answered that may not be done, None where it may; or returns what will say it, once called.
+#: Says what a request is answered that may not be done, None if it may; or returns what will say it, once called.
 Refusal = Callable[[Connection, RemotingCommand], _RefusedLater | _Refused]
 
 
@@ -34,7 +34,7 @@ class Observer(Protocol):
         """A request that was taken at a time of `time.perf_counter` has its answer; None: there is none, or not yet."""
 
 
-#: Requests that handlers work on beside the loop, where no configuration says how many.
+#: Requests that handlers work on beside the loop, if no configuration says how many.
 _MOST_TASKS = 10_000
 #: Bytes of answers that wait for the other answers of a read.
 WRITE_AT = 1 << 20
@@ -44,14 +44,14 @@ class Requests:
     """The requests of a server's connections, one at a time, by their codes.
 
     A request that finds its queue full is refused before anything is done for it (`processRequestCommand`): it is
-    answered SYSTEM_BUSY, or dropped where nobody waits for an answer.
+    answered SYSTEM_BUSY, or dropped if nobody waits for an answer.
 
     Args:
         handlers: By request code.
         queues: Where requests wait that handlers work on beside the loop, by request code.
-        others: Where those of all other codes do.
-        observer: Is told of each request.
-        refusal: Called before a request is handed to its handler; its answer, where it may not be done.
+        others: Where requests of all other codes wait.
+        observer: Gets each request.
+        refusal: Called before a request is handed to its handler; its answer, if it may not be done.
         most_body: By request code, how many bytes its body has at the most; without it, all are handed on.
     """
 
@@ -221,7 +221,7 @@ def request_size(command: RemotingCommand) -> int:
 
 
 def encode_answer(answer: RemotingCommand | bytes) -> bytes:
-    """The frame of an answer; of SYSTEM_ERROR where it is larger than a frame."""
+    """The frame of an answer; of SYSTEM_ERROR if it is larger than a frame."""
     if isinstance(answer, bytes):
         return answer
     try:

@@ -10,6 +10,7 @@ import socket
 
 from reput.errors import RemotingError
 from reput.events import Event
+from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE
 from reput.transport.connection import Connection, Owner
 from reput.transport.server_tls import ServerTls
 from reput.transport.tls_transport import FirstByte
@@ -24,18 +25,18 @@ _RELOAD_S = 1.0
 _MOST_HANDSHAKES, _HANDSHAKE_S = 1000, 10.0
 #: Memory for frames that come and answers that nobody reads, of all connections.
 _MOST_HELD_BYTES = 2 << 30
-#: What to do where a port cannot be taken, by the system's reason.
+#: What to do if a port cannot be taken, by the system's reason.
 _TO_DO = {
     errno.EADDRINUSE: "another process may have the port: choose another one, or 0 for any that is free",
     errno.EADDRNOTAVAIL: "this machine has no such address: give one of its own, or 0.0.0.0 for all",
     errno.EACCES: "this user may not take the port: choose another one, from 1024 on",
 }
 #: An address to reach a server that listens on all of the machine's.
-_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_REACHED = {ALL_ADDRESSES: THIS_MACHINE, "::": "::1"}
 
 
 class RemotingServer:
-    """Listens on one port; the owner is told of each connection.
+    """Listens on one port; the owner gets each connection.
 
     Args:
         owner: Takes the frames of all connections.
@@ -75,9 +76,9 @@ class RemotingServer:
         return bound
 
     async def bind(self, host: str, port: int) -> int:
-        """Take a port, on which nobody is served before `listen`; returns it, a free one where 0 was asked for.
+        """Take a port, on which nobody is served before `listen`; returns it, a free one if 0 was asked for.
 
-        Raises RemotingError where the port is taken, or the address is not this machine's.
+        Raises RemotingError if the port is taken, or the address is not this machine's.
         """
         loop = asyncio.get_running_loop()
         if not 0 <= port <= _MAX_PORT:  # uvloop would take another one
@@ -95,7 +96,7 @@ class RemotingServer:
         return connection if self._tls is None else FirstByte(self, self._tls, connection)
 
     async def listen(self) -> None:
-        """Serve whoever connects; raises RemotingError where another process has begun to listen on the port."""
+        """Serve whoever connects; raises RemotingError if another process has begun to listen on the port."""
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
         try:

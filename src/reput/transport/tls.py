@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # importing a client stays light
 
 #: What a key without a password is tried with: without any, OpenSSL would ask at the terminal.
 _NO_PASSWORD = ""
-#: What to do where a plain connection ends before the first answer: a server that takes TLS alone says no more, and the
+#: What to do if a plain connection ends before the first answer: a server that takes TLS alone says no more, and the
 #: port for slaves neither.
 NEVER_ANSWERED = (
     "; if the server takes TLS alone, set tls.enable=true (in a program tls=ClientTls()); "
@@ -123,7 +123,7 @@ def _chain_fault(side: str, cert_path: str, key_path: str, password: str | None,
 
 
 def content(path: str) -> bytes | None:
-    """The bytes of a file; None where it cannot be read, while it is replaced, maybe."""
+    """The bytes of a file; None if it cannot be read, while it is replaced, maybe."""
     from reput.files import DISK  # late: importing a client stays light
 
     try:

@@ -1,4 +1,4 @@
-"""FirstByte and TlsTransport: TLS beside the plain protocol on one port, told apart by a connection's first byte."""
+"""FirstByte and TlsTransport: TLS beside the plain protocol on one port, by a connection's first byte."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from reput.config.tls import TlsMode
 from reput.events import Event
-from reput.remoting.command import LENGTH_SIZE
+from reput.formats.remoting import LENGTH_SIZE
 from reput.remoting.other_protocol import TLS_HANDSHAKE, grpc_over_tls, other_protocol
 from reput.transport.connection import Connection
 from reput.transport.server_tls import ServerTls
@@ -161,7 +161,7 @@ class TlsTransport(asyncio.Transport):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
 
     def shaken(self, received: memoryview) -> bool:
-        """Go on with the handshake; whether it is done. Raises SSLError where it cannot be."""
+        """Go on with the handshake; whether it is done. Raises SSLError if it cannot be."""
         self._incoming.write(received)
         try:
             self._tls.do_handshake()

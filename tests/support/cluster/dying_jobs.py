@@ -6,20 +6,25 @@ A death is the description of a phase, a point of `DyingRunner`, the path of a m
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pyarrow as pa
 
 import reput.spark
+from reput.jobs.dispatch import plan
 from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.statistics.job import Statistics, statistics
+from reput.spark import runner
+from reput.spark.dispatch import DispatchResult, dispatch
 from reput.spark.runner import SparkRunner
 from tests.support.cluster.deaths import COMMITTER, DyingRunner, dying_reader, source_with_a_dying_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCAN, FINISH = "read the log", "build the index, sync"
+SCAN, FINISH, WRITE = "read the log", "build the index, sync", "write queues and index"
 SPLIT_BYTES = 1 << 20
 #: The columns that the sink takes as the source gives them.
 COPIED = ["topic", "queue_id", "tags", "keys", "body"]
@@ -39,6 +44,17 @@ def rebuild_with_a_death(spark: SparkSession, store: str, output: str, death: De
 
 def statistics_with_a_death(spark: SparkSession, store: str, death: Death) -> Statistics:
     return statistics(store, runner=DyingRunner(SparkRunner(spark), *death), split_bytes=SPLIT_BYTES)
+
+
+def dispatch_with_a_death(spark: SparkSession, store: str, output: str, death: Death) -> DispatchResult:
+    """Dispatch a store by tasks, in batches of a log file or two."""
+    sizes = {"LEAST_BYTES": SPLIT_BYTES, "MOST_BYTES": 8 << 20, "SPLIT_BYTES": SPLIT_BYTES}
+    with patch.multiple(plan, **sizes), patch.object(runner, "SparkRunner", partial(_dying_runner, death)):
+        return dispatch(store, output, session=spark, once=True)
+
+
+def _dying_runner(death: Death, spark: SparkSession) -> DyingRunner:
+    return DyingRunner(SparkRunner(spark), *death)
 
 
 def copy_with_a_death(spark: SparkSession, store: str, output: str, marker: str, victim: str) -> None:

@@ -47,7 +47,7 @@ def make_environment(folder: Path, wheel: Path | None = None) -> Path:
 
 
 def site_packages(python: Path) -> Path:
-    """Where an environment made here has its packages."""
+    """Folder of the packages of an environment made here."""
     return Path(sysconfig.get_path("purelib", vars={"base": str(python.parents[1])}))
 
 

@@ -1,4 +1,4 @@
-"""What docs/client/fastapi.md uses of FastAPI, which is not installed here: a lifespan, and calls by path."""
+"""The part of FastAPI that docs/client/fastapi.md uses, which is not installed here: a lifespan, and calls by path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Request:
-    """What a function gets that asks for it."""
+    """Argument of a function that asks for the request."""
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
@@ -32,7 +32,7 @@ class FastAPI:
         return keep
 
     async def call(self, path: str) -> Any:
-        """What the function of a path returns."""
+        """Result of the function of a path."""
         function, found = next((one, match) for pattern, one in self._posts if (match := pattern.fullmatch(path)))
         named = found.groupdict()
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():

@@ -1,4 +1,4 @@
-"""What a broker does between clients: locks of queues, resets of offsets, requests and replies, broadcasts."""
+"""Services of a broker between clients: locks of queues, resets of offsets, requests and replies, broadcasts."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Delays(Kind):
         return consuming + [self._produce(await new_client(), number) for number in range(_PRODUCERS)]
 
     def wait(self, number: int) -> tuple[int, dict[str, str]]:
-        """How long a message waits, in ms, and the properties that say so; a last life waits for no long ones."""
+        """Wait of a message, in ms, and the properties that say so; a last life has no long waits."""
         level = 2 if self.lives == 1 and number % 8 == 7 else 1
         return _LEVEL_MS[level], {"DELAY": str(level)}
 

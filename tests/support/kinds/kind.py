@@ -1,4 +1,4 @@
-"""What the clients of one kind of messages know, over all lives of a broker, and what must hold."""
+"""Knowledge of the clients of one kind of messages, over all lives of a broker, and its invariants."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Kind(ABC):
 
     @abstractmethod
     async def begin(self, new_client: NewClient) -> list[Coroutine[Any, Any, None]]:
-        """What the clients of a life do until the broker is gone."""
+        """Work of the clients of a life until the broker is gone."""
 
     @abstractmethod
     def missing(self) -> set[str]:
-        """What was promised to clients, and has not come to them."""
+        """Messages that were promised to clients, and have not come to them."""
 
     def check(self, records: list[Record]) -> None:
         """Compare the log that a life has left with what its clients know; AssertionError for a broken promise."""

@@ -32,7 +32,7 @@ _KEYS = STORE_KEYS | {"flushConsumerOffsetInterval": 20, "flushDelayOffsetInterv
 
 
 class Death(NamedTuple):
-    """How a life ends.
+    """End of a life.
 
     Attributes:
         way: "kill", after some answers and some seconds more; "power cut", at an operation of the file layer; "stop",

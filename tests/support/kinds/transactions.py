@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
 from reput.formats.record_layout import SysFlag
+from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.codes import RequestCode, ResponseCode
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
+from reput.remoting.command import RemotingCommand
 from tests.support.broker import Client, texts, with_topic
 from tests.support.invariants import Record
 from tests.support.kinds.kind import Kind, NewClient, number_of

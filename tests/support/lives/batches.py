@@ -63,7 +63,7 @@ def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[BatchLife, Fau
 
 
 def count_operations(path: Path, flush_disk_type: str) -> int:
-    """How many operations a life without faults has; threads make it differ a little from run to run."""
+    """Number of operations of a life without faults; threads make it differ a little from run to run."""
     life, files = live(path, flush_disk_type, no_objection)
     assert len(life.acknowledged) == len(BATCHES) + sum(BATCHES)
     assert not life.errors

@@ -128,7 +128,7 @@ def live(path: Path, flush_disk_type: str, judge: Judge) -> tuple[FurtherPuts, F
 
 
 def count_operations(path: Path, flush_disk_type: str) -> int:
-    """How many operations a life without faults has; threads make it differ a little from run to run."""
+    """Number of operations of a life without faults; threads make it differ a little from run to run."""
     life, files = live(path, flush_disk_type, no_objection)
     assert len(life.acknowledged) > ROUNDS * (IN_A_ROW * (MESSAGES + 1) + 1)
     assert not life.errors
@@ -137,7 +137,7 @@ def count_operations(path: Path, flush_disk_type: str) -> int:
 
 
 def check_next_life_of(life: FurtherPuts, path: Path) -> None:
-    """What was acknowledged is there, and what somebody has read, too."""
+    """Check that all is there that was acknowledged, or that somebody has read."""
     with reput.MessageStore.open(path, files=FaultyFiles(), **life.options) as store:
         assert store.max_commit_log_offset >= life.served_to, "messages are lost that were served"
     check_next_life(life, path)

@@ -65,7 +65,7 @@ def check_next_life(path: Path, acknowledged: list[Acknowledged]) -> None:
 
 
 def count_operations(path: Path) -> int:
-    """How many operations a life without faults has."""
+    """Number of operations of a life without faults."""
     files, acknowledged = live(path, no_objection)
     assert len(acknowledged) == MESSAGES
     check_next_life(path, acknowledged)

@@ -111,7 +111,7 @@ def check_next_life(life: Life, path: Path) -> None:
 
 
 def count_operations(path: Path, flush_disk_type: str) -> int:
-    """How many operations a life without faults has; threads make it differ a little from run to run."""
+    """Number of operations of a life without faults; threads make it differ a little from run to run."""
     life, files = live(path, flush_disk_type, no_objection)
     assert len(life.acknowledged) == MESSAGES + 10
     assert not life.errors

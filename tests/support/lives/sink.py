@@ -39,7 +39,7 @@ def rows_of(batch: int, part: int, rows: int) -> pa.RecordBatch:
 
 
 def stage(path: Path, batch: int) -> list[StagedPart]:
-    """What the tasks of a batch leave; a second try has other files."""
+    """Staged parts of a batch's tasks; a second try has other files."""
     files = FaultyFiles()
     folder = path / STAGING / str(batch)
     shutil.rmtree(folder, ignore_errors=True)
@@ -62,7 +62,7 @@ def keys_in(records: Sequence[Record]) -> list[str]:
 
 
 def write_batches(path: Path, files: FileLayer, begin: int = 0) -> list[SinkCommit]:
-    """What a stream does: every batch in turn, from one on."""
+    """Write as a stream does: every batch in turn, from one on."""
     check_opens(str(path), CONFIG, files, lock_timeout_ms=0)
     return [
         put_staged(str(path), CONFIG, files, stage(path, batch), SinkBatch("shop", batch, "query"))

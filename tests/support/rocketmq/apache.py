@@ -83,7 +83,7 @@ def build(version: str) -> Path:
 
 
 def classes_command(version: str, home: Path, java_options: tuple[str, ...] = JAVA_OPTIONS) -> list[str]:
-    """What runs a class of lab/interop/, whose name comes behind it. home: of the Java user, for logs."""
+    """Command that runs a class of lab/interop/, whose name comes behind it. home: of the Java user, for logs."""
     built = build(version)
     opened = [word for name in _OPENED for word in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
     # 5.x has a logback of its own, with names of its own.

@@ -60,7 +60,7 @@ _MOST_S = 300
 
 
 def run_client(program: str, *arguments: str) -> Any:
-    """What a program prints, one JSON value. program: its folder below interop/."""
+    """Output of a program, one JSON value. program: its folder below interop/."""
     folder = built(program)
     with tempfile.TemporaryDirectory() as home:
         told = _output([*run_command(program, Path(home)), *arguments], folder, HOME=home)
@@ -68,7 +68,7 @@ def run_client(program: str, *arguments: str) -> Any:
 
 
 def run_command(program: str, home: Path) -> list[str]:
-    """What runs a program in its folder. home: for logs and keys of Java's; other libraries ask for HOME."""
+    """Command that runs a program in its folder. home: for logs and keys of Java's; other libraries ask for HOME."""
     return [word.format(home=home) for word in _RUN[program]]
 
 

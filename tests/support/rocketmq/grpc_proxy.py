@@ -16,7 +16,7 @@ _HOST = "127.0.0.1"
 
 @contextmanager
 def grpc_proxy(namesrv: str, home: Path) -> Iterator[str]:
-    """Where clients reach a proxy of a name server's DefaultCluster. home: for the proxy's settings and logs."""
+    """Address of a proxy of a name server's DefaultCluster. home: for the proxy's settings and logs."""
     port, remoting_port = free_ports(2)
     settings = home / "proxy.json"
     keys = {

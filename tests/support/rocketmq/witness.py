@@ -1,4 +1,4 @@
-"""What each side says about one store, in the same words; and that they say the same."""
+"""Testimony of each side about one store, in the same words; and that both say the same."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def messages(count: int, seed: int = 0, topics: Sequence[str] = TOPICS) -> list[
 
 
 def lmq_messages(count: int, seed: int = 0) -> list[Fields]:
-    """Messages of which most name light queues; those of retry and system topics name them in vain, except in 4.9.7."""
+    """Messages of which most name light queues; retry and system topics' name them in vain, except in 4.9.7."""
     fields = messages(count, seed, (*TOPICS, "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"))
     for number, one in enumerate(fields):
         if names := LIGHT_QUEUES[number % len(LIGHT_QUEUES)]:
@@ -65,7 +65,7 @@ def lmq_messages(count: int, seed: int = 0) -> list[Fields]:
 
 
 def batches(count: int, seed: int = 0, topics: Sequence[str] = TOPICS) -> list[Fields]:
-    """Messages in batches of one to ten, those of one as they are."""
+    """Messages in batches of one to ten; a batch of one as its message is."""
     fields, choices = messages(count, seed, topics), random.Random(seed)
     puts = []
     while fields:
@@ -81,7 +81,7 @@ def inner_batches(count: int, seed: int = 0) -> list[Fields]:
 
 
 def batch(items: Sequence[Fields]) -> Fields:
-    """The messages as one batch: they share what a batch has once, and its properties are those of the first."""
+    """The messages as one batch: they share what a batch has once, and it has the first one's properties."""
     first = items[0]
     is_one_record = first["topic"] == BATCH_TOPIC.topic_name and UNIQ_KEY in first["properties"]
     return first | {

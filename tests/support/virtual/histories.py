@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
-from unittest.mock import patch
 
 from reput.client import Message, MessageClientExt, MessageQueue, PullConsumer, PushConsumer
-from reput.client.instance import client_instance
 from reput.errors import ReputError
+from reput.remoting.codes import RequestCode
 from reput.transport.connection import Connection
 from tests.support.virtual.ledger import Ledger
 from tests.support.virtual.net import VirtualLoop
+from tests.support.virtual.quiet import LOCK_S, MOST_MEMBERS, Quiet
 from tests.support.virtual.servers import Faults, ModelBroker, ModelNameServer
+from tests.support.virtual.shares import given_to
 
-KINDS = "concurrent", "orderly", "pull", "tail"
 GROUP, TOPIC, NAMESRV = "g", "orders", "10.0.0.100:9876"
-_MOST_MEMBERS, _STEPS = 4, 16
-#: Seconds of quiet after which each queue has one member. A lock whose member has died lives for a minute.
-QUIET_S, LOCK_S = 30.0, 60.0
-#: A push consumer commits what is handled within so many seconds.
-COMMIT_S = 8.0
 #: A handler takes so many seconds at most: shorter than a lock that is trusted and not renewed may live on.
 _SLOW_S = 25.0
 
@@ -132,7 +125,7 @@ class Member:
     async def _handle(self, message: MessageClientExt) -> None:
         world, ledger = self._world, self._world.ledger
         queue, offset = message.queue, message.queue_offset
-        ledger.begun(self.name, queue, offset)
+        ledger.begun(self.name, self.client_id, queue, offset)
         is_done = False
         try:
             await world.work()
@@ -158,19 +151,27 @@ class World:
         self.members: list[Member] = []
         self.last_lock_at = -1e9  # that may live on, since nobody gave it back
         self._running: set[asyncio.Task[None]] = set()
-        self._loop = loop
+        self.loop = loop
         self._quiet = asyncio.Event()
         self._number = 0
         self._queues = chance.choice((1, 2, 3, 4))
         names = ("broker-a", "broker-b")[: chance.choice((1, 1, 2))]
         self.brokers = [
             ModelBroker(
-                loop, name, f"10.0.0.{number}:10911", chance, GROUP, (TOPIC,), self.ledger.committed, self._told
+                loop,
+                name,
+                f"10.0.0.{number}:10911",
+                chance,
+                GROUP,
+                (TOPIC,),
+                self.ledger.committed,
+                self.ledger.begins_at,
+                self._told,
             )
             for number, name in enumerate(names, 1)
         ]
         for broker in self.brokers:
-            broker.sent_back = self._sent_back
+            broker.sent_back, broker.on_lock = self._sent_back, self.ledger.locked
         self.name_server = ModelNameServer(loop, NAMESRV, chance, self.brokers, self._queues)
         for server in (self.name_server, *self.brokers):
             server.start()
@@ -197,7 +198,7 @@ class World:
         self.ledger.told(queue, is_heard=owners == {heard})
 
     async def work(self) -> None:
-        """What a handler does: wait."""
+        """Work of a handler: wait."""
         chance = self.chance
         if self.is_quiet:
             await asyncio.sleep(0.001)
@@ -211,6 +212,15 @@ class World:
         except TimeoutError:
             pass
 
+    async def watch(self) -> None:
+        """Each member has the queues that it was given last."""
+        while not self.ledger.broken:
+            for member in self.members:
+                table = member.consumer._queues
+                if (given := given_to(table)) != (has := table.share()):
+                    self.ledger.broken.append(f"{member.name} was given {sorted(given)}, and has {sorted(has)}")
+            await asyncio.sleep(0.2)
+
     async def feed(self) -> None:
         """Messages come, until it is quiet."""
         while not self.is_quiet:
@@ -221,35 +231,56 @@ class World:
 
     # -- what happens
 
+    def happenings(self) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:
+        """Happenings of a step, by chance; one that stands here twice happens twice as often."""
+        return (
+            self.join, self.join, self._visit, self._visit, self.leave, self.die, self.restart, self.cut,
+            self.reset, self.reset, self.trouble,
+        )  # fmt: skip
+
     async def step(self) -> None:
-        happens = self.chance.choice(
-            (
-                self._join,
-                self._join,
-                self._leave,
-                self._die,
-                self._restart,
-                self._cut,
-                self._reset,
-                self._reset,
-                self._trouble,
-            )
-        )
+        happens = self.chance.choice(self.happenings())
         self.ledger.counts[happens.__name__.strip("_")] += 1
         await happens()
 
-    async def _join(self) -> None:
-        if len(self.members) < _MOST_MEMBERS:
+    async def join(self) -> None:
+        if len(self.members) < MOST_MEMBERS:
             self._number += 1
             self.members.append(Member(self, f"member {self._number}"))
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
         if self.members:
             member = self.chance.choice(self.members)
             self.members.remove(member)
-            self._background(member.leave())
+            self.background(member.leave())
 
-    async def _die(self) -> None:
+    async def _visit(self) -> None:
+        chance = self.chance
+        await self.visit(chance.choice(("0", "z")), chance.choice((0.05, 0.5, 3.0)), chance.choice((0.0, 0.0, 4.0)))
+
+    async def visit(self, name: str, seconds: float, late_s: float) -> None:
+        """A member comes and goes at once: queues leave members, and come back before their end is over.
+
+        It is before all others, or behind them, by its name. Messages come before and in between, so that there is
+        something to commit for who leaves a queue, whose commit is answered late, and for who has it meanwhile.
+        """
+        for broker in self.brokers:
+            broker.answers_late[RequestCode.UPDATE_CONSUMER_OFFSET] = late_s
+        self._put_to_all()
+        await asyncio.sleep(0.2)
+        for broker in self.brokers:
+            self.background(broker.visited(name, seconds))
+        await asyncio.sleep(seconds / 3)
+        self._put_to_all()
+        await asyncio.sleep(seconds * 2 / 3 + late_s)
+        for broker in self.brokers:
+            broker.answers_late.clear()
+
+    def _put_to_all(self) -> None:
+        for queue in self.queues:
+            self.broker_of(queue).put(queue, Message(TOPIC, b"x"))
+
+    async def die(self) -> None:
         if self.members:
             member = self.chance.choice(self.members)
             self.members.remove(member)
@@ -258,12 +289,12 @@ class World:
 
     def dead(self) -> None:
         """A member has died: its locks live on."""
-        self.last_lock_at = self._loop.time()
+        self.last_lock_at = self.loop.time()
 
-    async def _restart(self) -> None:
+    async def restart(self) -> None:
         broker = self.chance.choice(self.brokers)
         if broker.is_up:
-            self._background(self._restarted(broker))
+            self.background(self._restarted(broker))
 
     async def _restarted(self, broker: ModelBroker) -> None:
         self.ledger.undo(broker.name)
@@ -280,14 +311,14 @@ class World:
         broker.start()
         self.name_server.knows.add(broker.name)
 
-    async def _cut(self) -> None:
+    async def cut(self) -> None:
         server = self.chance.choice((self.name_server, *self.brokers))
         if isinstance(server, ModelBroker):
             self.ledger.undo(server.name)
         server.cut()
-        self.last_lock_at = self._loop.time()
+        self.last_lock_at = self.loop.time()
 
-    async def _reset(self) -> None:
+    async def reset(self) -> None:
         queue = self.chance.choice(self.queues)
         broker = self.broker_of(queue)
         if not broker.is_up:
@@ -300,11 +331,11 @@ class World:
         else:
             broker.reset_members(queue, offset)
 
-    async def _trouble(self) -> None:
+    async def trouble(self) -> None:
         server = self.chance.choice((self.name_server, *self.brokers))
         late_s = self.chance.choice((0.0, 0.5, 5.0, 10.0))
         server.faults = Faults(late_s, self.chance.choice((0.0, 0.3)), self.chance.choice((0.0, 0.05)))
-        self._background(self._healed(server))
+        self.background(self._healed(server))
 
     async def _healed(self, server: ModelBroker | ModelNameServer) -> None:
         try:
@@ -313,140 +344,25 @@ class World:
         except TimeoutError:
             pass
         server.faults = Faults()
-        self.last_lock_at = self._loop.time()
+        self.last_lock_at = self.loop.time()
 
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    # -- the end
-
-    async def settle(self) -> None:
-        """Nothing happens any more: each queue has one member, a new message is handled once, and all is committed."""
+    async def calm(self) -> None:
+        """Nothing happens any more."""
         self.is_quiet = True
         self._quiet.set()
         await asyncio.gather(*self._running)
         if not self.members:
-            await self._join()
-        begun = self._loop.time()
-        limit = QUIET_S + (LOCK_S if self.kind == "orderly" and begun - self.last_lock_at < LOCK_S else 0.0)
-        while self._shares() != sorted(self.queues) and self._loop.time() < begun + QUIET_S + 1:
-            await asyncio.sleep(0.5)
-        settled_s = self._loop.time() - begun
-        if settled_s > QUIET_S:
-            shares = {one.name: sorted(one.queues) for one in self.members}
-            self.ledger.broken.append(f"after {settled_s:.0f} s of quiet the queues are not shared: {shares}")
-        await asyncio.sleep(QUIET_S - settled_s)
-        await self._until(self._all_is_handled, limit)
-        await self._reset_in_quiet(limit)
-        await self._probe(limit)
-        for member in list(self.members):
-            await member.leave()
-        for queue in self._all_queues():
-            broker = self.broker_of(queue)
-            self.ledger.check_end(queue, broker.end(queue), broker.offsets.get(queue))
+            await self.join()
 
-    def _shares(self) -> list[MessageQueue]:
-        return sorted(queue for one in self.members for queue in one.queues)
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
-    def _all_queues(self) -> list[MessageQueue]:
-        return [queue for broker in self.brokers for queue in broker.records if not queue.topic.startswith("%DLQ%")]
+    async def check(self) -> None:
+        """Check the group once nothing happens any more."""
+        await Quiet(self).check()
 
-    def _all_is_handled(self) -> bool:
-        return not any(one.retries for one in self.brokers) and all(map(self._is_handled, self._all_queues()))
-
-    def _is_handled(self, queue: MessageQueue) -> bool:
-        one, broker = self.ledger.queue(queue), self.broker_of(queue)
-        end = broker.end(queue)
-        return (
-            queue not in broker.resets and len(one.ever | one.passed) >= end and (one.is_undone or one.frontier >= end)
-        )
-
-    async def _until(self, holds: Callable[[], bool], limit_s: float) -> None:
-        until = self._loop.time() + limit_s
-        while not holds() and self._loop.time() < until:
-            await asyncio.sleep(0.5)
-
-    async def _reset_in_quiet(self, limit: float) -> None:
-        """What is handled again after a reset is committed, also where nothing new comes."""
-        await asyncio.sleep(COMMIT_S)
-        for queue in self.chance.sample(self.queues, self.chance.randint(0, len(self.queues))):
-            broker = self.broker_of(queue)
-            offset = self.chance.randint(0, broker.end(queue))
-            self.ledger.reset(queue, offset, is_sure=True)
-            broker.reset(queue, offset)
-        await self._until(self._all_is_handled, limit)
-        await asyncio.sleep(COMMIT_S)
-        for queue in self._all_queues():
-            broker = self.broker_of(queue)
-            self.ledger.check_end(queue, broker.end(queue), broker.offsets.get(queue))
-
-    async def _probe(self, limit: float) -> None:
-        """A message in each queue is handled by one member, once, and committed within the time of a push consumer."""
-        probes = [(queue, self.broker_of(queue).put(queue, Message(TOPIC, b"probe"))) for queue in self.queues]
-        await self._until(lambda: all(self.ledger.handlers[probe] for probe in probes), limit)
-        await asyncio.sleep(COMMIT_S)
-        for queue, offset in probes:
-            times, at = self.ledger.handlers[queue, offset], self.broker_of(queue).offsets.get(queue)
-            if times != 1 or at != offset + 1:
-                self.ledger.broken.append(
-                    f"{queue} {offset}: a new message is handled {times} times, {at} is committed"
-                )
-
-
-class _Errors(logging.Handler):
-    """What is logged as an error of ours."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.found: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        self.found.append(f"{record.getMessage()}: {error!r}")
-
-
-@contextmanager
-def _no_errors() -> Iterator[_Errors]:
-    errors, loggers = _Errors(), [logging.getLogger(name) for name in ("reput.client", "reput.transport")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(errors)
-        logger.setLevel(logging.ERROR)
-    try:
-        yield errors
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.removeHandler(errors)
-            logger.setLevel(level)
-
-
-def run(kind: str, seed: int) -> Counter[str]:
-    """One history; raises AssertionError with what was broken."""
-    chance = random.Random(f"{kind} {seed}")
-    random.seed(seed)
-    with (
-        _no_errors() as errors,
-        patch.object(client_instance, "_RANDOM", random.Random(seed)),
-        patch("reput.transport.connection._TURN_S", 60.0),  # the machine's time has no part in it
-        asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner,
-    ):
-        ledger = runner.run(_history(chance, kind))
-    broken = ledger.broken + errors.found
-    assert not broken, f"{kind} {seed}: {len(broken)} broken: " + "; ".join(broken[:5])
-    return ledger.counts
-
-
-async def _history(chance: random.Random, kind: str) -> Ledger:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
-    world = World(loop, chance, kind)
-    await world.step()
-    feeding = loop.create_task(world.feed())
-    for _ in range(_STEPS):
-        await asyncio.sleep(chance.choice((0.01, 1.0, 5.0, 15.0)))
-        await world.step()
-    await world.settle()
-    await feeding
-    return world.ledger
+    def in_place(self) -> AbstractContextManager[None]:
+        """Parts in the place of the machine's that consumers use, while the world is there."""
+        return nullcontext()

@@ -1,9 +1,9 @@
-"""What a group of consumers may do: who handles a message when, and which offsets may be committed."""
+"""Rules of a group of consumers: who handles a message when, and which offsets may be committed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from reput.remoting.queue_tables import QueueKey
@@ -24,6 +24,9 @@ class _Queue:
         is_undone: Whether the last reset may be lost: the broker was killed, or its answer did not come.
         ever, passed: What was ever handled, and what a reset has passed over.
         running: By member, since when, and which message.
+        begun_at: The offset at which a member has begun last, by its connection; none after a reset.
+        locked_at: The group's offset when a client has locked it after another one.
+        had_reset: Whether an operator has reset it.
     """
 
     frontier: int = 0
@@ -34,6 +37,9 @@ class _Queue:
     ever: set[int] = field(default_factory=set)
     passed: set[int] = field(default_factory=set)
     running: dict[str, tuple[float, int]] = field(default_factory=dict)
+    begun_at: dict[Hashable, int] = field(default_factory=dict)
+    locked_at: dict[str, int] = field(default_factory=dict)
+    had_reset: bool = False
 
 
 class Ledger:
@@ -69,8 +75,14 @@ class Ledger:
 
     # -- handlers
 
-    def begun(self, member: str, queue: QueueKey, offset: int) -> None:
+    def locked(self, queue: QueueKey, offset: int, client_id: str) -> None:
+        """A client has a queue that another one had, which has committed this."""
+        self.queue(queue).locked_at[client_id] = offset
+
+    def begun(self, member: str, client_id: str, queue: QueueKey, offset: int) -> None:
         one, now = self.queue(queue), self._now()
+        if offset < one.locked_at.get(client_id, 0) and not (one.had_reset and self._may_be_old(one)):
+            self._break(queue, f"{member} begins {offset}, and another one had committed {one.locked_at[client_id]}")
         if self._is_orderly:
             for other, (since, what) in one.running.items():
                 if other == member or not self._lock_is_lost(queue, since):
@@ -102,9 +114,16 @@ class Ledger:
 
     # -- offsets
 
-    def committed(self, queue: QueueKey, offset: int) -> None:
+    def begins_at(self, queue: QueueKey, offset: int, by: Hashable) -> None:
+        """A member is told where to begin: the member before has committed that."""
+        self.queue(queue).begun_at[by] = offset
+
+    def committed(self, queue: QueueKey, offset: int, by: Hashable) -> None:
         one = self.queue(queue)
         self.counts["commits"] += 1
+        begun_at = one.begun_at.get(by, 0)
+        if offset < begun_at and not (one.had_reset and self._may_be_old(one)):
+            self._break(queue, f"{offset} is committed by a member that was told to begin at {begun_at}")
         if offset <= one.frontier:
             return
         if offset <= one.reach and self._may_be_old(one):
@@ -118,8 +137,10 @@ class Ledger:
         self.counts["resets"] += 1
         one.passed.update(range(one.frontier, offset))
         self._reach(one)
-        one.frontier, one.told_at, one.is_undone = offset, None, not is_sure
+        one.frontier, one.told_at, one.is_undone, one.had_reset = offset, None, not is_sure, True
         one.done.clear()
+        one.begun_at.clear()
+        one.locked_at.clear()
 
     def told(self, queue: QueueKey, *, is_heard: bool) -> None:
         """A reset has come to a member, or is lost."""
@@ -130,7 +151,9 @@ class Ledger:
     def undo(self, broker_name: str) -> None:
         """A broker was killed, or its connections: resets that it has had, or told, may be lost."""
         for queue, one in self._queues.items():
-            one.is_undone |= queue.broker_name == broker_name
+            if queue.broker_name == broker_name:
+                one.is_undone = True
+                one.locked_at.clear()  # it may have forgotten what was committed before
 
     def _may_be_old(self, one: _Queue) -> bool:
         """Whether a member may not know of the last reset."""

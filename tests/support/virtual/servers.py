@@ -37,7 +37,7 @@ _Handler = Callable[[Connection, RemotingCommand], "RemotingCommand | Awaitable[
 
 @dataclass
 class Faults:
-    """What is wrong with a server.
+    """Faults of a server.
 
     Attributes:
         late_s: An answer comes so much later at most: after the client has given up, if that is long enough.
@@ -51,12 +51,21 @@ class Faults:
 
 
 class Server:
-    """A server at an address, which may be away, slow, or refuse."""
+    """A server at an address, which may be away, slow, or refuse.
+
+    Attributes:
+        connections: Those that are open.
+        refuses: Codes of requests that are refused.
+        answers_late: Seconds after which answers to requests come, by request code.
+    """
 
     def __init__(self, loop: VirtualLoop, address: str, chance: random.Random, handlers: dict[int, _Handler]) -> None:
         self.address = address
         self.faults = Faults()
+        self.refuses: set[int] = set()
+        self.answers_late: dict[int, float] = {}
         self.is_up = False
+        self.connections: set[Connection] = set()
         self._loop = loop
         self._chance = chance
         self._requests = Requests({code: self._faulty(handler) for code, handler in handlers.items()})
@@ -76,11 +85,11 @@ class Server:
     def _faulty(self, handler: _Handler) -> Any:
         async def answer(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
             faults, chance = self.faults, self._chance
-            if chance.random() < faults.refused:
+            if chance.random() < faults.refused or command.code in self.refuses:
                 return command.response(ResponseCode.SYSTEM_BUSY, "[OVERLOAD] try later")
             found = handler(connection, command)
             found = await found if isawaitable(found) else found
-            await asyncio.sleep(chance.random() * faults.late_s)
+            await asyncio.sleep(chance.random() * faults.late_s + self.answers_late.get(command.code, 0.0))
             if found is not None and chance.random() < faults.cut:
                 self.lost(command, found)
                 connection.abort()
@@ -95,13 +104,13 @@ class Server:
     # -- Owner of the connections
 
     def opened(self, connection: Connection) -> None:
-        pass
+        self.connections.add(connection)
 
     def readable(self, connection: Connection) -> None:
         self._requests.take_all(connection)
 
     def closed(self, connection: Connection) -> None:
-        pass
+        self.connections.discard(connection)
 
 
 class ModelNameServer(Server):
@@ -114,6 +123,11 @@ class ModelNameServer(Server):
         self.knows = {broker.name for broker in brokers}
         self._brokers = brokers
         self._queues = queues
+
+    def add(self, broker: ModelBroker) -> None:
+        """Know one more broker."""
+        self._brokers.append(broker)
+        self.knows.add(broker.name)
 
     def _route(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
         topic = (command.ext_fields or {})["topic"]
@@ -136,11 +150,19 @@ class _Held:
     answer: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+class Visitor:
+    """Connection of a member that hears nothing."""
+
+    def send_one_way(self, command: RemotingCommand) -> None:
+        pass
+
+
 class ModelBroker(Server):
     """A broker of one group, whose life ends by kills alone.
 
     Args:
-        on_commit: Told of each offset that the group commits.
+        on_commit: Told of each offset that the group commits, and over which connection.
+        on_begin: Told of each offset at which a member begins, and over which connection.
         on_reset: Told when a reset reaches a member, with the queue, and whether its answer is lost.
         topics: What it has.
 
@@ -148,6 +170,7 @@ class ModelBroker(Server):
         records: By queue.
         offsets: The group's.
         locks: Who may handle a queue.
+        on_lock: Told of each queue that another client has locked than before, and of the group's offset.
         retries: How many messages that were sent back are to come again.
     """
 
@@ -159,7 +182,8 @@ class ModelBroker(Server):
         chance: random.Random,
         group: str,
         topics: tuple[str, ...],
-        on_commit: Callable[[QueueKey, int], None] = lambda *_: None,
+        on_commit: Callable[[QueueKey, int, Connection], None] = lambda *_: None,
+        on_begin: Callable[[QueueKey, int, Connection], None] = lambda *_: None,
         on_reset: Callable[[QueueKey, Connection | None], None] = lambda *_: None,
     ) -> None:
         super().__init__(
@@ -186,7 +210,7 @@ class ModelBroker(Server):
         self.offsets: dict[QueueKey, int] = {}
         self.resets: dict[QueueKey, int] = {}
         self.locks: RebalanceLockManager[QueueKey] = RebalanceLockManager()
-        self.members: dict[str, Connection] = {}
+        self.members: dict[str, Connection | Visitor] = {}
         self.producers: dict[str, Connection] = {}
         self.killed_at = -1e9
         self.retries = 0
@@ -194,9 +218,12 @@ class ModelBroker(Server):
         self._in_file_at = 0.0
         self._log: list[tuple[Message, int, QueueKey, int]] = []  # with its times, and where it is
         self._held: list[_Held] = []
+        self._last_holder: dict[QueueKey, str] = {}
         self._on_commit = on_commit
+        self._on_begin = on_begin
         self._on_reset = on_reset
         self.sent_back: Callable[[QueueKey, int, bool], None] = lambda *_: None
+        self.on_lock: Callable[[QueueKey, int, str], None] = lambda *_: None
 
     def kill(self) -> None:
         """End at once: locks, members and the latest offsets are forgotten."""
@@ -226,6 +253,9 @@ class ModelBroker(Server):
             if held.queue == queue:
                 held.answer.set()
         return len(records) - 1
+
+    def first_queue(self, topic: str) -> QueueKey:
+        return QueueKey(topic, self.name, 0)
 
     def end(self, queue: QueueKey) -> int:
         return len(self.records.get(queue, ()))
@@ -280,12 +310,21 @@ class ModelBroker(Server):
         return command.response()
 
     def closed(self, connection: Connection) -> None:
+        super().closed(connection)
         self.producers = {one: known for one, known in self.producers.items() if known is not connection}
         gone = [one for one, known in self.members.items() if known is connection]
         for one in gone:
             del self.members[one]
         if gone:
             self._tell_members()
+
+    async def visited(self, name: str, seconds: float) -> None:
+        """A member comes, handles nothing, and goes."""
+        self.members[name] = Visitor()
+        self._tell_members()
+        await asyncio.sleep(seconds)
+        self.members.pop(name, None)
+        self._tell_members()
 
     def _tell_members(self) -> None:
         for connection in self.members.values():
@@ -309,6 +348,10 @@ class ModelBroker(Server):
     def _lock(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
         client_id, queues = self._locked(command)
         held = self.locks.try_lock_batch(self.group, queues, client_id, self._now_ms())
+        for queue in held:
+            if self._last_holder.get(queue) != client_id:
+                self._last_holder[queue] = client_id
+                self.on_lock(queue, self.offsets.get(queue, 0), client_id)
         return command.response(
             body=encode_body(
                 {
@@ -335,23 +378,24 @@ class ModelBroker(Server):
         if self._loop.time() - self._in_file_at >= FILE_S:
             self._in_file, self._in_file_at = dict(self.offsets), self._loop.time()
 
-    def _commit(self, queue: QueueKey, offset: int) -> None:
+    def _commit(self, queue: QueueKey, offset: int, connection: Connection) -> None:
         self._to_file()
         self.offsets[queue] = offset
-        self._on_commit(queue, offset)
+        self._on_commit(queue, offset, connection)
 
-    def _query_offset(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
+    def _query_offset(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         queue = self._queue(command.ext_fields or {})
         offset = self.resets.get(queue, self.offsets.get(queue))
         if offset is None:
             return command.response(ResponseCode.QUERY_NOT_FOUND, "not found")
+        self._on_begin(queue, offset, connection)
         return command.response(ext_fields={"offset": str(offset)})
 
-    def _update_offset(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
+    def _update_offset(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         fields = command.ext_fields or {}
         queue = self._queue(fields)
         if queue not in self.resets:
-            self._commit(queue, int(fields["commitOffset"]))
+            self._commit(queue, int(fields["commitOffset"]), connection)
         return command.response()
 
     def _max_offset(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -381,7 +425,7 @@ class ModelBroker(Server):
             return self._pulled(command, ResponseCode.PULL_OFFSET_MOVED, queue, self.resets.pop(queue))
         if header.sys_flag & PullSysFlag.COMMIT_OFFSET:
             assert header.commit_offset is not None
-            self._commit(queue, header.commit_offset)
+            self._commit(queue, header.commit_offset, connection)
         if offset > self.end(queue):
             return self._pulled(command, ResponseCode.PULL_OFFSET_MOVED, queue, self.end(queue))
         if offset == self.end(queue) and header.sys_flag & PullSysFlag.SUSPEND:

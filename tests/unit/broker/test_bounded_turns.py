@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reput.broker.large_bodies import encode_beside
+from reput.broker.pop.query_assignment_processor import QueryAssignmentProcessor
 from reput.formats.metadata import MessageRequestModeBody, TopicConfig
 from reput.remoting.body import encode_body
 from reput.remoting.body_bounds import LARGE_BODY, most_body
@@ -105,11 +106,12 @@ async def test_a_large_table_is_encoded_beside_the_loop(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         state, services = served.controller.state, served.controller._services
         client = await served.client()
-        await state.writes.run(state.store.update_topics, [TopicConfig(name) for name in names])
+        [assignments] = [one for one in services.pop.processors if isinstance(one, QueryAssignmentProcessor)]
+        await state.pools.writes.run(state.store.update_topics, [TopicConfig(name) for name in names])
         for name in names:
             state.groups.find_subscription_group_config(name, 0)
             state.offsets.commit_offset(name, "t", 0, 0, 0)
-            services.pop.modes.set_message_request_mode(MessageRequestModeBody("t", name), 0)
+            assignments._modes.set_message_request_mode(MessageRequestModeBody("t", name), 0)
         assert services.timers is not None
         services.timers.metrics.add(dict.fromkeys(names, 1), 0)
         for begin in range(0, 900, 300):
@@ -139,7 +141,7 @@ async def test_tables_are_encoded_one_at_a_time(tmp_path: Path) -> None:
         await served.client()
         [connection] = served.controller._server.connections
         state = served.controller.state
-        await asyncio.gather(*(encode_beside(state, connection, encode, None) for _ in range(3)))
+        await asyncio.gather(*(encode_beside(state.pools, connection, encode, None) for _ in range(3)))
     assert most == 1
 
 

@@ -372,7 +372,7 @@ async def test_what_is_sent_while_the_broker_stops_is_dispatched_by_the_close_of
         persist = state.config_files.persist
 
         async def persist_late(manager: ConfigManager[Any]) -> None:
-            await state.writes.run(state.store.put_message, Message("orders", b"late"))
+            await state.pools.writes.run(state.store.put_message, Message("orders", b"late"))
             state.dispatch.soon()
             await persist(manager)
 

@@ -39,4 +39,4 @@ async def test_more_reads_than_the_limits_allow_are_answered_system_busy(
         for one in begun:
             answer = await one
             assert answer in busy or [message.body for message in messages_of(answer)] == [b"x"]
-        assert (served.controller._state.reads._count, served.controller._state.reads._of) == (0, {})
+        assert (served.controller._state.pools.reads._count, served.controller._state.pools.reads._of) == (0, {})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reput.broker import schedule_message_service
-from reput.broker.appends.appends import Appends
+from reput.broker.appends.inner_appends import Appends
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFullError
 from reput.files import DISK
@@ -271,11 +271,11 @@ async def test_a_clock_that_was_ahead_holds_no_delay_up(tmp_path: Path, restarts
     async with serving_broker(tmp_path / "store") as ahead:
         client = await ahead.client()
         await with_topic(client, "orders")
-        ahead.controller._state.put_forward(3_600_000)
+        ahead.controller._state.clock.put_forward(3_600_000)
         assert (await client.send_message("orders", b"stored an hour ahead")).code == 0
         if not restarts:
             await send_delayed(client, b"ahead", 1)
-            ahead.controller._state.put_forward(-3_600_000)
+            ahead.controller._state.clock.put_forward(-3_600_000)
             await send_delayed(client, b"delayed", 2)
             assert {one.body for one in await received(client, 2, offset=1)} == {b"ahead", b"delayed"}
     if restarts:

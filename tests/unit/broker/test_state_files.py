@@ -16,7 +16,7 @@ async def test_no_change_is_left_out_however_many_come(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         state = served.controller._state
         for number in range(20):
-            state.groups.find_subscription_group_config(f"g{number}", state.now_ms())
+            state.groups.find_subscription_group_config(f"g{number}", state.clock.now_ms())
             state.config_files.persist_soon(state.groups)
             for _ in range(number):  # the write under way comes to its end, or not
                 await (await served.client()).round_trip()
@@ -35,7 +35,7 @@ async def test_no_offset_is_safe_before_the_messages_that_it_counts(tmp_path: Pa
         await with_topic(client, "orders")
         await fill(client, "orders", "a", "b", "c")
         state = served.controller._state
-        state.offsets.commit_offset("billing", "orders", 0, 3, state.now_ms())
+        state.offsets.commit_offset("billing", "orders", 0, 3, state.clock.now_ms())
         await state.config_files.persist(state.offsets)
         await asyncio.to_thread(files.cut_power, tmp_path / "store", left)
     offsets = read_metadata(str(left), ConsumerOffsets, FaultyFiles())

@@ -182,7 +182,7 @@ async def test_a_slave_that_acknowledges_what_it_was_not_sent_is_sent_away_and_c
 
 async def test_an_acknowledgement_counts_that_came_right_before_the_end_of_its_connection(tmp_path: Path) -> None:
     async with serving_master(tmp_path / "store") as (client, state), followed(state) as (slave,):
-        replicas = state.replicas
+        replicas = state.send_path.replicas
         assert replicas is not None
         (begun,) = client.begin_all([send_command("orders")])
         await client.round_trip()
@@ -213,17 +213,17 @@ async def test_a_slave_that_lost_its_connection_says_with_its_next_request_what_
 async def test_what_is_acknowledged_at_the_deadline_is_not_late(tmp_path: Path) -> None:
     async with serving_master(tmp_path / "store") as (client, state), followed(state) as (slave,):
         assert state.ha is not None
-        assert state.replicas is not None
+        assert state.send_path.replicas is not None
         state.ha.on_acknowledged = lambda: None  # nobody tells the loop
         (begun,) = client.begin_all([send_command("orders")])
         await client.round_trip()
         slave.report(await slave.receive())
         await slave.is_heard(slave.end_offset)
-        while not any(state.replicas._waiting.values()):
+        while not any(state.send_path.replicas._waiting.values()):
             await client.round_trip()
-        ((wait,),) = state.replicas._waiting.values()
+        ((wait,),) = state.send_path.replicas._waiting.values()
         wait.timer.cancel()
-        state.replicas._late(wait)
+        state.send_path.replicas._late(wait)
         assert (await begun).code == 0
 
 
@@ -241,10 +241,10 @@ async def test_where_the_sync_is_late_the_answer_tells_of_the_slaves(tmp_path: P
             with disk.held():
                 (begun,) = client.begin_all([send_command("orders", b"2")])
                 assert (await begun).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-                assert len(state.sending) == 1
+                assert len(state.send_path.queue) == 1
             await slave.receive()  # it is sent what is synced
             slave.report(slave.end_offset)
-            while len(state.sending):
+            while len(state.send_path.queue):
                 await client.round_trip()
 
 

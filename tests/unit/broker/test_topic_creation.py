@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -124,3 +125,27 @@ async def test_topics_that_are_asked_for_together_are_made_together_and_a_refuse
         assert [type(one) for one in found] == [TopicConfig] * 20 + [ConfigError] + [TopicConfig] * 44
         assert len(writes) <= 2 * 7
         assert not any(creation.is_creating(name) for name in [*names, "odd"])
+
+
+async def test_a_broker_that_stops_waits_for_the_topics_that_are_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, free, update = threading.Event(), threading.Event(), MessageStore.update_topics
+
+    def slow(store: MessageStore, configs: Sequence[TopicConfig]) -> None:
+        begun.set()
+        free.wait()
+        update(store, configs)
+
+    async with serving_broker(tmp_path / "store") as served:
+        monkeypatch.setattr(MessageStore, "update_topics", slow)
+        creation = served.controller.state.creation
+        made = creation.start(TopicConfig("late"))
+        await asyncio.to_thread(begun.wait)
+        stopping = asyncio.create_task(creation.stop())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        free.set()
+        await stopping
+        assert made.done()
+        await creation.stop()  # nothing is being made

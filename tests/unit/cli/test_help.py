@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_reput
+from tests.support.kernel_cache import cache_without
 from tests.support.shares import sampled
 
 GROUPS = {
@@ -69,17 +70,13 @@ def run_server(arguments: list[str]) -> int:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What /tmp is to the examples, with the store that those of `put` make, its backups, and its first export."""
     folder = tmp_path_factory.mktemp("examples")
+    cache_without(folder / "reput-cache", "batched_io.read_runs")  # all kernels take minutes
     for example in (*examples_of("put"), *examples_of("backup"), examples_of("export")[0]):
         assert run_example(example, folder) == 0, example
     return folder
 
 
-def compiling(command: str) -> list[pytest.MarkDecorator]:
-    """All kernels, in the folder of the example: that takes a minute."""
-    return [pytest.mark.slow] if command == "warm" else []
-
-
-@pytest.mark.parametrize("command", [pytest.param(name, marks=compiling(name)) for name in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_works_as_it_stands(folder: Path, command: str) -> None:
     examples = examples_of(command)
     assert examples

@@ -69,7 +69,8 @@ def test_programs_get_the_defaults_of_commands(tmp_path: Path) -> None:
             assert values(store.config) == defaults(MessageStoreConfig) | sizes
     named = {**sizes, "bindAddress": "127.0.0.1", "brokerClusterName": "c"}
     with Broker.start(tmp_path / "broker", **named) as broker:
-        found = broker.in_loop(lambda state: values(state.store.config, state.config))
+        found = broker.in_loop(lambda state: values(state.store.config, state.view.config))
+    named["storePathRootDir"] = str(tmp_path / "broker")
     assert found | {"listenPort": 10911} == defaults(MessageStoreConfig, BrokerConfig) | named
 
 

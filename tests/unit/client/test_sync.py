@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from enum import Enum
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -131,6 +133,8 @@ def test_a_client_that_is_not_open_or_cannot_start_says_so(namesrv: str) -> None
         producer.start()
     with pytest.raises(MQClientError, match="closed"):
         producer.send(Message("orders", b"x"))
+    with pytest.raises(MQClientError, match="was closed: make another one"):
+        producer.start()
     consumer = PullConsumer("127.0.0.1:9", group="p", topics={"orders": "*"})
     with pytest.raises(MQClientError, match="no name server answers"):
         consumer.start()
@@ -262,6 +266,57 @@ def test_a_poll_that_is_interrupted_as_its_messages_come_loses_none(namesrv: str
         consumer.commit()
         assert consumer.committed(queue) in (None, 0)
         assert [one.body for one in consumer.poll(timeout=30)] == [b"first"]
+
+
+@pytest.mark.parametrize("way", ["poll", "poll_arrow", "tail"])
+def test_who_waits_for_messages_is_told_that_another_thread_closes_the_client(namesrv: str, way: str) -> None:
+    consumer = PullConsumer(namesrv, group="p", topics={"orders": "*"})
+    consumer.start()
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            list(consumer.tail()) if way == "tail" else getattr(consumer, way)(timeout=1e6)
+        except MQClientError as error:
+            errors.append(error)
+
+    def is_waiting() -> bool:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return any(getattr(task.get_coro(), "__name__", "") == "_tell" for task in others)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not consumer._call(is_waiting):
+        time.sleep(0.01)
+    consumer.close()
+    waiting.join()
+    assert [str(error) for error in errors] == ["this client is not started, or closed: use it inside of `async with`"]
+
+
+@pytest.mark.parametrize("moment", ["start", "close"])
+def test_a_start_or_a_close_that_is_interrupted_leaves_no_member(namesrv: str, moment: str) -> None:
+    """Else some of the queues would be nobody's."""
+    handled: SimpleQueue[int] = SimpleQueue()
+
+    def made() -> PushConsumer:
+        return PushConsumer(
+            namesrv, group="c", topics={"orders": "*"}, consume_from="first",
+            on_message=lambda message: handled.put(message.queue_id),
+        )  # fmt: skip
+
+    consumer = made()
+    if moment == "close":
+        consumer.start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reput.client.sync.Future", InterruptedFuture)
+        InterruptedFuture.moment = Moment.BEFORE
+        with pytest.raises(KeyboardInterrupt):
+            getattr(consumer, moment)()
+    assert "reput-client" not in [thread.name for thread in threading.enumerate()]
+    with consumer if moment == "start" else made(), Producer(namesrv, group="g") as producer:
+        for queue in producer.queues("orders"):
+            producer.send(Message("orders", b"x"), queue=queue)
+        assert {handled.get(timeout=30) for _ in range(2)} == {0, 1}
 
 
 async def test_a_result_that_comes_as_its_caller_gives_up_is_given_back() -> None:

@@ -7,6 +7,7 @@ from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.config.rocketmq_config import keys_of
 from reput.config.tls import TlsConfig
+from reput.errors import ConfigError
 
 #: `BrokerConfig`, `AuthConfig` and `NettyServerConfig` of 5.3.3; `haListenPort` of its `MessageStoreConfig`.
 ROCKETMQ_DEFAULTS = {
@@ -169,3 +170,9 @@ def test_the_command_line_goes_before_the_file_also_for_where_a_broker_listens()
 )
 def test_clients_are_told_the_one_address_on_which_a_broker_listens(given: dict[str, str], told: str) -> None:
     assert broker_configs(given)[1].broker_ip1 == told
+
+
+@pytest.mark.parametrize("everywhere", ["0.0.0.0", "::"])
+def test_clients_are_not_told_to_look_on_their_own_machine(everywhere: str) -> None:
+    with pytest.raises(ConfigError, match=f"brokerIP1={everywhere}: .*; bindAddress={everywhere} is what listens"):
+        broker_configs({"brokerIP1": everywhere})

@@ -12,7 +12,7 @@ import pytest
 
 from reput.errors import StoreError, StoreFullError
 from reput.files import DISK, Entry, File, FileLayer
-from reput.files.failure import failure, write_failure
+from reput.files.os_errors import failure, write_failure
 
 
 class SyncRecorder(FileLayer):

@@ -172,6 +172,8 @@ def test_a_later_reput_goes_on_with_a_folder_of_the_same_layout(
         assert folder.resumed
     with pytest.raises(ConfigError, match='reput was "tables 1" and is "tables 2"'):
         JobFolder(tmp_path, "export", OPTIONS, layout="tables 2")
+    with pytest.raises(ConfigError, match='begun with other options: decode was null and is "json"; go on'):
+        JobFolder(tmp_path, "export", OPTIONS | {"decode": "json"}, layout="tables 2")
 
 
 def test_two_cannot_work_in_one_folder(tmp_path: Path) -> None:

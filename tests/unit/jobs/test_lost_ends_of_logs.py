@@ -16,8 +16,8 @@ from reput.jobs.lake.export_job import export
 from reput.jobs.lake.export_options import ExportOptions
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
+from reput.log.clean_exit_check import lost_end
 from reput.log.directory import StoreDirectory
-from reput.log.lost_end import lost_end
 from tests.support.damage import at, overwrite
 from tests.support.invariants import SMALL, log_records
 

@@ -54,3 +54,11 @@ def test_fields_of_two_samples_are_those_of_both_together(texts, border):
             fields.add(body_array(text))
     first.merge(pickle.loads(pickle.dumps(second)))
     assert (first.schema(), first.bodies, first.fault) == (whole.schema(), whole.bodies, whole.fault)
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{"id": 1, "args": [1, "x"], "total": 2}', b'{"id": 1, "total": 2, "args": [{"a": 1}, {"a": "t"}]}']
+)
+@pytest.mark.parametrize("others", [[], [b'{"id": 2}', b"no", b'{"id": 3}']])
+def test_a_field_without_a_type_takes_none_from_the_other_fields_of_its_body(odd: bytes, others: list[bytes]) -> None:
+    assert body_schema_text(infer_schema([body_array(*others, odd)])) == "id bigint, total bigint"

@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.cli.display.rows import SeenRows
+from reput.errors import ConfigError
+from reput.jobs.report.over_time import StoredOverTime
 from reput.jobs.text_rows import TextWriter
 
 _AMOUNTS = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda number: Decimal(f"{number}e-4"))
@@ -77,11 +79,20 @@ def test_each_number_is_in_the_table_as_it_was(rows: list[dict[str, Any]]) -> No
         assert (json.loads(str(body), parse_float=Decimal) if body else None) == row["body"]
 
 
+def cells(batch: pa.RecordBatch) -> list[list[str | int | float]]:
+    seen = SeenRows(pa.RecordBatchReader.from_batches(batch.schema, [batch]), batch.num_rows)
+    list(seen)
+    return seen.cells
+
+
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_a_time_within_a_body_is_the_same_in_every_time_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_the_same_in_every_time_zone(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
+        moment = datetime(2026, 1, 2, 3, 4, 5, 678999)
+        times = pa.record_batch({zone: pa.array([moment], pa.timestamp("us", zone)) for zone in (None, "UTC")})
+        assert cells(times) == [["2026-01-02T03:04:05.678Z"] * 2]
         kind = pa.struct({"naive": pa.timestamp("us"), "utc": pa.timestamp("us", "UTC")})
         value = {"naive": datetime(2026, 1, 2, 3, 4, 5, 678999), "utc": datetime(2026, 1, 2, 3, 4, 5, 678999)}
         batch = pa.record_batch({"body": pa.array([value], kind)})
@@ -89,3 +100,46 @@ def test_a_time_within_a_body_is_the_same_in_every_time_zone(zone: str, monkeypa
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+_TOO_LATE = pa.scalar(2**31 - 1, pa.int32()).cast(pa.date32())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([None, 2**31 - 1], pa.int32()).cast(pa.date32()),
+        pa.array([-(2**63) + 1], pa.int64()).cast(pa.timestamp("us")),
+        pa.array([2**63 - 1], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        pa.array([[_TOO_LATE]], pa.list_(pa.date32())),
+    ],
+    ids=["date", "time", "time of a zone", "list"],
+)
+@pytest.mark.parametrize("kind", ["table", "csv", "jsonl"])
+def test_an_infinite_date_is_refused(column: pa.Array, kind: str) -> None:
+    batch = pa.record_batch({"d": column})
+    with pytest.raises(ConfigError, match=r"a date or time is infinite.* make text of it"):
+        cells(batch) if kind == "table" else _text(kind, batch)
+
+
+def test_nanoseconds_are_left_out_of_a_table() -> None:
+    """Python has no nanoseconds, nor has a table of times in milliseconds."""
+    column = pa.array([1_767_323_045_678_999_001], pa.timestamp("ns"))
+    assert cells(pa.record_batch({"t": column})) == [["2026-01-02T03:04:05.678Z"]]
+
+
+@pytest.mark.parametrize(
+    ("topic", "moment", "counts"),
+    [
+        (pa.string(), pa.timestamp("us", "UTC"), True),
+        (pa.dictionary(pa.int32(), pa.string()), pa.timestamp("us"), True),
+        (pa.int32(), pa.timestamp("us", "UTC"), False),
+        (pa.string(), pa.date32(), False),
+        (pa.string(), pa.int64(), False),
+        (pa.string(), pa.timestamp("s"), False),
+    ],
+)
+def test_only_columns_as_messages_have_them_are_plotted(topic: pa.DataType, moment: pa.DataType, counts: bool) -> None:
+    """SQL may give any column the name of one of a message."""
+    assert StoredOverTime.counts(pa.schema({"topic": topic, "store_timestamp": moment})) is counts
+    assert not StoredOverTime.counts(pa.schema({"topic": topic}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError
+from tests.support.commands import run_reput, unknown_words
 
 CLEAN = Path(__file__).parents[2] / "golden" / "5.3.3" / "clean" / "store"
 FILE_SIZE = 131_072
@@ -99,3 +101,19 @@ def test_a_torn_tail_is_no_damage(tmp_path: Path) -> None:
 def test_another_mode_is_refused() -> None:
     with pytest.raises(ConfigError, match="mode: 'permissive' is none of FAILFAST, PERMISSIVE, DROPMALFORMED"):
         reput.read_log(CLEAN, mode="permissive")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["replay", "TARGET"], ["query", "--topics", "topic-0"], ["export", "TARGET"], ["query", "--sql", "from messages"]],
+)
+def test_a_command_that_damage_ends_names_commands_that_there_are(tmp_path: Path, command: list[str]) -> None:
+    store, _ = spoiled(tmp_path / "store", 500)
+    name, *rest = (str(tmp_path / "target") if word == "TARGET" else word for word in command)
+    answer = run_reput(name, store, *rest)
+    assert answer.status == 2
+    assert "--damaged skip" in answer.err
+    named = re.findall("`(reput [^`]*)`", answer.err)
+    assert "reput repair --salvage" in named or name == "export"
+    assert [word for one in named for word in unknown_words(one)] == []
+    assert "at the command line" not in answer.err  # other commands have no such option

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,28 @@ def test_the_commit_log_may_be_elsewhere(store: Path, tmp_path_factory: pytest.T
     assert [file.start_offset for file in directory.log_files()] == [0, 100]
     with pytest.raises(StoreFormatError, match="elsewhere: no such directory"):
         StoreDirectory(store, commit_log_path=store / "elsewhere")
+
+
+def _audit(path: Path, *, commit_log_path: Path) -> object:
+    return audit(path, commit_log_path=commit_log_path, runner=LocalRunner())
+
+
+def _make(path: Path, *, commit_log_path: Path) -> object:
+    return reput.MessageStore.open(path / "new", store_path_commit_log=str(commit_log_path))
+
+
+@pytest.mark.parametrize("use", [StoreDirectory, _audit, _make])
+def test_a_store_named_as_the_folder_of_its_log_is_refused_with_the_folder_to_name(
+    store: Path, use: Callable[..., object]
+) -> None:
+    (store / "checkpoint").write_bytes(bytes(4096))  # no foreign file, to be moved away
+    with pytest.raises(StoreFormatError, match=f"{store}: the log is not in this folder .*; name {store}/commitlog$"):
+        use(store, commit_log_path=store)
+
+
+def test_a_log_beside_another_log_may_be_read(store: Path) -> None:
+    (store / FIRST).write_bytes(bytes(100))
+    assert len(StoreDirectory(store, commit_log_path=store).log_files()) == 1
 
 
 def test_a_relative_path_becomes_absolute(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

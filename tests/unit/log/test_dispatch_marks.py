@@ -18,7 +18,7 @@ from reput.formats.index_file import IndexHeader
 from reput.formats.paths import is_index_file_name
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, IndexMark, decode_mark, encode_mark, read_marks, write_marks
-from reput.log.positions import LastRecord, LogPosition
+from reput.log.resume_points import LastRecord, ResumePoint
 from reput.store.dispatch.log_dispatch import LogDispatch
 
 OFFSETS, COUNTS = st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)
@@ -27,10 +27,10 @@ LAST = st.builds(LastRecord, OFFSETS, TIMES, st.integers(0, 1024), st.integers(0
 HEADERS = st.builds(IndexHeader, TIMES, TIMES, TIMES, TIMES, COUNTS, COUNTS)
 NAMES = st.integers(0, 9999 * 10**13 - 1).map(lambda number: f"{number:017d}")
 MARKS = st.builds(
-    DispatchMark, st.builds(LogPosition, OFFSETS, st.none() | LAST), st.none() | st.builds(IndexMark, NAMES, HEADERS)
+    DispatchMark, st.builds(ResumePoint, OFFSETS, st.none() | LAST), st.none() | st.builds(IndexMark, NAMES, HEADERS)
 )
 ONE = DispatchMark(
-    LogPosition(8192, LastRecord(7900, 1_700_000_000_000, 88, 305_419_896)),
+    ResumePoint(8192, LastRecord(7900, 1_700_000_000_000, 88, 305_419_896)),
     IndexMark("20231114221320123", IndexHeader(1, 2, 0, 7900, 40, 41)),
 )
 ODD: list[Any] = [-1, 2**31, 2**63, -(2**63) - 1, 1.5, True, None, "x", "../../notes", "0" * 18, [], {}]

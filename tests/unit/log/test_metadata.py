@@ -5,7 +5,7 @@ import pytest
 from reput.errors import CorruptMetadataError
 from reput.files import DISK
 from reput.formats.metadata import ConsumerOffsets, Topics
-from reput.log.metadata import metadata_path, read_config_file, read_metadata
+from reput.log.metadata import metadata_path, read_metadata
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3"
 GOOD, OTHER = b'{"offsetTable":{"a@g":{0:1}}}', b'{"offsetTable":{"b@g":{0:1}}}'
@@ -44,9 +44,3 @@ def test_damage_without_a_backup_is_told_by_file_and_place(tmp_path, backup):
         read_metadata(str(tmp_path), Topics, DISK)
     assert (caught.value.path, caught.value.offset) == (str(path), 26)
     assert "found 'x}}'; correct it, or put back a copy of it" in str(caught.value)
-
-
-def test_files_without_a_class_are_plain_values():
-    orders = read_config_file(str(GOLDEN / "consumerOrderInfo.json"), DISK)
-    assert orders["table"]["order-topic@order-group"][0]["o"] == [10, -9, -8]
-    assert read_config_file(str(GOLDEN / "no.json"), DISK) is None

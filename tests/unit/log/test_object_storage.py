@@ -132,7 +132,12 @@ def test_whatever_else_needs_a_disk_refuses_a_url(use: Callable[[str], Any], tmp
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="s3://bucket/store: a store on object storage is only read"):
         use("s3://bucket/store")
+    with pytest.raises(ConfigError, match="localhost:9876: the address of a server, where the directory of a store"):
+        use("localhost:9876")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "broker-a:10911").mkdir()  # as of `reput follow --namesrv`: a folder may have such a name
+    with pytest.raises(StoreFormatError, match="no store"):
+        reput.read_log("broker-a:10911")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.record import encode_record
 from reput.formats.record_layout import BLANK_SIZE
 from reput.log import StoreDirectory
-from reput.log.positions import NO_LIMIT, LogPosition, TailLimit
+from reput.log.resume_points import NO_LIMIT, ResumePoint, TailLimit
 from reput.log.scan import OnDamage
 from reput.log.tail import LogTail
 from tests.support.damage import at, overwrite
@@ -24,7 +24,7 @@ from tests.support.fixtures import LogWriter
 
 FILE_SIZE = 4096
 MESSAGES = [Message("orders", bytes([i]) * (37 * i % 300), keys=(f"k-{i}",)) for i in range(60)]
-START = LogPosition(0)
+START = ResumePoint(0)
 
 
 @pytest.fixture
@@ -83,22 +83,22 @@ class TestAdvance:
     @pytest.mark.parametrize("max_rows", [1, 3, 7, 1000])
     def test_rows_are_counted_over_files(self, store: Path, write_log: LogWriter, start: int, max_rows: int) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE, start=start)
-        log, position, lasts = tail(store), LogPosition(start), []
-        while (end := log.advance(position, TailLimit(max_rows=max_rows))) is not position:
+        log, point, lasts = tail(store), ResumePoint(start), []
+        while (end := log.advance(point, TailLimit(max_rows=max_rows))) is not point:
             assert end.last is not None
             lasts.append(end.last.offset)
-            position = end
+            point = end
         assert lasts == [*offsets[max_rows - 1 : -1 : max_rows], offsets[-1]]
 
     @pytest.mark.parametrize("max_bytes", [1, 500, 5000, 1 << 30])
     def test_bytes_are_not_exceeded_but_by_one_record(self, store: Path, write_log: LogWriter, max_bytes: int) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
-        log, position, read = tail(store), START, []
-        while (end := log.advance(position, TailLimit(max_bytes=max_bytes))) is not position:
-            taken = [offset for offset in offsets if position.offset <= offset < end.offset]
-            assert end.offset - position.offset <= max_bytes + BLANK_SIZE + FILE_SIZE // 8 or len(taken) == 1
+        log, point, read = tail(store), START, []
+        while (end := log.advance(point, TailLimit(max_bytes=max_bytes))) is not point:
+            taken = [offset for offset in offsets if point.offset <= offset < end.offset]
+            assert end.offset - point.offset <= max_bytes + BLANK_SIZE + FILE_SIZE // 8 or len(taken) == 1
             read += taken
-            position = end
+            point = end
         assert read == offsets
 
     def test_without_a_limit_it_is_the_end_of_the_log(self, store: Path, write_log: LogWriter) -> None:
@@ -160,7 +160,7 @@ class TestAdvance:
         assert log.advance(end) is end
         overwrite(*at(store, offsets[-7] + 88), b"?")
         log = tail(store)
-        end = log.advance(LogPosition(offsets[-8]))
+        end = log.advance(ResumePoint(offsets[-8]))
         assert end.offset == offsets[-7]
         with pytest.raises(CorruptRecordError, match="body CRC"):
             log.advance(end)
@@ -189,7 +189,7 @@ class TestAdvance:
         overwrite(*at(store, offsets[-3]), bytes(offsets[-2] - offsets[-3]))
         log = tail(store)
         with pytest.raises(CorruptRecordError, match=f"damaged at offset {offsets[-3]}"):
-            log.advance(log.advance(LogPosition(offsets[-4])))
+            log.advance(log.advance(ResumePoint(offsets[-4])))
 
     def test_an_idle_look_opens_one_file(self, store: Path, write_log: LogWriter) -> None:
         write_log(MESSAGES, FILE_SIZE, spare_files=1)
@@ -242,21 +242,21 @@ class TestCheck:
     def test_what_retention_deleted_before_it_was_read_is_told(self, store: Path, write_log: LogWriter) -> None:
         write_log(MESSAGES, FILE_SIZE)
         log = tail(store)
-        position = log.advance(START, TailLimit(max_rows=5))
+        point = log.advance(START, TailLimit(max_rows=5))
         log_path(store, 0).unlink()
-        with pytest.raises(DataLossError, match=f"{log_path(store, 0)}: .* read on from {position.offset}"):
-            log.check(position)
-        assert log.resume(position) == LogPosition(FILE_SIZE)
+        with pytest.raises(DataLossError, match=f"{log_path(store, 0)}: .* read on from {point.offset}"):
+            log.check(point)
+        assert log.resume(point) == ResumePoint(FILE_SIZE)
 
     def test_what_retention_deleted_after_it_was_read_is_no_loss(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
         log = tail(store)
         in_first_file = sum(offset < FILE_SIZE for offset in offsets)
-        position = log.advance(START, TailLimit(max_rows=in_first_file))
-        assert position.offset == FILE_SIZE
+        point = log.advance(START, TailLimit(max_rows=in_first_file))
+        assert point.offset == FILE_SIZE
         log_path(store, 0).unlink()
-        log.check(position)
-        assert log.advance(position) == tail(store).latest()
+        log.check(point)
+        assert log.advance(point) == tail(store).latest()
 
 
 class TestResume:
@@ -270,8 +270,8 @@ class TestResume:
         new = record(offsets[25], b"n" * 500, end.offset + 1, keys=["k"])
         overwrite(*at(store, offsets[25]), new)
         assert tail(store).resume(end).offset == offsets[25]
-        assert tail(store).remainder(LogPosition(offsets[20]), end) == (offsets[20], offsets[25])
-        assert tail(store).remainder(end, LogPosition(end.offset + 500)) == (end.offset, end.offset)
+        assert tail(store).remainder(ResumePoint(offsets[20]), end) == (offsets[20], offsets[25])
+        assert tail(store).remainder(end, ResumePoint(end.offset + 500)) == (end.offset, end.offset)
 
 
 class TestBegin:
@@ -294,7 +294,7 @@ class TestBegin:
         offsets = write_log(MESSAGES, FILE_SIZE)
         log = tail(store)
         for offset in (*offsets, log.latest().offset):
-            assert log.at(offset) == LogPosition(offset)
+            assert log.at(offset) == ResumePoint(offset)
         with pytest.raises(ConfigError, match=f"no record starts at offset 1; the next is at {offsets[1]}"):
             log.at(1)
         with pytest.raises(ConfigError, match="no file has the offset 99999"):

@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
+from reput.formats.remoting import FRAME_HEAD
 from reput.remoting.ack_frames import TAKEN, _form, _info, decode_plain_ack
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import FRAME_HEAD, RemotingCommand, SerializeType, decode_command, encode_command
+from reput.remoting.command import RemotingCommand, SerializeType, decode_command, encode_command
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
 from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey

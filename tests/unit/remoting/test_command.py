@@ -9,13 +9,11 @@ from contextlib import suppress
 import pytest
 
 from reput.errors import RemotingDecodeError
+from reput.formats.remoting import MAX_FRAME_SIZE, ONE_WAY_FLAG, RESPONSE_FLAG
 from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode, SerializeType
 from reput.remoting.command import (
     MAX_FIELDS,
-    MAX_FRAME_SIZE,
     MAX_HEADER_SIZE,
-    ONE_WAY_FLAG,
-    RESPONSE_FLAG,
     RemotingCommand,
     decode_command,
     encode_command,

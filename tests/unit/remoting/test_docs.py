@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from reput.remoting.command import MAX_FRAME_SIZE, RemotingCommand, decode_command, encode_command
+from reput.formats.remoting import MAX_FRAME_SIZE
+from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.transport import connection, requests
 from tests.support.header_table import PAGE, header_classes, header_table, page_with_tables
 

@@ -8,7 +8,8 @@ from http import HTTPMethod
 import pytest
 
 from reput.errors import RemotingDecodeError
-from reput.remoting.command import MAX_FRAME_SIZE, frame_size
+from reput.formats.remoting import MAX_FRAME_SIZE
+from reput.remoting.command import frame_size
 from reput.remoting.other_protocol import grpc_over_tls, other_protocol
 
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

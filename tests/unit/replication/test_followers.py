@@ -7,6 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import nan
 from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import Any
@@ -220,6 +221,24 @@ def test_metrics_tell_the_lag_of_each_broker() -> None:
         metrics.close()
     for name, value in (("lag_bytes", 50), ("lag_seconds", 2.5), ("end_offset", 100), ("connected", 1)):
         assert f'reput_follow_{name}{{broker="broker-a"}} {float(value)}' in lines
+
+
+@pytest.mark.parametrize(
+    ("state", "lag"),
+    [
+        (FollowState(100, MasterLog(0, 150), True, 2500, 0, None), (50, 2500)),
+        (FollowState(100, MasterLog(0, 100), False, 0, 0, "away"), None),
+        (FollowState(100, None, False, 0, 0, "away"), None),
+        (FollowState(100, None, True, 0, 0, None), None),
+    ],
+)
+def test_a_lag_is_not_known_while_the_master_is_not_heard(state: FollowState, lag: tuple[int, int] | None) -> None:
+    assert state.lag == lag
+    metrics = FollowMetrics()
+    metrics.note("broker-a", state)
+    values = {one.name: one.value for family in metrics._registry.collect() for one in family.samples}
+    seen = values["reput_follow_lag_bytes"], values["reput_follow_lag_seconds"] * 1000
+    assert seen == (lag or (pytest.approx(nan, nan_ok=True), pytest.approx(nan, nan_ok=True)))
 
 
 def test_the_command_serves_the_metrics(cluster: Broker, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import reput
 from reput.errors import ConfigError
+from reput.jobs.query import Source, query_sql
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 _NO_WHOLE: list[object] = ["0", None, 1.5, True, b"0", MOMENT]
@@ -97,3 +98,20 @@ def test_tags_that_seem_to_be_several_are_told_once(full: reput.MessageStore, ca
     assert full.get_message("orders", 0, 0, tags="a || b")
     full.tail("orders", tags="a;b").close()
     assert [record.getMessage().count("|| alone separates tags") for record in caplog.records] == [1, 1]
+
+
+@pytest.mark.parametrize("path", ["", None, 3, b"store", ["store"]])
+@pytest.mark.parametrize(
+    "use",
+    [
+        reput.MessageStore.open,
+        reput.Broker.start,
+        reput.read_log,
+        reput.log_dataset,
+        lambda path: query_sql(Source(path=path), "select 1"),
+    ],
+    ids=["open", "broker", "read_log", "log_dataset", "sql"],
+)
+def test_what_is_no_path_is_refused_and_an_empty_one_is_no_current_folder(use: Callable[[Any], Any], path: Any) -> None:
+    with pytest.raises(ConfigError, match=r"path .*: expected a path"):
+        use(path)

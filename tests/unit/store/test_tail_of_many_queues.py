@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from reput import Message, MessageStore
-from reput.errors import StoreError
+from reput.errors import DataLossError, StoreError
 from reput.files import File, FileLayer
 from reput.store.tail_source import OtherStore
 
@@ -135,6 +136,49 @@ def test_a_tail_goes_on_where_retention_deleted_the_file_in_which_it_waited(tmp_
                 messages += more
     assert messages[0].commit_log_offset >= 4096
     assert messages[-1].body == b"99"
+
+
+@pytest.mark.parametrize("begin", ["first", "last"])
+@pytest.mark.parametrize("messages", [1, 5, 30])
+def test_a_store_that_was_made_anew_since_it_was_opened_is_not_tailed(
+    tmp_path: Path, messages: int, begin: Literal["first", "last"]
+) -> None:
+    """A tail from the end would leave out as many messages of the new log as the old one had."""
+    path = tmp_path / "store"
+    with MessageStore.open(path, small=True) as store:
+        for _ in range(5):
+            put(store, "t", b"of the first log")
+    with MessageStore.open(path, read_only=True) as reader:
+        shutil.rmtree(path)
+        with MessageStore.open(path, small=True) as store:
+            for _ in range(messages):
+                put(store, "t", b"of the other log")
+        with pytest.raises(DataLossError, match=r"not the one that was opened.*; open the store again"):
+            reader.tail("t", consume_from=begin)
+
+
+@pytest.mark.parametrize("has_followed", [False, True])
+@pytest.mark.parametrize("messages", [0, 1, 30])
+def test_a_tail_ends_where_its_store_is_removed_or_made_anew(tmp_path: Path, messages: int, has_followed: bool) -> None:
+    """By the offsets of the log that is gone it would leave out as many messages of the new one."""
+    path = tmp_path / "store"
+    with MessageStore.open(path, small=True) as store:
+        for _ in range(5):
+            put(store, "t", b"of the first log")
+    with MessageStore.open(path, read_only=True) as reader:
+        tail = reader.tail("t", consume_from="last")
+        if has_followed:
+            with MessageStore.open(path, small=True) as store:
+                put(store, "t", b"followed")
+            assert len(tail.poll(timeout=5)) == 1
+        shutil.rmtree(path)
+        if messages:
+            with MessageStore.open(path, small=True) as store:
+                for _ in range(messages):
+                    put(store, "t", b"of the second log")
+        reason = "not the one that was read" if messages else "there are no files now"
+        with pytest.raises(DataLossError, match=rf"{reason}.*; make another tail"):
+            tail.poll(timeout=5)
 
 
 class FailsOnce(FileLayer):

@@ -10,7 +10,8 @@ import pytest
 
 from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutError, WouldWaitError
 from reput.events import Event
-from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
+from reput.formats.remoting import ONE_WAY_FLAG, RESPONSE_FLAG
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.other_protocol import other_protocol
 from reput.transport import connection as module
 from reput.transport.blocking_client import BlockingConnection

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from reput.errors import RemotingCommandError, RemotingDecodeError, StoreFullError
+from reput.formats.remoting import ONE_WAY_FLAG, RESPONSE_FLAG
 from reput.remoting.codes import RequestCode, ResponseCode, SerializeType
-from reput.remoting.command import ONE_WAY_FLAG, RESPONSE_FLAG, RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.other_protocol import other_protocol
 from reput.transport import requests
 from reput.transport.connection import Connection

@@ -1,4 +1,4 @@
-"""What an unmodified Python program does with a gRPC proxy: main.py PROXY TOPIC.
+"""Calls of an unmodified Python program at a gRPC proxy: main.py PROXY TOPIC.
 
 Topics and groups are TOPIC-normal and so on. Prints one JSON object: ids of what was sent, what consumers got.
 """
@@ -105,7 +105,7 @@ class Listener(rocketmq.MessageListener):  # type: ignore[misc]
 
 
 def push(kind: str, tags: str, count: int, began: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
-    """What a group is given: the first so many messages, in the order in which they come."""
+    """The first messages that a group gets, in the order in which they come."""
     listener = Listener()
     subscription = {f"{PREFIX}-{kind}": rocketmq.FilterExpression(tags)}
     consumer = rocketmq.PushConsumer(configuration(), f"{PREFIX}-{kind}", listener, subscription)
@@ -115,7 +115,7 @@ def push(kind: str, tags: str, count: int, began: Callable[[], None] = lambda: N
 
 
 def delay(producer: Any) -> int:
-    """How long after its time a message came, in milliseconds."""
+    """Milliseconds from its time until a message came."""
     due = int(time.time()) + 3  # the library takes whole seconds
     push("delay", "*", 1, lambda: producer.send(new_message("delay", "later", delivery_timestamp=due)))
     return int(time.time() * 1000) - due * 1000

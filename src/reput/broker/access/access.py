@@ -11,7 +11,9 @@ from reput.broker.access.auth_processor import AuthProcessor
 from reput.broker.access.gate import Gate, request_codes
 from reput.broker.access.plain_acl_processor import PlainAclProcessor
 from reput.broker.access.plain_gate import PlainGate
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.view import BrokerView
 from reput.client.instance.session_credentials import SessionCredentials
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError
@@ -37,7 +39,7 @@ class Access:
         files: The file layer.
 
     Attributes:
-        gate: What checks requests; None where nobody asks.
+        gate: What checks requests; None if nobody asks.
 
     Raises:
         ConfigError: A key is wrong, or contradicts another; or plain_acl.yml is missing or wrong.
@@ -63,7 +65,7 @@ class Access:
     def create_first(self) -> None:
         """Make the users of the configuration and of plain_acl.yml that are not there. Waits for the disk.
 
-        Who is asked nothing is told, where others than this machine reach the broker.
+        A warning is logged if nobody is asked who he is, and others than this machine reach the broker.
         """
         if self.gate is None and not is_of_this_machine(self._bind_address):
             advice = "authenticationEnabled=true and authorizationEnabled=true, or bindAddress=127.0.0.1"
@@ -81,13 +83,15 @@ class Access:
                     more = "; ".join(resources)
                     logger.warning(Event("a user may do more than its account might", user=name, resources=more))
 
-    def processors(self, state: BrokerState) -> tuple[AuthProcessor, PlainAclProcessor]:
+    def processors(
+        self, view: BrokerView, clock: BrokerClock, pools: DiskPools
+    ) -> tuple[AuthProcessor, PlainAclProcessor]:
         """Processors of the requests that change users and accounts."""
-        return AuthProcessor(state, self._users), PlainAclProcessor(state, self._accounts)
+        return AuthProcessor(pools, self._users), PlainAclProcessor(view, clock, pools, self._accounts)
 
 
 def _first_users(config: BrokerConfig) -> Iterable[User]:
-    """The super users of the configuration; raises ConfigError, without their passwords, where a text is none."""
+    """The super users of the configuration; raises ConfigError, without their passwords, if a text is none."""
     if (text := config.init_authentication_user) is not None:
         yield User(*_name_and_secret("initAuthenticationUser", text, "username", "password"), UserType.SUPER)
     if (credentials := inner_credentials(config)) is not None:
@@ -97,7 +101,7 @@ def _first_users(config: BrokerConfig) -> Iterable[User]:
 def inner_credentials(config: BrokerConfig) -> SessionCredentials | None:
     """Credentials of the broker for requests to its cluster, as a slave's (`BrokerOuterAPI.newAclRPCHook`); None: none.
 
-    Raises ConfigError, without the secret, where the text is none.
+    Raises ConfigError, without the secret, if the text is none.
     """
     text = config.inner_client_authentication_credentials
     if text is None:
@@ -106,7 +110,7 @@ def inner_credentials(config: BrokerConfig) -> SessionCredentials | None:
 
 
 def _name_and_secret(key: str, text: str, name: str, secret: str) -> tuple[str, str]:
-    """The two members of a JSON object; raises ConfigError, without what they are, where the text is none."""
+    """The two members of a JSON object; raises ConfigError, without what they are, if the text is none."""
     try:
         value = json.loads(text)
         found = value[name], value[secret]

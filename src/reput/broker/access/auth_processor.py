@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from reput.broker.state import BrokerState
+from reput.broker.disk_work import DiskPools
 from reput.errors import RemotingCommandError
 from reput.events import Event
 from reput.formats.access import (
@@ -39,8 +39,8 @@ _MOST_TEXT, _MOST_ENTRIES = 255, 1000
 class AuthProcessor:
     """Takes requests about users and policies; changes are on the disk before they are answered."""
 
-    def __init__(self, state: BrokerState, access: AccessManager | None) -> None:
-        self._state = state
+    def __init__(self, pools: DiskPools, access: AccessManager | None) -> None:
+        self._pools = pools
         self._access = access
         self._changing = asyncio.Lock()
 
@@ -70,7 +70,7 @@ class AuthProcessor:
             body = _json(command.body)
             async with self._changing:
                 try:
-                    name = await self._state.writes.run_for(connection, work, access, fields, body)
+                    name = await self._pools.writes.run_for(connection, work, access, fields, body)
                 except (ValueError, TypeError, AttributeError) as error:
                     raise RemotingCommandError(ResponseCode.INVALID_PARAMETER, str(error)) from None
             by = fields.get(ACCESS_KEY, "")[:64]

@@ -55,7 +55,7 @@ class Gate:
                 reason, _ = self._authorize(connection, command, fields, user)
         if reason is None:
             return None
-        _tell(connection, command, reason)
+        tell_refused(connection, command, reason)
         return command.response(ResponseCode.NO_PERMISSION, reason)
 
     def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
@@ -71,7 +71,7 @@ class Gate:
         if reason is not None:
             if need is not None:
                 reason = f"{reason} What was found needs {need.asked}."
-            _tell(connection, command, reason)
+            tell_refused(connection, command, reason)
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, reason)
 
     def _authenticate(self, command: RemotingCommand, fields: dict[str, str]) -> tuple[User | None, str | None]:
@@ -111,13 +111,14 @@ class Gate:
         return None, None
 
 
-def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None:
+def tell_refused(connection: Connection, command: RemotingCommand, reason: str) -> None:
+    """Log a request that a gate has refused, with the user or the access key that it names."""
     name = (command.ext_fields or {}).get(ACCESS_KEY, "")[:64]
     logger.warning(Event("request refused", client=connection.remote, code=command.code, user=name, reason=reason))
 
 
 def request_codes(key: str, text: str | None) -> frozenset[int]:
-    """The request codes of a white list; raises ConfigError where a text is none."""
+    """The request codes of a white list; raises ConfigError if a text is none."""
     parts = [part.strip() for part in (text or "").split(",") if part.strip()]
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise ConfigError(f"{key}={text}: expected request codes, as 34,38")

@@ -6,7 +6,9 @@ import json
 import logging
 from collections.abc import Callable
 
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.view import BrokerView
 from reput.errors import RemotingCommandError, StoreError
 from reput.events import Event
 from reput.remoting.acl import ACCESS_KEY
@@ -26,12 +28,14 @@ class PlainAclProcessor:
     """Takes requests of accounts with `admin`; changes are on the disk before they are answered.
 
     Args:
-        state: What processors share.
-        accounts: The files; None where `aclEnable` is false: then each request is one that is not supported.
+        view, clock, pools: The broker's.
+        accounts: The files; None if `aclEnable` is false: then each request is one that is not supported.
     """
 
-    def __init__(self, state: BrokerState, accounts: PlainAclManager | None) -> None:
-        self._state = state
+    def __init__(
+        self, view: BrokerView, clock: BrokerClock, pools: DiskPools, accounts: PlainAclManager | None
+    ) -> None:
+        self._view, self._clock, self._pools = view, clock, pools
         self._accounts = accounts
 
     def handlers(self) -> dict[int, Handler]:
@@ -57,7 +61,7 @@ class PlainAclProcessor:
         async def handle(connection: Connection, command: RemotingCommand) -> Answer:
             fields = command.ext_fields or {}
             try:
-                await self._state.writes.run_for(connection, change, accounts, fields, self._state.now_ms())
+                await self._pools.writes.run_for(connection, change, accounts, fields, self._clock.now_ms())
             except (ValueError, StoreError) as error:
                 raise RemotingCommandError(failed, str(error)) from None
             by, account = fields.get(ACCESS_KEY, "")[:64], fields.get("accessKey", "")[:64]
@@ -70,10 +74,10 @@ class PlainAclProcessor:
     def _versions(self, accounts: PlainAclManager, command: RemotingCommand) -> RemotingCommand:
         of_default, by_path = accounts.versions()
         versions = {path: version_body(version) for path, version in by_path.items()}
-        config = self._state.config
+        config = self._view.config
         fields = {
             "version": json.dumps(version_body(of_default)), "allAclFileVersion": json.dumps(versions),
-            "brokerName": config.broker_name, "brokerAddr": self._state.address,
+            "brokerName": config.broker_name, "brokerAddr": self._view.address,
             "clusterName": config.broker_cluster_name,
         }  # fmt: skip
         return command.response(ext_fields=fields)

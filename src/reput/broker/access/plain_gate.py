@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
+from reput.broker.access.gate import tell_refused
 from reput.errors import RemotingCommandError, ReputError
 from reput.events import Event
 from reput.formats.access import Action, ResourceType
@@ -73,14 +74,14 @@ class PlainGate:
         reason = self._why_not(connection.remote_host[0], command)
         if reason is None:
             return None
-        _tell(connection, command, reason)
+        tell_refused(connection, command, reason)
         return command.response(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
 
     def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
         """Raise RemotingCommandError unless the account of a request may do it with what was found, by its fields."""
         reason = self._why_not(connection.remote_host[0], command, found)
         if reason is not None:
-            _tell(connection, command, reason)
+            tell_refused(connection, command, reason)
             raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
 
     def _why_not(self, address: str, command: RemotingCommand, found: Mapping[str, str] | None = None) -> str | None:
@@ -116,11 +117,6 @@ class PlainGate:
             if why is not None:
                 return why if found is None else f"{why}; what was found needs {need.asked}"
         return None
-
-
-def _tell(connection: Connection, command: RemotingCommand, reason: str) -> None:
-    key = (command.ext_fields or {}).get(ACCESS_KEY, "")[:64]
-    logger.warning(Event("request refused", client=connection.remote, code=command.code, user=key, reason=reason))
 
 
 def _check(account: Account, need: Need) -> str | None:

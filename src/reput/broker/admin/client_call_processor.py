@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reput.broker.access.found_names import FoundNames
 from reput.broker.broker_to_client import BrokerToClient
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.pulls.message_by_offset import message_by_offset
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 from reput.errors import MessageIllegalError, RemotingError, RemotingTimeoutError
 from reput.formats.message_id import decode_message_id
 from reput.remoting.client_call_headers import (
@@ -19,6 +22,11 @@ from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.queue_tables import QueueKey, encode_queue_tables
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -30,12 +38,26 @@ class ClientCallProcessor:
     """Takes resets of offsets, and asks consumers what they do, how far they are, or to consume a message.
 
     Args:
-        state: The broker's.
+        view, clock, pools, store, topics, groups, offsets, consumers, found_names: The broker's.
         clients: Asks them.
     """
 
-    def __init__(self, state: BrokerState, clients: BrokerToClient) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager[Connection],
+        found_names: FoundNames,
+        clients: BrokerToClient,
+    ) -> None:
+        self._view, self._clock, self._pools, self._store = view, clock, pools, store
+        self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
+        self._found_names = found_names
         self._clients = clients
 
     def handlers(self) -> dict[int, Handler]:
@@ -52,72 +74,72 @@ class ClientCallProcessor:
     async def reset_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Reset a group's offsets in a topic: here, and pulls tell; or, as brokers before 5.0, by the clients."""
         header = decode_header(ResetOffsetRequestHeader, command.ext_fields)
-        if self._state.config.use_server_side_reset_offset:
+        if self._view.config.use_server_side_reset_offset:
             return await self._reset_here(connection, command, header)
         return await self._reset_at_clients(connection, command, header)
 
     async def _reset_here(
         self, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader
     ) -> Answer:
-        state, topic, group, queue_id = self._state, header.topic, header.group, header.queue_id
-        config = state.topics.select_topic_config(topic)
+        topic, group, queue_id = header.topic, header.group, header.queue_id
+        config = self._topics.select_topic_config(topic)
         if config is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
-        if group not in state.groups.subscription_group_table:
+        if group not in self._groups.subscription_group_table:
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         if queue_id >= 0 and header.offset not in (None, -1):
-            low, high = state.store.min_offset(topic, queue_id), state.store.max_offset(topic, queue_id)
+            low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
             if not low <= header.offset <= high + 1:
                 remark = f"Target offset {header.offset} not in consume queue range [{low}-{high}]"
                 return command.response(ResponseCode.SYSTEM_ERROR, remark)
             offsets = {queue_id: header.offset}
         else:
             queues = [queue_id] if queue_id >= 0 else range(config.read_queue_nums)
-            offsets = await self._offsets(connection, topic, queues, header.timestamp)
+            offsets = await self._offsets_by_time(connection, topic, queues, header.timestamp)
         if not offsets:
             return command.response(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
         for one, offset in offsets.items():
-            state.offsets.assign_reset_offset(topic, group, one, offset, state.now_ms())
+            self._offsets.assign_reset_offset(topic, group, one, offset, self._clock.now_ms())
         table = {"offsetTable": self._by_queue(topic, offsets)}
-        return command.response(body=await state.reads.run_for(connection, encode_queue_tables, table))
+        return command.response(body=await self._pools.reads.run_for(connection, encode_queue_tables, table))
 
     async def _reset_at_clients(
         self, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader
     ) -> Answer:
-        state, topic, group = self._state, header.topic, header.group
-        config = state.topics.select_topic_config(topic)
+        topic, group = header.topic, header.group
+        config = self._topics.select_topic_config(topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
             return command.response(ResponseCode.TOPIC_NOT_EXIST, remark)
         queues = range(config.write_queue_nums)
-        consumed = {queue_id: state.offsets.query_offset(group, topic, queue_id) for queue_id in queues}
+        consumed = {queue_id: self._offsets.query_offset(group, topic, queue_id) for queue_id in queues}
         if -1 in consumed.values():
             return command.response(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{group}> not exist")
         timestamp = header.timestamp if header.timestamp == -1 else max(header.timestamp, 0)
-        offsets = await self._offsets(connection, topic, queues, timestamp)
+        offsets = await self._offsets_by_time(connection, topic, queues, timestamp)
         if not header.is_force:
             offsets = {queue_id: min(offset, consumed[queue_id]) for queue_id, offset in offsets.items()}
         table = self._by_queue(topic, offsets)
         is_c = command.language is LanguageCode.CPP
         self._clients.reset_offset(topic, group, header.timestamp, table, is_c=is_c)
-        body = await state.reads.run_for(connection, encode_queue_tables, {"offsetTable": table})
+        body = await self._pools.reads.run_for(connection, encode_queue_tables, {"offsetTable": table})
         return command.response(body=body)
 
-    async def _offsets(
+    async def _offsets_by_time(
         self, connection: Connection, topic: str, queues: Iterable[int], timestamp: int
     ) -> dict[int, int]:
         """The offset of each queue for a store time in ms; below 0: of the next message."""
-        store = self._state.store
+        store = self._store
 
         def offset(queue_id: int) -> int:
             if timestamp < 0:
                 return store.max_offset(topic, queue_id)
             return max(store.offset_by_time(topic, queue_id, timestamp), 0)
 
-        return await self._state.reads.run_for(connection, lambda: {queue_id: offset(queue_id) for queue_id in queues})
+        return await self._pools.reads.run_for(connection, lambda: {queue_id: offset(queue_id) for queue_id in queues})
 
     def _by_queue(self, topic: str, offsets: dict[int, int]) -> dict[QueueKey, int]:
-        name = self._state.config.broker_name
+        name = self._view.config.broker_name
         return {QueueKey(topic, name, queue_id): offset for queue_id, offset in offsets.items()}
 
     async def consumer_status(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -136,22 +158,22 @@ class ClientCallProcessor:
     async def consume_directly(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Let a consumer consume one message, and say what became of it."""
         header = decode_header(ConsumeMessageDirectlyResultRequestHeader, command.ext_fields)
-        state, given = self._state, command.ext_fields or {}
-        fields = given | {"brokerName": state.config.broker_name}
-        topic = state.topics.select_topic_config(header.topic or "")
+        given = command.ext_fields or {}
+        fields = given | {"brokerName": self._view.config.broker_name}
+        topic = self._topics.select_topic_config(header.topic or "")
         if topic is not None:
             fields["topicSysFlag"] = str(topic.topic_sys_flag)
-        group = state.groups.subscription_group_table.get(header.consumer_group)
+        group = self._groups.subscription_group_table.get(header.consumer_group)
         if group is not None:
             fields["groupSysFlag"] = str(group.group_sys_flag)
         try:
             _, offset = decode_message_id(header.msg_id or "")
         except MessageIllegalError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
-        message = await state.reads.run_for(connection, message_by_offset, state.store, offset)
+        message = await self._pools.reads.run_for(connection, message_by_offset, self._store, offset)
         if message is None:
             return command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        state.require(connection, command, topic=message.topic)
+        self._found_names.require(connection, command, topic=message.topic)
         return await self._call_consumer(command, header.consumer_group, header.client_id, fields, message.raw)
 
     async def _call_consumer(
@@ -163,7 +185,7 @@ class ClientCallProcessor:
         body: bytes = b"",
     ) -> RemotingCommand:
         """Hand a request on to a consumer, and its answer back."""
-        info = None if client_id is None else self._state.consumers.find_channel(group, client_id)
+        info = None if client_id is None else self._consumers.find_channel(group, client_id)
         if info is None:
             remark = f"The Consumer <{group}> <{'null' if client_id is None else client_id}> not online"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)

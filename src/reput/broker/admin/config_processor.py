@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from reput.broker.startup import keys_of_start
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.config_checks import keys_of_start
+from reput.broker.disk_work import DiskPools
+from reput.broker.registration import Registration
+from reput.broker.view import BrokerView
 from reput.config.broker import BrokerConfig, broker_configs
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case, change_properties, format_properties, parse_properties
@@ -21,6 +24,7 @@ from reput.formats.metadata import DataVersion
 from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -47,6 +51,8 @@ _OF_RETENTION = frozenset(
     """.split()
 )
 
+#: Lines of a request, which are read in the loop: twice as many as brokers of RocketMQ have keys.
+_MOST_LINES = 1024
 #: A key that has one value here; `mqadmin exportConfigs` of 4.9 fails without it.
 _FIXED = {"filterServerNums": "0"}
 
@@ -55,17 +61,28 @@ class ConfigProcessor:
     """Takes requests that show and change the broker's keys.
 
     Args:
-        state: The broker's.
+        view, clock, pools, store, registration, change_config: The broker's.
         files: The file layer.
         path: The broker.conf in which changes are kept; None for `config/broker.properties` of the store.
     """
 
-    def __init__(self, state: BrokerState, files: FileLayer, path: str | None) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        registration: Registration,
+        change_config: Callable[[BrokerConfig], None],
+        files: FileLayer,
+        path: str | None,
+    ) -> None:
+        self._view, self._clock, self._pools, self._store = view, clock, pools, store
+        self._registration, self._change_config = registration, change_config
         self._files = files
-        self._path = path or os.path.join(state.store.path, "config", _FILE)
-        self._config, self._chosen_store_config = state.config, state.store.config  # as of the next start
-        self._version = DataVersion(timestamp=state.now_ms())
+        self._path = path or os.path.join(store.path, "config", _FILE)
+        self._config, self._chosen_store_config = view.config, store.config  # as of the next start
+        self._version = DataVersion(timestamp=clock.now_ms())
         self._changing = asyncio.Lock()
 
     def handlers(self) -> dict[int, Handler]:
@@ -84,16 +101,20 @@ class ConfigProcessor:
 
     async def update_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Change keys by a properties text, all or none; answered when the file has them, too."""
+        lines = command.body.count(b"\n") + command.body.count(b"\r")
+        if lines > _MOST_LINES:
+            remark = f"UPDATE_BROKER_CONFIG: {lines} lines; expected {_MOST_LINES} at most"
+            return command.response(ResponseCode.SYSTEM_ERROR, remark)
         changes = parse_properties(command.body.decode("utf-8", "replace"), "UPDATE_BROKER_CONFIG")
         if refused_keys(changes, self._config.config_black_list, BrokerConfig, MessageStoreConfig):
             return command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         async with self._changing:
             config, store_config, _ = broker_configs(changes, base=self._config, store_base=self._store_config)
             _refuse_other_files(self._store_config, store_config)
-            await self._state.writes.run_for(connection, keys_of_start, config, store_config)
-            await self._state.writes.run_for(connection, self._write, changes)
+            await self._pools.writes.run_for(connection, keys_of_start, config, store_config)
+            await self._pools.writes.run_for(connection, self._write, changes)
             self._config, self._chosen_store_config = config, store_config
-            self._version = replace(self._version, counter=self._version.counter + 1, timestamp=self._state.now_ms())
+            self._version = replace(self._version, counter=self._version.counter + 1, timestamp=self._clock.now_ms())
             await self._use(config, store_config)
         logger.info(Event("configuration changed", keys=",".join(changes), file=self._path, client=connection.remote))
         return command.response()
@@ -101,7 +122,7 @@ class ConfigProcessor:
     @property
     def _store_config(self) -> MessageStoreConfig:
         """The store's keys as of the next start; a slave's log may have got the size of its master's files."""
-        size = self._state.store.config.mapped_file_size_commit_log
+        size = self._store.config.mapped_file_size_commit_log
         return replace(self._chosen_store_config, mapped_file_size_commit_log=size)
 
     def _write(self, changes: Mapping[str, str]) -> None:
@@ -111,18 +132,19 @@ class ConfigProcessor:
 
     async def _use(self, config: BrokerConfig, store_config: MessageStoreConfig) -> None:
         """Let those keys count that count at once."""
-        state = self._state
-        permission = state.config.broker_permission
-        state.change_config(replace(state.config, **{name: getattr(config, name) for name in _OF_BROKER}))
+        permission = self._view.config.broker_permission
+        self._change_config(replace(self._view.config, **{name: getattr(config, name) for name in _OF_BROKER}))
         kept = {name: getattr(store_config, name) for name in _OF_RETENTION}
-        state.store.change_retention(replace(state.store.config, **kept))
+        self._store.change_retention(replace(self._store.config, **kept))
         if config.broker_permission != permission:
-            await state.writes.run(state.store.update_topics, [])  # name servers look at topics of a new version alone
-            await state.registration.register()
+            await self._pools.writes.run(
+                self._store.update_topics, []
+            )  # name servers look at topics of a new version alone
+            await self._registration.register()
 
 
 def _refuse_other_files(before: MessageStoreConfig, after: MessageStoreConfig) -> None:
-    """Raise ConfigError where the store would look for files of other sizes."""
+    """Raise ConfigError if the store would look for files of other sizes."""
     for name, key in keys_of(MessageStoreConfig).items():
         if key.metadata["frozen"] and getattr(before, name) != getattr(after, name):
             raise ConfigError(

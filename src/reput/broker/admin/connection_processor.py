@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reput.broker.admin.client_bodies import connections_body, subscription_body
+from reput.broker.disk_work import DiskPools
 from reput.broker.large_bodies import encode_beside, in_pieces
-from reput.broker.state import BrokerState
 from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -13,6 +13,8 @@ from reput.remoting.statistics_headers import (
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
 )
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.producer_manager import ProducerManager
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -20,8 +22,10 @@ from reput.transport.requests import Answer, Handler
 class ConnectionProcessor:
     """Takes requests for the connections of groups."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(
+        self, pools: DiskPools, consumers: ConsumerManager[Connection], producers: ProducerManager[Connection]
+    ) -> None:
+        self._pools, self._consumers, self._producers = pools, consumers, producers
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -34,11 +38,11 @@ class ConnectionProcessor:
     def consumer_connections(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The members of a group, and what they subscribe to."""
         name = decode_header(GetConsumerConnectionListRequestHeader, command.ext_fields).consumer_group
-        info = self._state.consumers.consumer_group_info(name)
+        info = self._consumers.consumer_group_info(name)
         if info is None:
             return command.response(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online")
         body = {
-            "connectionSet": connections_body(self._state.consumers.channels(name).values()),
+            "connectionSet": connections_body(self._consumers.channels(name).values()),
             "consumeFromWhere": info.consume_from_where,
             "consumeType": info.consume_type,
             "messageModel": info.message_model,
@@ -49,14 +53,14 @@ class ConnectionProcessor:
     def producer_connections(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The members of a group of producers."""
         name = decode_header(GetProducerConnectionListRequestHeader, command.ext_fields).producer_group
-        members = self._state.producers.channels(name)
+        members = self._producers.channels(name)
         if not members:
             return command.response(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         return command.response(body=encode_body({"connectionSet": connections_body(members.values())}))
 
     async def all_producers(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The members of all groups of producers."""
-        producers = self._state.producers
+        producers = self._producers
         data: dict[str, list[dict[str, object]]] = {}
         async for groups in in_pieces(producers.groups()):
             data |= {
@@ -69,4 +73,4 @@ class ConnectionProcessor:
                 ]
                 for group in groups
             }  # fmt: skip
-        return command.response(body=await encode_beside(self._state, connection, encode_body, {"data": data}))
+        return command.response(body=await encode_beside(self._pools, connection, encode_body, {"data": data}))

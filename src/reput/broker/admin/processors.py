@@ -13,27 +13,28 @@ from reput.broker.admin.topic_processor import TopicProcessor
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.request_table import Processor
 from reput.broker.state import BrokerState
-from reput.files import FileLayer
 
 
-def admin_processors(
-    state: BrokerState, clients: BrokerToClient, files: FileLayer, config_path: str | None
-) -> tuple[Processor, ...]:
+def admin_processors(state: BrokerState, clients: BrokerToClient, config_path: str | None) -> tuple[Processor, ...]:
     """The processors of what operators ask.
 
     Args:
         state: The broker's.
         clients: Asks clients.
-        files: The file layer.
         config_path: The broker.conf in which changes of keys are kept, if there is one.
     """
+    view, clock, pools, store = state.view, state.clock, state.pools, state.store
+    topics, groups, offsets, consumers = state.topics, state.groups, state.offsets, state.consumers
+    config_files, registration, stats = state.config_files, state.registration, state.stats
     return (
-        TopicProcessor(state),
-        StatisticsProcessor(state),
-        ConnectionProcessor(state),
-        OffsetProcessor(state),
-        QueueProcessor(state),
-        RuntimeProcessor(state),
-        ConfigProcessor(state, files, config_path),
-        ClientCallProcessor(state, clients),
+        TopicProcessor(clock, pools, store, topics, groups, offsets, config_files, registration, stats),
+        StatisticsProcessor(view, clock, pools, store, topics, groups, offsets, consumers, stats),
+        ConnectionProcessor(pools, consumers, state.producers),
+        OffsetProcessor(view, clock, pools, store, topics, offsets, consumers, config_files),
+        QueueProcessor(pools, store, topics, consumers),
+        RuntimeProcessor(
+            view, clock, pools, store, registration, state.send_path.queue, state.timers, stats, state.slave, state.ha
+        ),
+        ConfigProcessor(view, clock, pools, store, registration, state.change_config, state.files, config_path),
+        ClientCallProcessor(view, clock, pools, store, topics, groups, offsets, consumers, state.found_names, clients),
     )

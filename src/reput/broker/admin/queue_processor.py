@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from reput.broker.admin.client_bodies import subscription_body
-from reput.broker.state import BrokerState
+from reput.broker.disk_work import DiskPools
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.consume_queue import Unit
@@ -16,6 +16,9 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, required
 from reput.remoting.statistics_headers import QueryConsumeQueueRequestHeader
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -28,8 +31,10 @@ _MOST_UNITS = 1024
 class QueueProcessor:
     """Takes requests that show units of consume queues, and those that clean the store."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(
+        self, pools: DiskPools, store: MessageStore, topics: TopicConfigManager, consumers: ConsumerManager[Connection]
+    ) -> None:
+        self._pools, self._store, self._topics, self._consumers = pools, store, topics, consumers
         self._deleting: asyncio.Task[None] | None = None
 
     def handlers(self) -> dict[int, Handler]:
@@ -44,20 +49,20 @@ class QueueProcessor:
     async def consume_queue(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Units of a queue, and what a group subscribes to there."""
         header = decode_header(QueryConsumeQueueRequestHeader, command.ext_fields)
-        state, topic = self._state, str(required(header, "topic"))
+        topic = str(required(header, "topic"))
         queue_id, index = int(required(header, "queue_id")), int(required(header, "index"))
         count = min(int(required(header, "count")), _MOST_UNITS)
-        end = state.store.max_offset(topic, queue_id)
-        config = state.topics.select_topic_config(topic)
+        end = self._store.max_offset(topic, queue_id)
+        config = self._topics.select_topic_config(topic)
         is_there = config is not None and 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums)
         if not is_there and not end:
             return command.response(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
-        units = await state.reads.run_for(connection, state.store.units, topic, queue_id, index, count)
+        units = await self._pools.reads.run_for(connection, self._store.units, topic, queue_id, index, count)
         if units is None and not (index == end == 0):
             return command.response(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         body: dict[str, Any] = {
             "maxQueueIndex": end,
-            "minQueueIndex": state.store.min_offset(topic, queue_id),
+            "minQueueIndex": self._store.min_offset(topic, queue_id),
             "queueData": [_unit(one) for one in units or []],
         }
         if header.consumer_group is not None:
@@ -65,13 +70,13 @@ class QueueProcessor:
         return command.response(body=encode_body(body))
 
     def _subscription(self, group: str, topic: str) -> dict[str, Any]:
-        found = self._state.consumers.find_subscription_data(group, topic)
+        found = self._consumers.find_subscription_data(group, topic)
         if found is None:
             return {"filterData": f"{group}@{topic} is not online!"}
         return {"filterData": "null", "subscriptionData": subscription_body(found)}
 
     def nothing_to_clean(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Retention deletes files of queues with those of the log, so there is nothing left to clean."""
+        """Retention deletes files of queues with the log's, so there is nothing left to clean."""
         return command.response()
 
     def delete_expired(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -82,7 +87,7 @@ class QueueProcessor:
 
     async def _delete_expired(self) -> None:
         try:
-            await self._state.writes.run(self._state.store.delete_expired)
+            await self._pools.writes.run(self._store.delete_expired)
         except ReputError as error:
             logger.error(Event("expired files were not deleted", error=error))
 

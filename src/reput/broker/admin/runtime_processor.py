@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.registration import Registration
+from reput.broker.slave.following import Following
+from reput.broker.view import BrokerView
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.body import encode_body
 from reput.remoting.codes import VERSION, RequestCode, version_name
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
 from reput.remoting.namesrv_headers import ExchangeHAInfoResponseHeader
-from reput.service.broker_stats_manager import BrokerStats
+from reput.replication.ha_service import HAService
+from reput.service.broker_stats_manager import BrokerStats, BrokerStatsManager
+from reput.store.message_store import MessageStore
 from reput.store.runtime_info import RuntimeInfo
+from reput.store.timer.timer_message_store import TimerMessageStore
 from reput.transport.connection import Connection
+from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import Answer, Handler
 
 #: Seconds of the three rates in one text.
@@ -41,9 +49,23 @@ _NO_MASTER: dict[str, object] = {
 class RuntimeProcessor:
     """Takes requests for the broker's state."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._first_end_offset = state.store.max_commit_log_offset
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        registration: Registration,
+        sending: RequestQueue,
+        timers: TimerMessageStore | None,
+        stats: BrokerStatsManager,
+        slave: Following | None,
+        ha: HAService | None,
+    ) -> None:
+        self._view, self._clock, self._pools, self._store = view, clock, pools, store
+        self._registration, self._sending, self._timers, self._stats = registration, sending, timers, stats
+        self._slave, self._ha = slave, ha
+        self._first_end_offset = store.max_commit_log_offset
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -55,15 +77,17 @@ class RuntimeProcessor:
 
     def ha_info(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Answer with the HA address; empty from a broker that is no master, and to one that says it is the master."""
-        state, header = self._state, ExchangeHAInfoResponseHeader()
-        if not (state.config.broker_id or (command.ext_fields or {}).get("masterHaAddress")):
-            header = ExchangeHAInfoResponseHeader(state.registration.ha_address, self._first_end_offset, state.address)
+        header = ExchangeHAInfoResponseHeader()
+        if not (self._view.config.broker_id or (command.ext_fields or {}).get("masterHaAddress")):
+            header = ExchangeHAInfoResponseHeader(
+                self._registration.ha_address, self._first_end_offset, self._view.address
+            )
         return command.response(ext_fields=encode_header(header))
 
     def ha_status(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The slaves of the broker, and how much of the log each lacks (`HARuntimeInfo`)."""
-        ha, end = self._state.ha, self._state.store.max_commit_log_offset
-        max_gap = self._state.config.ha_max_gap_not_in_sync
+        ha, end = self._ha, self._store.max_commit_log_offset
+        max_gap = self._view.config.ha_max_gap_not_in_sync
         slaves = [
             {
                 "addr": slave.address,
@@ -78,12 +102,12 @@ class RuntimeProcessor:
         in_sync = sum(bool(slave["inSync"]) for slave in slaves)
         status = {
             "haClientRuntimeInfo": self._of_slave(), "haConnectionInfo": slaves, "inSyncSlaveNums": in_sync,
-            "master": self._state.slave is None, "masterCommitLogMaxOffset": end,
+            "master": self._slave is None, "masterCommitLogMaxOffset": end,
         }  # fmt: skip
         return command.response(body=encode_body(status))
 
     def _of_slave(self) -> dict[str, object]:
-        slave = self._state.slave
+        slave = self._slave
         if slave is None or slave.progress is None:
             return _NO_MASTER
         progress = slave.progress
@@ -96,22 +120,21 @@ class RuntimeProcessor:
 
     async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
         """State of the store and of the broker, all as text; totals of messages count from its start."""
-        state = self._state
-        info = await state.reads.run_for(connection, state.store.runtime_info)
-        config = state.config
+        info = await self._pools.reads.run_for(connection, self._store.runtime_info)
+        config = self._view.config
         table = {
             **_of_store(info),
             **_NOTHING,
             **self._of_timers(),
-            **({} if state.slave is None else {"slaveCopiesNothing": state.slave.copies_nothing or ""}),
+            **({} if self._slave is None else {"slaveCopiesNothing": self._slave.copies_nothing or ""}),
             "brokerActive": "true",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
-            **_at_midnight(state.stats.totals),
+            **_at_midnight(self._stats.totals),
             "msgPutTotalTodayNow": str(info.put_message_times_total or 0),
             "msgGetTotalTodayNow": str(sum(one.got_messages or 0 for one in info.topics)),
             "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
-            "sendThreadPoolQueueSize": str(len(state.sending)),
+            "sendThreadPoolQueueSize": str(len(self._sending)),
             "sendThreadPoolQueueCapacity": str(config.send_thread_pool_queue_capacity),
             "queryThreadPoolQueueCapacity": str(config.query_thread_pool_queue_capacity),
             "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
@@ -120,12 +143,12 @@ class RuntimeProcessor:
 
     def _of_timers(self) -> dict[str, str]:
         """Progress of messages with a time: seconds, messages without a slot, messages that wait."""
-        timers, state = self._state.timers, self._state
+        timers = self._timers
         if timers is None:
             return {}
         return {
-            "timerReadBehind": str(max(0, state.now_ms() - timers.read_time_ms) // 1000),
-            "timerOffsetBehind": str(max(0, state.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset)),
+            "timerReadBehind": str(max(0, self._clock.now_ms() - timers.read_time_ms) // 1000),
+            "timerOffsetBehind": str(max(0, self._store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset)),
             "timerCongestNum": str(timers.total),
         }
 
@@ -159,7 +182,7 @@ def _at_midnight(totals: BrokerStats) -> dict[str, str]:
 
 
 def _rates(rates: Mapping[str, float | None]) -> str:
-    """Rates over 10, 60 and 600 seconds in one text; 0.0 where the store is younger."""
+    """Rates over 10, 60 and 600 seconds in one text; 0.0 if the store is younger."""
     return " ".join(str(rates[window] or 0.0) for window in _WINDOWS)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.view import BrokerView
 from reput.formats.metadata import TopicConfig
 from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -20,6 +22,12 @@ from reput.remoting.statistics_headers import (
     QueryTopicConsumeByWhoRequestHeader,
     ViewBrokerStatsDataRequestHeader,
 )
+from reput.service.broker_stats_manager import BrokerStatsManager
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -30,8 +38,21 @@ _Queue = tuple[str, int, int, int]
 class StatisticsProcessor:
     """Takes requests for the offsets of topics and of groups, and for what is counted."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager[Connection],
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._view, self._clock, self._pools, self._store = view, clock, pools, store
+        self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
+        self._stats = stats
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -47,8 +68,8 @@ class StatisticsProcessor:
     def groups_of_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The groups that subscribe to a topic, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoRequestHeader, command.ext_fields).topic
-        groups = self._state.consumers.query_topic_consume_by_who(topic)
-        groups |= self._state.offsets.which_group_by_topic(topic)
+        groups = self._consumers.query_topic_consume_by_who(topic)
+        groups |= self._offsets.which_group_by_topic(topic)
         return command.response(body=encode_body({"groupList": sorted(groups)}))
 
     # -- growth
@@ -56,7 +77,7 @@ class StatisticsProcessor:
     def broker_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Answer with the growth of a counter in the last minute, hour and day."""
         header = decode_header(ViewBrokerStatsDataRequestHeader, command.ext_fields)
-        found = self._state.stats.stats_item(header.stats_name, header.stats_key)
+        found = self._stats.stats_item(header.stats_name, header.stats_key)
         if found is None:
             remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
             return command.response(ResponseCode.SYSTEM_ERROR, remark)
@@ -68,18 +89,18 @@ class StatisticsProcessor:
     async def topic_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
         """First and next offset of each queue, and when its last message was stored."""
         name = decode_header(GetTopicStatsInfoRequestHeader, command.ext_fields).topic
-        topic = self._state.topics.select_topic_config(name)
+        topic = self._topics.select_topic_config(name)
         if topic is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
-        tps = self._state.stats.tps_topic_put_nums(name)
+        tps = self._stats.tps_topic_put_nums(name)
 
         def look() -> bytes:
             return encode_queue_tables({"offsetTable": self._topic_stats(topic), "topicPutTps": tps})
 
-        return command.response(body=await self._state.reads.run_for(connection, look))
+        return command.response(body=await self._pools.reads.run_for(connection, look))
 
     def _topic_stats(self, topic: TopicConfig) -> Mapping[QueueKey, Any]:
-        store, name = self._state.store, topic.topic_name
+        store, name = self._store, topic.topic_name
         table = {}
         for queue_id in range(max(topic.write_queue_nums, topic.read_queue_nums)):
             end = store.max_offset(name, queue_id)
@@ -95,27 +116,26 @@ class StatisticsProcessor:
         header = decode_header(GetConsumeStatsRequestHeader, command.ext_fields)
         group, topics = header.consumer_group, self._topics_of(header)
         queues = [one for name in topics for one in self._queues(group, name)]
-        tps = float(sum(self._state.stats.tps_group_get_nums(group, name) for name in topics))
+        tps = float(sum(self._stats.tps_group_get_nums(group, name) for name in topics))
 
         def look() -> bytes:
             return encode_queue_tables({"consumeTps": tps, "offsetTable": self._consume_stats(queues)})
 
-        return command.response(body=await self._state.reads.run_for(connection, look))
+        return command.response(body=await self._pools.reads.run_for(connection, look))
 
     async def broker_consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Answer with the offsets of all groups in all their topics, or in order topics."""
         is_order = decode_header(GetConsumeStatsInBrokerHeader, command.ext_fields).is_order
-        state = self._state
         asked = []
-        for group in list(state.groups.subscription_group_table):
-            topics = [state.topics.select_topic_config(n) for n in self._topics_of(GetConsumeStatsRequestHeader(group))]
+        for group in list(self._groups.subscription_group_table):
+            topics = [self._topics.select_topic_config(n) for n in self._topics_of(GetConsumeStatsRequestHeader(group))]
             names = [one.topic_name for one in topics if one is not None and (one.order or not is_order)]
             asked.append((group, [(name, list(self._queues(group, name))) for name in names]))
 
         def look() -> list[dict[str, Any]]:
             return [{group: [self._stats_of(group, *one) for one in topics]} for group, topics in asked]
 
-        found = await state.reads.run_for(connection, look)
+        found = await self._pools.reads.run_for(connection, look)
         queues = [
             one
             for group in found
@@ -124,7 +144,7 @@ class StatisticsProcessor:
             for one in stats["offsetTable"].values()
         ]
         body = {
-            "brokerAddr": state.address,
+            "brokerAddr": self._view.address,
             "consumeStatsList": found,
             "totalDiff": sum(one["brokerOffset"] - one["consumerOffset"] for one in queues),
             "totalInflightDiff": sum(one["pullOffset"] - one["consumerOffset"] for one in queues),
@@ -132,12 +152,12 @@ class StatisticsProcessor:
         return command.response(body=encode_queue_tables(body))
 
     def _stats_of(self, group: str, topic: str, queues: Sequence[_Queue]) -> dict[str, Any]:
-        tps = self._state.stats.tps_group_get_nums(group, topic)
+        tps = self._stats.tps_group_get_nums(group, topic)
         return {"consumeTps": tps, "offsetTable": self._consume_stats(queues)}
 
     def _queues(self, group: str, topic: str) -> Iterator[_Queue]:
         """The queues of a topic, and how far a group is there: committed, and pulled."""
-        config, offsets = self._state.topics.select_topic_config(topic), self._state.offsets
+        config, offsets = self._topics.select_topic_config(topic), self._offsets
         for queue_id in range(0 if config is None else config.read_queue_nums):
             committed = max(0, offsets.query_offset(group, topic, queue_id))
             yield topic, queue_id, committed, max(committed, offsets.query_pull_offset(group, topic, queue_id))
@@ -145,30 +165,30 @@ class StatisticsProcessor:
     async def consume_time_span(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Store times of each queue's first and last message, and of the last one that a group has consumed."""
         header = decode_header(QueryConsumeTimeSpanRequestHeader, command.ext_fields)
-        state, name = self._state, header.topic
-        topic = state.topics.select_topic_config(name)
+        name = header.topic
+        topic = self._topics.select_topic_config(name)
         if topic is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
         queues = range(topic.write_queue_nums)
-        consumed = [state.offsets.query_offset(header.group, name, queue_id) for queue_id in queues]
+        consumed = [self._offsets.query_offset(header.group, name, queue_id) for queue_id in queues]
 
         def look() -> bytes:
             spans = [self._time_span(name, *one) for one in zip(queues, consumed, strict=True)]
             return encode_body({"consumeTimeSpanSet": spans})
 
-        return command.response(body=await state.reads.run_for(connection, look))
+        return command.response(body=await self._pools.reads.run_for(connection, look))
 
     def _time_span(self, topic: str, queue_id: int, consumed: int) -> dict[str, Any]:
-        """The times of one queue (`QueueTimeSpan`); -1 where there is no message."""
-        store = self._state.store
+        """The times of one queue (`QueueTimeSpan`); -1 if there is no message."""
+        store = self._store
         begin, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         first = store.message_store_timestamp(topic, queue_id, begin)
         next_one = store.message_store_timestamp(topic, queue_id, max(consumed, begin))
         return {
             "consumeTimeStamp": store.message_store_timestamp(topic, queue_id, consumed - 1) if consumed > 0 else first,
-            "delayTime": self._state.now_ms() - next_one if next_one >= 0 else 0,
+            "delayTime": self._clock.now_ms() - next_one if next_one >= 0 else 0,
             "maxTimeStamp": store.message_store_timestamp(topic, queue_id, end - 1),
-            "messageQueue": {"brokerName": self._state.config.broker_name, "queueId": queue_id, "topic": topic},
+            "messageQueue": {"brokerName": self._view.config.broker_name, "queueId": queue_id, "topic": topic},
             "minTimeStamp": first,
         }
 
@@ -182,14 +202,14 @@ class StatisticsProcessor:
         if names:
             return names
         topic = (header.topic or "").strip()
-        names = [topic] if topic else sorted(self._state.offsets.which_topic_by_consumer(group))
-        info = self._state.consumers.consumer_group_info(group)
+        names = [topic] if topic else sorted(self._offsets.which_topic_by_consumer(group))
+        info = self._consumers.consumer_group_info(group)
         if info is None or not info.subscription_table:
             return names
         return [name for name in names if name in info.subscription_table]
 
     def _consume_stats(self, queues: Iterable[_Queue]) -> Mapping[QueueKey, Any]:
-        store = self._state.store
+        store = self._store
         return {
             self._key(name, queue_id): {
                 "brokerOffset": max(0, store.max_offset(name, queue_id)),
@@ -201,4 +221,4 @@ class StatisticsProcessor:
         }
 
     def _key(self, topic: str, queue_id: int) -> QueueKey:
-        return QueueKey(topic, self._state.config.broker_name, queue_id)
+        return QueueKey(topic, self._view.config.broker_name, queue_id)

@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.large_bodies import decode_beside, encode_beside
-from reput.broker.state import SEE_FAQ, BrokerState
+from reput.broker.registration import Registration
+from reput.broker.remarks import SEE_FAQ
+from reput.broker.state_files import StateFiles
 from reput.errors import ConfigError, RemotingCommandError
 from reput.events import Event
 from reput.formats.java_bean import encode_bean
@@ -27,7 +31,11 @@ from reput.remoting.topic_headers import (
     UpdateGroupForbiddenRequestHeader,
 )
 from reput.service.attributes import parse_attributes
-from reput.service.subscription_group_manager import INDEX_PERM_READ, check_policies
+from reput.service.broker_stats_manager import BrokerStatsManager
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.subscription_group_manager import INDEX_PERM_READ, SubscriptionGroupManager, check_policies
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -56,8 +64,22 @@ class GroupList:
 class TopicProcessor:
     """Takes requests about topics and groups; changes are on the disk before they are answered."""
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(
+        self,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        config_files: StateFiles,
+        registration: Registration,
+        stats: BrokerStatsManager,
+    ) -> None:
+        self._clock, self._pools, self._store, self._topics = clock, pools, store, topics
+        self._groups, self._offsets = groups, offsets
+        self._config_files, self._registration = config_files, registration
+        self._stats = stats
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -82,14 +104,14 @@ class TopicProcessor:
         answer = await self._update_topic(connection, command)
         kind = (
             answer.code == ResponseCode.SUCCESS,
-            self._state.topics.is_system_topic((command.ext_fields or {}).get("topic", "")),
+            self._topics.is_system_topic((command.ext_fields or {}).get("topic", "")),
         )
-        self._state.stats.topic_creation_ms.add(kind, (time.perf_counter() - begin) * 1000)
+        self._stats.topic_creation_ms.add(kind, (time.perf_counter() - begin) * 1000)
         return answer
 
     async def _update_topic(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         header = decode_header(CreateTopicRequestHeader, {"topic": "", "defaultTopic": ""} | (command.ext_fields or {}))
-        remark = self._state.topics.validate_update(header.topic)
+        remark = self._topics.validate_update(header.topic)
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)
         try:
@@ -104,9 +126,9 @@ class TopicProcessor:
 
     async def update_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Make topics or change them, all or none."""
-        configs = (await decode_beside(self._state, connection, _decode_topics, command)).topic_config_list
+        configs = (await decode_beside(self._pools, connection, _decode_topics, command)).topic_config_list
         for config in configs:
-            remark = self._state.topics.validate_update(config.topic_name)
+            remark = self._topics.validate_update(config.topic_name)
             if remark is not None:
                 return command.response(ResponseCode.INVALID_PARAMETER, remark)
         return await self._update(connection, command, configs)
@@ -115,7 +137,7 @@ class TopicProcessor:
         self, connection: Connection, command: RemotingCommand, configs: Sequence[TopicConfig]
     ) -> RemotingCommand:
         try:
-            changed = await self._state.writes.run_for(connection, self._state.topics.update, configs)
+            changed = await self._pools.writes.run_for(connection, self._topics.update, configs)
         except ConfigError as error:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
         for one in configs:
@@ -125,36 +147,36 @@ class TopicProcessor:
                 )
             )
         if changed:
-            await self._state.registration.register()
+            await self._registration.register()
         return command.response()
 
     async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Delete a topic."""
         header = decode_header(DeleteTopicRequestHeader, {"topic": ""} | (command.ext_fields or {}))
-        remark = self._state.topics.validate_delete(header.topic)
+        remark = self._topics.validate_delete(header.topic)
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)
-        await self._state.writes.run_for(connection, self._state.topics.delete, [header.topic])
+        await self._pools.writes.run_for(connection, self._topics.delete, [header.topic])
         logger.info(Event("topic deleted", topic=header.topic, client=connection.remote))
-        self._state.offsets.clean_offset_by_topic(header.topic, self._state.now_ms())
-        await self._state.registration.register()
+        self._offsets.clean_offset_by_topic(header.topic, self._clock.now_ms())
+        await self._registration.register()
         return command.response()
 
     def system_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The topics that the broker has from its start, and those that RocketMQ keeps for itself."""
-        return command.response(body=encode_body({"topicList": sorted(self._state.topics.system_topics)}))
+        return command.response(body=encode_body({"topicList": sorted(self._topics.system_topics)}))
 
     def topic_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The configuration of a topic."""
         header = decode_header(GetTopicConfigRequestHeader, command.ext_fields)
-        config = self._state.topics.select_topic_config(header.topic)
+        config = self._topics.select_topic_config(header.topic)
         if config is None:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return command.response(body=encode_body(config))
 
     async def all_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
         """All topics, with the version of their changes."""
-        body = await encode_beside(self._state, connection, _encode_topics, self._state.store.topic_metadata)
+        body = await encode_beside(self._pools, connection, _encode_topics, self._store.topic_metadata)
         return command.response(ext_fields={}, body=body)
 
     async def update_group(self, connection: Connection, command: RemotingCommand) -> Answer:
@@ -172,34 +194,34 @@ class TopicProcessor:
         decode: Callable[[bytes], Sequence[SubscriptionGroupConfig]],
     ) -> Answer:
         try:
-            configs = await decode_beside(self._state, connection, decode, command)
-            self._state.groups.update_subscription_group_config(configs, self._state.now_ms())
+            configs = await decode_beside(self._pools, connection, decode, command)
+            self._groups.update_subscription_group_config(configs, self._clock.now_ms())
         except ConfigError as error:
             return command.response(ResponseCode.INVALID_PARAMETER, str(error))
-        await self._state.config_files.persist(self._state.groups)
+        await self._config_files.persist(self._groups)
         for config in configs:
             logger.info(Event("group made or changed", group=config.group_name, client=connection.remote))
         return command.response()
 
     async def delete_group(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Delete a group, and its offsets where that is asked for."""
+        """Delete a group, and its offsets if that is asked for."""
         header = decode_header(DeleteSubscriptionGroupRequestHeader, command.ext_fields)
-        now_ms = self._state.now_ms()
-        self._state.groups.delete_subscription_group_config(header.group_name, now_ms)
+        now_ms = self._clock.now_ms()
+        self._groups.delete_subscription_group_config(header.group_name, now_ms)
         fields = command.ext_fields or {}
         if header.clean_offset or fields.get("removeOffset") == "true":  # 4.9's name
-            self._state.offsets.remove_offset(header.group_name, now_ms)
-        await self._state.config_files.persist(self._state.groups)
+            self._offsets.remove_offset(header.group_name, now_ms)
+        await self._config_files.persist(self._groups)
         logger.info(Event("group deleted", group=header.group_name, client=connection.remote))
         return command.response()
 
     async def forbid_group(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Let a group read a topic, or not, where that is asked for; whether it may."""
+        """Let a group read a topic, or not, if that is asked for; whether it may."""
         header = decode_header(UpdateGroupForbiddenRequestHeader, command.ext_fields)
-        groups, (group, topic) = self._state.groups, (header.group, header.topic)
+        groups, (group, topic) = self._groups, (header.group, header.topic)
         if header.readable is not None:
-            groups.update_forbidden(group, topic, INDEX_PERM_READ, not header.readable, self._state.now_ms())
-            await self._state.config_files.persist(groups)
+            groups.update_forbidden(group, topic, INDEX_PERM_READ, not header.readable, self._clock.now_ms())
+            await self._config_files.persist(groups)
             client, readable = connection.remote, header.readable
             logger.info(Event("group forbidden", group=group, topic=topic, readable=readable, client=client))
         is_readable = not groups.forbidden(group, topic) & 1 << INDEX_PERM_READ
@@ -208,7 +230,7 @@ class TopicProcessor:
     def group_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The configuration of a group."""
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, command.ext_fields)
-        config = self._state.groups.subscription_group_table.get(header.group)
+        config = self._groups.subscription_group_table.get(header.group)
         if config is None:
             remark = f"No group in this broker. group: {header.group}{SEE_FAQ}"
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -216,9 +238,7 @@ class TopicProcessor:
 
     async def all_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
         """All groups, with the version of their changes."""
-        return command.response(
-            body=await encode_beside(self._state, connection, encode_body, self._state.groups.content())
-        )
+        return command.response(body=await encode_beside(self._pools, connection, encode_body, self._groups.content()))
 
 
 def _encode_topics(topics: Topics) -> bytes:

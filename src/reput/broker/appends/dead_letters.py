@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable
 
-from reput.broker.appends.appends import Appends
+from reput.broker.appends.inner_appends import Appends
 from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.broker.topic_creation import TopicCreation
 from reput.errors import ConfigError, MessageIllegalError, RemotingCommandError, ReputError
@@ -42,7 +42,7 @@ class DeadLetters:
     async def put_or_give_up(
         self, putting: Awaitable[PutRowResult], record: bytes | None, last_topic: str | None = None
     ) -> PutRowResult | None:
-        """Put what a stored message has become; where that can never be, put the message as it was into a last topic.
+        """Put what a stored message has become; if that can never be, put the message as it was into a last topic.
 
         Args:
             putting: The put.
@@ -87,9 +87,9 @@ class DeadLetters:
         logger.error(Event("a message that can never be put goes to another topic", error=why, **names))
 
     async def put(self, message: MessageExtBrokerInner, last_topic: str) -> PutRowResult:
-        """Put a message into queue 0 of a topic, which is made where it is not there.
+        """Put a message into queue 0 of a topic, which is made if it is not there.
 
-        Errors as of `Appends.put`; ConfigError where there can be no such topic.
+        Errors as of `Appends.put`; ConfigError if there can be no such topic.
         """
         await self._creation.create(TopicConfig(last_topic, 1, 1))
         message.topic, message.queue_id, message.prepared_transaction_offset = last_topic, 0, 0
@@ -104,7 +104,7 @@ def is_never(error: ReputError) -> bool:
 
 
 def _takeable(last_topic: str) -> str:
-    """A last topic, or the dead letters of SCHEDULE_CONSUMER where there can be no topic of its name.
+    """A last topic, or the dead letters of SCHEDULE_CONSUMER if there can be no topic of its name.
 
     A group's name may have 255 characters, as a topic's: with `%DLQ%` before it, it is too long.
     """

@@ -12,7 +12,7 @@ from reput.broker.appends.replica_acks import ReplicaAcks
 from reput.broker.rpc_latency import RpcLatency
 from reput.errors import StorePoisonedError
 from reput.events import Event
-from reput.remoting.codes import ResponseCode
+from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from reput.store.loop_writer import LoopWriter
 from reput.store.results import PutMessageStatus
@@ -40,13 +40,21 @@ class _Answer(NamedTuple):
     sends: dict[int, int]
     since_s: float
 
+    @property
+    def is_put_once(self) -> bool:
+        """Whether the client puts the message itself unless it hears of success: then it is there twice.
+
+        So what is sent back waits as long as its sync takes, and is taken, too, if slaves lack it (`Appends.put`).
+        """
+        return RequestCode.CONSUMER_SEND_MSG_BACK in self.sends
+
 
 class DurableAnswers:
-    """Answers to sends of SYNC_FLUSH and of a SYNC_MASTER: those of one turn wait together, with a write a connection.
+    """Answers to sends of SYNC_FLUSH and of a SYNC_MASTER: answers of a turn wait together, with a write a connection.
 
     First they wait for the sync, since slaves are sent only what is synced, then for slaves. A send is in the `queue`
     until both are done, though it may have been answered FLUSH_DISK_TIMEOUT: so a disk that stands still is not given
-    more and more.
+    more and more. Messages that are sent back are answered success or failure, and nothing between.
 
     Args:
         writer: Of the store; its flush thread calls back.
@@ -54,7 +62,7 @@ class DurableAnswers:
         timeout_ms: After so long without a sync a send is answered FLUSH_DISK_TIMEOUT (`syncFlushTimeout`).
         on_safe: Called in the loop after each sync: more may be dispatched.
         replicas: Says when slaves have what is synced; None: nobody waits for slaves.
-        latency: Is told how long sends take.
+        latency: Counts how long sends take.
     """
 
     def __init__(
@@ -79,7 +87,7 @@ class DurableAnswers:
         self._latency = latency
 
     def add_frames(self, connection: Connection, frames: bytes, sends: dict[int, int], end_offset: int) -> None:
-        """Send answers to so many sends of each code, whole frames, once the log is safe up to an offset."""
+        """Send the answers, whole frames, to the `sends` (a number by code) once the log is safe up to an offset."""
         if not self._turn:
             self._loop.call_soon(self._submit)
         self._turn.append(_Answer(connection, frames, sends, time.perf_counter()))
@@ -120,19 +128,26 @@ class DurableAnswers:
         """Answer a turn whose sync is late; RocketMQ tells first of the slaves, which cannot have it either."""
         logger.warning(Event("a sync is late", sends=len(self._queue), timeout_ms=int(self._timeout_s * 1000)))
         late = PutMessageStatus.FLUSH_DISK_TIMEOUT if self._replicas is None else self._replicas.status_of_unsent
-        self._answer(number, late)
+        turn = self._waiting.pop(number, [])
+        if patient := [one for one in turn if one.is_put_once]:
+            self._waiting[number] = patient
+        self._tell([one for one in turn if not one.is_put_once], late)
 
     def _answer(self, number: int, status: PutMessageStatus | StorePoisonedError) -> None:
         """Send the answers of one turn, unless that has been done."""
         if isinstance(status, StorePoisonedError) and number in self._waiting:
             logger.error(Event("a sync has failed, nothing more is taken", error=status))
+        self._tell(self._waiting.pop(number, []), status)
+
+    def _tell(self, turn: list[_Answer], status: PutMessageStatus | StorePoisonedError) -> None:
         frames: dict[Connection, list[bytes]] = {}
-        for connection, answers, sends, since_s in self._waiting.pop(number, ()):
-            if answers:
+        for one in turn:
+            if one.frames:
+                code = _code(one, status)
                 if self._latency is not None:
-                    self._latency.sent(sends, since_s, _code(status))
-                told = answers if status is PutMessageStatus.PUT_OK else _with_status(answers, status)
-                frames.setdefault(connection, []).append(told)
+                    self._latency.sent(one.sends, one.since_s, code)
+                told = one.frames if code == ResponseCode.SUCCESS else _with_code(one.frames, code, status)
+                frames.setdefault(one.connection, []).append(told)
         for connection, parts in frames.items():
             connection.write(b"".join(parts))
 
@@ -142,13 +157,13 @@ class DurableAnswers:
         return not (self._turn or self._waiting)
 
 
-def _code(status: PutMessageStatus | StorePoisonedError) -> ResponseCode:
+def _code(answer: _Answer, status: PutMessageStatus | StorePoisonedError) -> ResponseCode:
     if isinstance(status, StorePoisonedError):  # nobody knows whether it is stored
-        return ResponseCode.SERVICE_NOT_AVAILABLE
-    return _CODES[status]
+        return ResponseCode.SYSTEM_ERROR if answer.is_put_once else ResponseCode.SERVICE_NOT_AVAILABLE
+    return ResponseCode.SUCCESS if answer.is_put_once else _CODES[status]
 
 
-def _with_status(frames: bytes, status: PutMessageStatus | StorePoisonedError) -> bytes:
+def _with_code(frames: bytes, code: ResponseCode, status: PutMessageStatus | StorePoisonedError) -> bytes:
     """Answers that say what is late or missing, or that a sync has failed, in place of those that all is well."""
     told = []
     rest = memoryview(frames)
@@ -156,8 +171,8 @@ def _with_status(frames: bytes, status: PutMessageStatus | StorePoisonedError) -
         size = frame_size(rest)
         answer, rest = decode_command(rest[:size]), rest[size:]
         if isinstance(status, StorePoisonedError):
-            answer = RemotingCommand(_code(status), answer.opaque, answer.flag, str(status))
+            answer = RemotingCommand(code, answer.opaque, answer.flag, str(status))
         else:
-            answer.code = _code(status)
+            answer.code = code
         told.append(encode_command(answer))
     return b"".join(told)

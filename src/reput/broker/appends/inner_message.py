@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reput.formats.java import INT32_MAX
 from reput.formats.properties import OF_BROKERS, UNIQ_KEY, decode_properties
 from reput.formats.property_crc import PROPERTY_CRC32
 from reput.formats.record_layout import Buffer, SysFlag, unpack_record
@@ -46,6 +47,10 @@ class MessageExtBrokerInner:
             bytes(record[topic:topic_end]).decode(errors="replace"), head[3], bytes(record[body:body_end]), found,
             head[4], head[7], head[8], head[9], head[12], head[13],
         )  # fmt: skip
+
+    def count_attempt(self) -> None:
+        """Count one more attempt of a consumer; producers set the number, too, so it may be all that a record holds."""
+        self.reconsume_times = min(self.reconsume_times + 1, INT32_MAX)
 
     def become_half(self) -> None:
         """Go where no consumer sees it until its transaction ends (`parseHalfMessageInner`)."""

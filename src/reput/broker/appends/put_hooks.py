@@ -14,7 +14,7 @@ from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQ
 from reput.formats.record_layout import SysFlag
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import ResponseCode
-from reput.remoting.timer_requests import TIMER_REQUESTS
+from reput.remoting.timer_properties import TIMER_REQUESTS
 from reput.remoting.topic_validator import TRANS_HALF_TOPIC
 from reput.service.timer_messages import delete_key, deliver_time, out_time
 
@@ -129,7 +129,7 @@ def _wait_in(message: MessageExtBrokerInner, topic: str, queue_id: int) -> None:
 def delay_level(properties: Mapping[str, str]) -> int:
     """The delay level of a message, 0 for none (`Message.getDelayTimeLevel`).
 
-    Raises MessageIllegalError where it is no number.
+    Raises MessageIllegalError if it is no number.
     """
     text = properties.get(DELAY, "0")
     if not _NUMBER.fullmatch(text):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 #: A message counts as put at most so much too late, or a thousandth of the time since then: so a thousand notes do for
 #: each time that this grows by a factor of e, and none has to be forgotten, however long a delay is.
 _EVERY_MS, _PART = 1000, 1000
-#: Notes are thinned out once there are so many, and twice as many as were left the last time.
+#: Notes are thinned out once there are this many, and twice as many as were left the last time.
 _LEAST_THINNED = 4096
 
 

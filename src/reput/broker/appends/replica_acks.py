@@ -36,7 +36,7 @@ class ReplicaAcks:
     """Calls back when enough slaves have the log up to an offset; used in the loop's thread.
 
     Slaves acknowledge in the threads of their connections, which tell the loop, many acknowledgements at once. There,
-    all that waits for so many slaves is compared with one number, the offset that so many have: nothing polls, and
+    all that waits for `n` slaves is compared with one number, the offset that `n` slaves have: nothing polls, and
     nobody waits behind somebody else, as in RocketMQ's `GroupTransferService`.
 
     How many are waited for, and which sends are refused, is RocketMQ 5's (`CommitLog.asyncPutMessage`,
@@ -78,7 +78,7 @@ class ReplicaAcks:
     def when_acknowledged(self, end_offset: int, done: Callable[[PutMessageStatus], None]) -> None:
         """Call `done` with PUT_OK once enough slaves have the log up to an offset; it may be called at once.
 
-        With SLAVE_NOT_AVAILABLE at once where too few slaves are near the log's end; with FLUSH_SLAVE_TIMEOUT where
+        With SLAVE_NOT_AVAILABLE at once if too few slaves are near the log's end; with FLUSH_SLAVE_TIMEOUT if
         they have not acknowledged within `slaveTimeout`.
         """
         slaves = self._slaves_needed
@@ -115,7 +115,7 @@ class ReplicaAcks:
         return replicas - 1
 
     def _acknowledged_by(self, slaves: int) -> int:
-        """Commit log offset up to which so many slaves have had the log at one time; -1: never so many."""
+        """Commit log offset up to which `slaves` slaves have had the log at one time; -1: there were never as many."""
         if slaves == 0:
             return INT64_MAX
         return self._acknowledged[slaves - 1] if slaves <= len(self._acknowledged) else -1
@@ -157,7 +157,7 @@ class ReplicaAcks:
         done(status)
 
     def _say(self, answered: str, slaves: int) -> None:
-        """Log what sends are answered, where that has changed."""
+        """Log what sends are answered, if that has changed."""
         if answered != self._said:
             self._said = answered
             level = logging.INFO if answered == PutMessageStatus.PUT_OK.name else logging.WARNING

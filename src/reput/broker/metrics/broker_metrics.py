@@ -37,7 +37,7 @@ class BrokerMetrics:
         self._state = state
         self._pop = pop
         self._timers = timers
-        config = state.config
+        config = state.view.config
         self._families = MetricFamilies(
             {
                 **config.metric_labels,
@@ -50,19 +50,19 @@ class BrokerMetrics:
     async def metrics(self) -> Page:
         """All metrics, in Prometheus' text format."""
         state, families = self._state, self._families
-        info = await state.reads.run(state.store.runtime_info)
+        info = await state.pools.reads.run(state.store.runtime_info)
         metrics = [
-            *store_metrics(families, state, info),
-            *message_metrics(families, state, info),
-            *request_metrics(families, state),
-            *client_metrics(families, state),
-            *await consumer_lag_metrics(families, state),
-            *pop_metrics(families, state, self._pop),
-            *replication_metrics(families, state),
-            *slave_metrics(families, state),
+            *store_metrics(families, state.view, state.clock, state.topics, state.groups, state.send_path, info),
+            *message_metrics(families, state.store, state.topics, state.stats, info),
+            *request_metrics(families, state.transactions, state.stats, state.rpc_latency),
+            *client_metrics(families, state.consumers, state.producers),
+            *await consumer_lag_metrics(families, state.clock, state.pools, state.store, state.topics, state.offsets),
+            *pop_metrics(families, state.view, self._pop),
+            *replication_metrics(families, state.view, state.store, state.slave, state.ha),
+            *slave_metrics(families, state.slave),
         ]
-        if self._timers is not None:
-            metrics += await timer_metrics(families, state, self._timers)
+        if state.timers is not None and self._timers is not None:
+            metrics += await timer_metrics(families, state.clock, state.pools, state.store, state.timers, self._timers)
         return Page(text_of(metrics), _CONTENT_TYPE)
 
     async def healthy(self) -> Page:
@@ -70,8 +70,8 @@ class BrokerMetrics:
         return Page(b"the broker runs\n")
 
     async def ready(self) -> Page:
-        """200 where messages are taken, by a slave copied, and given; 503 and the reason where they are not."""
-        writer, slave = self._state.writer, self._state.slave
+        """200 if messages are taken, by a slave copied, and given; 503 and the reason if they are not."""
+        writer, slave = self._state.send_path.writer, self._state.slave
         failure = writer.small_put_refusal or writer.dispatch_failure or (slave and slave.copies_nothing)
         if failure is None:
             does = "takes" if slave is None else "copies"

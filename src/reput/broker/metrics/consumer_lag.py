@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.metrics.metric_families import MetricFamilies, java
-from reput.broker.state import BrokerState
 from reput.remoting.topic_validator import is_retry_or_dlq_topic, is_system_group
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -36,12 +39,19 @@ class _Lag(NamedTuple):
     first_ready_ms: int
 
 
-async def consumer_lag_metrics(families: MetricFamilies, state: BrokerState) -> Iterable[Metric]:
+async def consumer_lag_metrics(
+    families: MetricFamilies,
+    clock: BrokerClock,
+    pools: DiskPools,
+    store: MessageStore,
+    topics: TopicConfigManager,
+    offsets: ConsumerOffsetManager,
+) -> Iterable[Metric]:
     """Lag of each group in each topic in which it has committed offsets."""
-    progress = list(_progress(state))
-    lags = await state.reads.run(lambda: [_lag(state.store, one) for one in progress])
-    now_ms = state.now_ms()
-    keys = [_labels(state, one) for one in progress]
+    progress = list(_progress(topics, offsets))
+    lags = await pools.reads.run(lambda: [_lag(store, one) for one in progress])
+    now_ms = clock.now_ms()
+    keys = [_labels(topics, one) for one in progress]
     metrics = []
     for name, what, values in (
         ("lag_messages", "Messages that are not consumed", [one.messages for one in lags]),
@@ -58,16 +68,15 @@ async def consumer_lag_metrics(families: MetricFamilies, state: BrokerState) -> 
     return metrics
 
 
-def _labels(state: BrokerState, one: _Progress) -> tuple[str, str, str, str]:
-    is_system = state.topics.is_system_topic(one.topic) or is_system_group(one.group)
+def _labels(topics: TopicConfigManager, one: _Progress) -> tuple[str, str, str, str]:
+    is_system = topics.is_system_topic(one.topic) or is_system_group(one.group)
     return one.group, one.topic, java(is_retry_or_dlq_topic(one.topic)), java(is_system)
 
 
-def _progress(state: BrokerState) -> Iterator[_Progress]:
-    """The offsets of all groups, as of now; those of topics that are not there any more are left out."""
-    offsets = state.offsets
+def _progress(topics: TopicConfigManager, offsets: ConsumerOffsetManager) -> Iterator[_Progress]:
+    """The offsets of all groups, as of now, without topics that are not there any more."""
     for topic, group in offsets.topics_and_groups():
-        config = state.topics.select_topic_config(topic)
+        config = topics.select_topic_config(topic)
         if config is None:
             continue
         committed = offsets.query_offsets(group, topic)

@@ -1,4 +1,4 @@
-"""Metrics of POP (`PopMetricsManager`); those of its buffer are not told, as there is none."""
+"""Metrics of POP (`PopMetricsManager`); without metrics of its buffer, as there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.pop.pop import Pop
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _REVIVED = ("consumer_group", "topic", "revive_message_type")
 
 
-def pop_metrics(families: MetricFamilies, state: BrokerState, pop: Pop) -> Iterable[Metric]:
+def pop_metrics(families: MetricFamilies, view: BrokerView, pop: Pop) -> Iterable[Metric]:
     """Check points and acks, revived messages, and how late they are, by revive queue."""
     stats = pop.stats
     put = [(key, float(count)) for key, count in stats.put.items()]
@@ -28,7 +28,7 @@ def pop_metrics(families: MetricFamilies, state: BrokerState, pop: Pop) -> Itera
     what = "Messages that nobody acked, put into retry topics"
     labels = ("consumer_group", "topic", "put_status")
     yield families.counter("rocketmq_pop_revive_retry_messages", what, labels, retried)
-    behind = [pop.revive_behind(queue_id) for queue_id in range(state.config.revive_queue_num)]
+    behind = [pop.revive_behind(queue_id) for queue_id in range(view.config.revive_queue_num)]
     for name, what, at in (
         ("lag", "Check points and acks, in spite of the name, after the last check point done", 0),
         ("latency", "How long ago the first of them was due", 1),

@@ -7,9 +7,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from reput.broker.metrics.metric_families import MetricFamilies, java
-from reput.broker.rpc_latency import RpcKey
-from reput.broker.state import BrokerState
+from reput.broker.rpc_latency import RpcKey, RpcLatency
+from reput.formats.metadata import TransactionMetrics
 from reput.remoting.codes import RequestCode, ResponseCode
+from reput.service.broker_stats_manager import BrokerStatsManager
+from reput.service.topic_metrics_manager import TopicMetricsManager
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -17,11 +19,15 @@ if TYPE_CHECKING:
 _RPC_LABELS = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
 
 
-def request_metrics(families: MetricFamilies, state: BrokerState) -> Iterable[Metric]:
+def request_metrics(
+    families: MetricFamilies,
+    transactions: TopicMetricsManager[TransactionMetrics],
+    stats: BrokerStatsManager,
+    rpc_latency: RpcLatency | None,
+) -> Iterable[Metric]:
     """Times of requests and of changes of topics; transactions that have ended."""
-    stats, latency = state.stats, state.rpc_latency
-    if latency is not None:
-        times = latency.times_ms
+    if rpc_latency is not None:
+        times = rpc_latency.times_ms
         rows = [(_of_rpc(key), counts, times.sums[key]) for key, counts in times.counts.items()]
         what = "Times from a request to its answer"
         yield families.histogram("rocketmq_rpc_latency_milliseconds", what, _RPC_LABELS, times.bounds, rows)
@@ -34,7 +40,7 @@ def request_metrics(families: MetricFamilies, state: BrokerState) -> Iterable[Me
             for key, counts in creations.counts.items()
         ],
     )  # fmt: skip
-    open_ones = [((topic,), float(one.count)) for topic, one in state.transactions.content().transaction_count.items()]
+    open_ones = [((topic,), float(one.count)) for topic, one in transactions.content().transaction_count.items()]
     yield families.gauge("rocketmq_half_messages", "Transactions that have not ended", ("topic",), open_ones)
     for name, is_commit in (("commit", True), ("rollback", False)):
         ends = [((topic,), float(count)) for (topic, kind), count in stats.transactions.items() if kind == is_commit]

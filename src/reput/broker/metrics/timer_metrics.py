@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.metrics.metric_families import MetricFamilies
 from reput.broker.metrics.store_metrics import LOCAL
-from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.formats.timer_log import TIMER_TOPIC
+from reput.store.message_store import MessageStore
 from reput.store.timer.timer_message_store import TimerMessageStore
 
 if TYPE_CHECKING:
@@ -27,13 +29,18 @@ class _Waiting(NamedTuple):
     near: Sequence[int]
 
 
-async def timer_metrics(families: MetricFamilies, state: BrokerState, service: TimerMessageService) -> Iterable[Metric]:
+async def timer_metrics(
+    families: MetricFamilies,
+    clock: BrokerClock,
+    pools: DiskPools,
+    store: MessageStore,
+    timers: TimerMessageStore,
+    service: TimerMessageService,
+) -> Iterable[Metric]:
     """Messages that wait, by topic and by time; how many came and went, and how late they are."""
-    timers = state.timers
-    assert timers is not None, "the service is there"
-    waiting = await state.reads.run(_look, timers, state.now_ms())
-    stats, now_ms = service.stats, state.now_ms()
-    without_slot = max(0, state.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset)
+    waiting = await pools.reads.run(_look, timers, clock.now_ms())
+    stats, now_ms = service.stats, clock.now_ms()
+    without_slot = max(0, store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset)
     gauges = (
         ("enqueue_lag", "Messages without a slot", without_slot),
         ("enqueue_latency_milliseconds", "Time from a message's storing to its slot", stats.enqueue_latency_ms(now_ms)),

@@ -8,9 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from reput.broker.appends.loop_dispatch import LoopDispatch
+from reput.broker.appends.put_hooks import PutHooks
+from reput.broker.appends.room_waiters import RoomWaiters
+from reput.broker.clock import BrokerClock
 from reput.broker.pop.handles import check_handle, check_point_key
 from reput.broker.pop.revive_messages import Place, ReviveMessages
-from reput.broker.state import BrokerState
+from reput.broker.rpc_latency import RpcLatency
 from reput.errors import ReputError, WouldWaitError
 from reput.formats.pop_messages import ack_unique_key
 from reput.formats.record_layout import unpack_record
@@ -21,6 +25,9 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.extra_info import ExtraInfo
 from reput.remoting.pop_headers import PopKey
 from reput.service.pop.pop_stats import ACK, PUT_OK
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.loop_writer import LoopWriter
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 
 #: Memory for the answers to some 500 acks, which take a quarter of a millisecond.
@@ -36,12 +43,24 @@ class AckFrames:
     records have no CRC of their properties. So an answer need not wait, and the kernel can write the record.
 
     Args:
-        state: The broker's.
+        clock, store, topics, writer, room, hooks, dispatch, rpc_latency: The broker's.
         revive: Makes what acks become.
     """
 
-    def __init__(self, state: BrokerState, revive: ReviveMessages) -> None:
-        self._state = state
+    def __init__(
+        self,
+        clock: BrokerClock,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        writer: LoopWriter,
+        room: RoomWaiters,
+        hooks: PutHooks,
+        dispatch: LoopDispatch,
+        rpc_latency: RpcLatency | None,
+        revive: ReviveMessages,
+    ) -> None:
+        self._clock, self._store, self._topics, self._writer = clock, store, topics, writer
+        self._room, self._hooks, self._dispatch, self._rpc_latency = room, hooks, dispatch, rpc_latency
         self._revive = revive
         self._answers = np.empty(_ANSWER_BYTES, np.uint8)
         self._form = lru_cache(_MOST_FORMS)(self._make_form)
@@ -49,7 +68,7 @@ class AckFrames:
     def take(self, connection: Connection, keep: Callable[[bytes], None]) -> bool:
         """Take the acks with the handle of the next frame, and give their answers to `keep`.
 
-        Returns False where that frame is no plain ack, and nothing has changed. Plain is an ack that
+        Returns False if that frame is no plain ack, and nothing has changed. Plain is an ack that
         `AckMessageProcessor` would put: of a message that a queue has, not popped in order.
 
         Raises:
@@ -71,15 +90,15 @@ class AckFrames:
             return False
         frames.taken(form.at - begin)
         keep(form.take_answers())
-        self._state.dispatch.soon()
+        self._dispatch.soon()
         self._revive.stats.inc_put(check_point_key(ack.queue, ack.info), ACK, PUT_OK, taken)
-        if self._state.rpc_latency is not None:
-            self._state.rpc_latency.sent({RequestCode.ACK_MESSAGE: taken}, since_s)
+        if self._rpc_latency is not None:
+            self._rpc_latency.sent({RequestCode.ACK_MESSAGE: taken}, since_s)
         return True
 
     def _append(self, form: AckForm, begin: int, end: int) -> int:
-        """Let the kernel take acks; 0 where the plain way is to say why it cannot."""
-        writer, taken = self._state.writer, 0
+        """Let the kernel take acks; 0 if the plain way is to say why it cannot."""
+        writer, taken = self._writer, 0
 
         def write(room: LogRoom) -> int:
             nonlocal taken
@@ -92,22 +111,22 @@ class AckFrames:
                 writer.make_room(form.needed)
                 writer.append_written(write)
         except WouldWaitError:
-            if self._state.room.failure is None:
+            if self._room.failure is None:
                 raise
         except ReputError:
             pass
         return taken
 
     def _form_for(self, connection: Connection, ack: AckFrame) -> AckForm | None:
-        """The form of an ack and of those like it; None where the ack is not plain."""
-        state, info, (topic, _, queue_id) = self._state, ack.info, ack.queue
-        low, high = state.store.min_offset(topic, queue_id), state.store.max_offset(topic, queue_id)
+        """The form of an ack and of those like it; None if the ack is not plain."""
+        info, (topic, _, queue_id) = ack.info, ack.queue
+        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
         is_plain = low <= ack.offset <= high and not info.is_order and self._revive.has_queue(info.revive_qid)
-        if not is_plain or check_handle(state, connection, ack.queue) is not None:
+        if not is_plain or check_handle(self._topics, connection, ack.queue) is not None:
             return None
-        now_ms = state.now_ms()
+        now_ms = self._clock.now_ms()
         try:
-            place = Place(info.revive_qid, info.revive_time, state.hooks.slot_of(info.revive_time, now_ms))
+            place = Place(info.revive_qid, info.revive_time, self._hooks.slot_of(info.revive_time, now_ms))
             form = self._form(ack.queue, info, place, ack.texts, ack.numbers)
         except ReputError:
             return None
@@ -117,7 +136,7 @@ class AckFrames:
     def _make_form(
         self, queue: PopKey, info: ExtraInfo, place: Place, texts: tuple[bytes, ...], numbers: tuple[int, int]
     ) -> AckForm:
-        key, writer = check_point_key(queue, info), self._state.writer
+        key, writer = check_point_key(queue, info), self._writer
         row = self._revive.ack_row(key, MARK, place)
         record = writer.encode_row(row)
         _, (body, _, _, _, properties, _) = unpack_record(record, 0)

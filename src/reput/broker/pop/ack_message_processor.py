@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.large_bodies import decode_beside, in_pieces, is_large
 from reput.broker.pop.handles import Wake, ack_in_order, check_handle, check_point_key
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessage, ReviveMessages
-from reput.broker.state import BrokerState
 from reput.formats.pop_messages import Ack
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -17,7 +18,10 @@ from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header
 from reput.remoting.pop_bodies import BatchAck, decode_batch_acks
 from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.pop.topics import pop_retry_topic_of
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -26,14 +30,25 @@ class AckMessageProcessor:
     """Takes ACK_MESSAGE and BATCH_ACK_MESSAGE: success says nothing about whether a message was still invisible.
 
     Args:
-        state: The broker's.
+        clock, pools, store, topics, consumer_offsets: The broker's.
         offsets: How far groups have popped.
         revive: Takes acks.
-        wake: Called where a queue is free that was popped in order.
+        wake: Called when a queue is free that was popped in order.
     """
 
-    def __init__(self, state: BrokerState, offsets: PopOffsets, revive: ReviveMessages, wake: Wake) -> None:
-        self._state = state
+    def __init__(
+        self,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        consumer_offsets: ConsumerOffsetManager,
+        offsets: PopOffsets,
+        revive: ReviveMessages,
+        wake: Wake,
+    ) -> None:
+        self._clock, self._pools, self._store, self._topics = clock, pools, store, topics
+        self._consumer_offsets = consumer_offsets
         self._offsets = offsets
         self._revive = revive
         self._wake = wake
@@ -44,13 +59,13 @@ class AckMessageProcessor:
 
     def ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take the ack of one message."""
-        state, header = self._state, decode_header(AckMessageRequestHeader, command.ext_fields)
+        header = decode_header(AckMessageRequestHeader, command.ext_fields)
         key = PopKey(header.topic, header.consumer_group, header.queue_id)
-        refusal = check_handle(state, connection, key)
+        refusal = check_handle(self._topics, connection, key)
         if refusal is not None:
             return command.response(*refusal)
         info = decode_extra_info(header.extra_info)
-        low, high = state.store.min_offset(key.topic, key.queue_id), state.store.max_offset(key.topic, key.queue_id)
+        low, high = self._store.min_offset(key.topic, key.queue_id), self._store.max_offset(key.topic, key.queue_id)
         if not low <= header.offset <= high:
             remark = f"offset is illegal, key:{key.topic}@{key.queue_id}, commit:{header.offset}, store:{low}~{high}"
             return command.response(ResponseCode.NO_MESSAGE, remark)
@@ -63,11 +78,11 @@ class AckMessageProcessor:
         return self._revive.answer(messages, command.response())
 
     async def _ack_in_order(self, command: RemotingCommand, key: PopKey, offset: int, info: ExtraInfo) -> Answer:
-        refusal = await ack_in_order(self._state, self._offsets, self._wake, key, offset, info)
+        refusal = await ack_in_order(self._clock, self._consumer_offsets, self._offsets, self._wake, key, offset, info)
         return command.response() if refusal is None else command.response(*refusal)
 
     def batch_ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """Take the acks of messages of several pops; those of unknown topics, queues and offsets are passed."""
+        """Take the acks of messages of several pops; acks of unknown topics, queues and offsets are passed."""
         if is_large(command):
             return self._large_batch(connection, command)
         broker_name, acks = decode_batch_acks(command.body)
@@ -76,7 +91,7 @@ class AckMessageProcessor:
         return self._take(command, broker_name, acks)
 
     async def _large_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
-        broker_name, acks = await decode_beside(self._state, connection, decode_batch_acks, command)
+        broker_name, acks = await decode_beside(self._pools, connection, decode_batch_acks, command)
         if not acks:
             return command.response(ResponseCode.NO_MESSAGE, "no acks")
         async for piece in in_pieces(acks):
@@ -105,17 +120,16 @@ class AckMessageProcessor:
         for ack, info in in_order:
             key = PopKey(ack.key.topic, ack.key.group, ack.key.queue_id)
             for offset in ack.offsets:
-                await ack_in_order(self._state, self._offsets, self._wake, key, offset, info)
+                await ack_in_order(self._clock, self._consumer_offsets, self._offsets, self._wake, key, offset, info)
         answer = self._revive.answer(messages, command.response()) if messages else command.response()
         return await answer if isinstance(answer, Coroutine) else answer
 
     def _known(self, one: BatchAck, info: ExtraInfo) -> Ack | None:
-        """The acks of one pop, of messages that a queue has; None where there are none."""
-        state = self._state
+        """The acks of one pop, of messages that a queue has; None if there are none."""
         topic = one.topic if one.retry == "0" else pop_retry_topic_of(one.topic, one.group, v2=one.retry == "2")
-        config = state.topics.select_topic_config(topic)
+        config = self._topics.select_topic_config(topic)
         if config is None or not 0 <= one.queue_id < config.read_queue_nums:
             return None
-        low, high = state.store.min_offset(topic, one.queue_id), state.store.max_offset(topic, one.queue_id)
+        low, high = self._store.min_offset(topic, one.queue_id), self._store.max_offset(topic, one.queue_id)
         offsets = tuple(offset for offset in one.offsets if low <= offset <= high)
         return Ack(check_point_key(PopKey(topic, one.group, one.queue_id), info), offsets) if offsets else None

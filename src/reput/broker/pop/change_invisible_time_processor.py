@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from reput.broker.clock import BrokerClock
 from reput.broker.pop.handles import Wake, check_handle, check_point_key
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.revive_messages import ReviveMessages
-from reput.broker.state import BrokerState
 from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.formats.pop_messages import Ack, CheckPoint, CheckPointKey
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -16,6 +16,9 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pop_headers import ChangeInvisibleTimeRequestHeader, ChangeInvisibleTimeResponseHeader, PopKey
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -29,14 +32,23 @@ class ChangeInvisibleTimeProcessor:
     time is after the old one's, whatever the clock says: the ack counts for every check point with its key.
 
     Args:
-        state: The broker's.
+        clock, store, topics, consumer_offsets: The broker's.
         offsets: How far groups have popped.
         revive: Takes check points and acks.
-        wake: Called where a queue that was popped in order may be free at another time.
+        wake: Called when a queue that was popped in order may be free at another time.
     """
 
-    def __init__(self, state: BrokerState, offsets: PopOffsets, revive: ReviveMessages, wake: Wake) -> None:
-        self._state = state
+    def __init__(
+        self,
+        clock: BrokerClock,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        consumer_offsets: ConsumerOffsetManager,
+        offsets: PopOffsets,
+        revive: ReviveMessages,
+        wake: Wake,
+    ) -> None:
+        self._clock, self._store, self._topics, self._consumer_offsets = clock, store, topics, consumer_offsets
         self._offsets = offsets
         self._revive = revive
         self._wake = wake
@@ -47,22 +59,25 @@ class ChangeInvisibleTimeProcessor:
 
     def change(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request."""
-        state, header = self._state, decode_header(ChangeInvisibleTimeRequestHeader, command.ext_fields)
+        header = decode_header(ChangeInvisibleTimeRequestHeader, command.ext_fields)
         key = PopKey(header.topic, header.consumer_group, header.queue_id)
-        refusal = check_handle(state, connection, key)
+        refusal = check_handle(self._topics, connection, key)
         if refusal is not None:
             return self._refuse(command, *refusal)
-        low, high = state.store.min_offset(key.topic, key.queue_id), state.store.max_offset(key.topic, key.queue_id)
+        low, high = self._store.min_offset(key.topic, key.queue_id), self._store.max_offset(key.topic, key.queue_id)
         if not low <= header.offset < high:
             return self._refuse(command, ResponseCode.NO_MESSAGE, _REMARK)
         info = decode_extra_info(header.extra_info)
         if info.is_order:
             return self._change_in_order(command, key, header, info)
-        most_ms = state.store.config.timer_max_delay_sec * 1000
+        most_ms = self._store.config.timer_max_delay_sec * 1000
         if header.invisible_time > most_ms or not self._revive.has_queue(info.revive_qid):
             remark = f"invisibleTime {header.invisible_time} or reviveQid {info.revive_qid} is out of range"
             return self._refuse(command, ResponseCode.INVALID_PARAMETER, remark)
-        offset, pop_time = header.offset, max(state.now_ms(), info.pop_time + 1)  # else both may have the same key
+        offset, pop_time = (
+            header.offset,
+            max(self._clock.now_ms(), info.pop_time + 1),
+        )  # else both may have the same key
         new_key = CheckPointKey(key.topic, key.group, key.queue_id, offset, pop_time, info.broker_name)
         check_point = self._revive.check_point(CheckPoint(new_key, header.invisible_time, (offset,)), info.revive_qid)
         acks = self._revive.acks(Ack(check_point_key(key, info), (offset,)), info.revive_qid, info.revive_time)
@@ -76,8 +91,8 @@ class ChangeInvisibleTimeProcessor:
     async def _change_in_order(
         self, command: RemotingCommand, key: PopKey, header: ChangeInvisibleTimeRequestHeader, info: ExtraInfo
     ) -> Answer:
-        state, (topic, group, queue_id), now_ms = self._state, key, self._state.now_ms()
-        if header.offset < state.offsets.query_offset(group, topic, queue_id):
+        (topic, group, queue_id), now_ms = key, self._clock.now_ms()
+        if header.offset < self._consumer_offsets.query_offset(group, topic, queue_id):
             return self._refuse(command, ResponseCode.SUCCESS, _REMARK)
         visible_ms = now_ms + header.invisible_time
         if not INT64_MIN <= visible_ms <= INT64_MAX:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from reput.broker.clock import BrokerClock
 from reput.broker.pop.pop_checks import QueueRequest, Refusal, check_broker, check_queue
 from reput.broker.pop.pop_long_polling_service import Polled, PollingResult, PopLongPollingService
 from reput.broker.pop.pop_offsets import PopOffsets
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -20,6 +21,8 @@ from reput.remoting.pop_headers import (
     PopKey,
 )
 from reput.service.pop.topics import pop_retry_topic_of
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -30,16 +33,23 @@ class NotificationProcessor:
     """Takes NOTIFICATION and POLLING_INFO.
 
     Args:
-        state: The broker's.
+        view, clock, topics, groups: The broker's.
         offsets: How far groups have popped.
         pops: Where pops wait.
         polling: Where notifications wait.
     """
 
     def __init__(
-        self, state: BrokerState, offsets: PopOffsets, pops: PopLongPollingService, polling: PopLongPollingService
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: PopOffsets,
+        pops: PopLongPollingService,
+        polling: PopLongPollingService,
     ) -> None:
-        self._state = state
+        self._view, self._clock, self._topics, self._groups = view, clock, topics, groups
         self._offsets = offsets
         self._pops = pops
         self._polling = polling
@@ -52,7 +62,9 @@ class NotificationProcessor:
         """Answer with the number of pops that wait for exactly this queue id."""
         header = decode_header(PollingInfoRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
-        topic = check_broker(self._state, "peek") or check_queue(self._state, connection, asked)
+        topic = check_broker(self._view, "peek") or check_queue(
+            self._clock, self._topics, self._groups, connection, asked
+        )
         if isinstance(topic, Refusal):
             return command.response(*topic, encode_header(PollingInfoResponseHeader(0)))
         number = self._pops.polling_num(header.topic, header.consumer_group, header.queue_id)
@@ -62,7 +74,9 @@ class NotificationProcessor:
         """Whether there is a message; None while the request waits for one."""
         header = decode_header(NotificationRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
-        topic = check_broker(self._state, "peek") or check_queue(self._state, connection, asked)
+        topic = check_broker(self._view, "peek") or check_queue(
+            self._clock, self._topics, self._groups, connection, asked
+        )
         if isinstance(topic, Refusal):
             return command.response(*topic, encode_header(NotificationResponseHeader(False)))
         has_msg, free_at_ms = self._look(topic, header)
@@ -87,7 +101,7 @@ class NotificationProcessor:
         if not header.order:
             for v2 in (False, True):
                 retry = pop_retry_topic_of(header.topic, group, v2=v2)
-                found = self._state.topics.select_topic_config(retry)
+                found = self._topics.select_topic_config(retry)
                 if found is not None:
                     names[retry] = range(found.read_queue_nums)
         for name, queue_ids in names.items():
@@ -95,7 +109,7 @@ class NotificationProcessor:
                 key = PopKey(name, group, queue_id)
                 if not self._offsets.left(key):
                     continue
-                now_ms = self._state.now_ms()
+                now_ms = self._clock.now_ms()
                 free_at = self._offsets.orders.free_at(*key, header.attempt_id, 0, now_ms) if header.order else 0
                 if free_at <= now_ms:
                     return True, 0

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.pop.pop_checks import QueueRequest, Refusal, check_broker, check_queue
 from reput.broker.pop.pop_offsets import PopOffsets
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 from reput.formats.pop_messages import MOST_MESSAGES
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pop_headers import PeekMessageRequestHeader, PopKey, PopMessageResponseHeader
 from reput.service.pop.topics import pop_retry_topic_of
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -24,12 +29,22 @@ class PeekMessageProcessor:
     """Takes PEEK_MESSAGE.
 
     Args:
-        state: The broker's.
+        view, clock, pools, store, topics, groups: The broker's.
         offsets: How far groups have popped.
     """
 
-    def __init__(self, state: BrokerState, offsets: PopOffsets) -> None:
-        self._state = state
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: PopOffsets,
+    ) -> None:
+        self._view, self._clock, self._pools, self._store = view, clock, pools, store
+        self._topics, self._groups = topics, groups
         self._offsets = offsets
 
     def handlers(self) -> dict[int, Handler]:
@@ -37,17 +52,19 @@ class PeekMessageProcessor:
         return {RequestCode.PEEK_MESSAGE: self.peek}
 
     async def peek(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """The next messages of a group; those of its retry topic come first in one of five answers."""
-        state, header = self._state, decode_header(PeekMessageRequestHeader, command.ext_fields)
+        """The next messages of a group; its retry topic's come first in one of five answers."""
+        header = decode_header(PeekMessageRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
-        topic = check_broker(state, "peek") or check_queue(state, connection, asked)
+        topic = check_broker(self._view, "peek") or check_queue(
+            self._clock, self._topics, self._groups, connection, asked
+        )
         if isinstance(topic, Refusal):
             return command.response(*topic, encode_header(PopMessageResponseHeader()))
         chance = random.randrange(100)
         normal = [header.queue_id] if header.queue_id >= 0 else range(topic.read_queue_nums)
         keys = [PopKey(header.topic, header.consumer_group, one) for one in _from(normal, chance)]
-        name = pop_retry_topic_of(header.topic, header.consumer_group, v2=state.config.enable_retry_topic_v2)
-        retry = state.topics.select_topic_config(name)
+        name = pop_retry_topic_of(header.topic, header.consumer_group, v2=self._view.config.enable_retry_topic_v2)
+        retry = self._topics.select_topic_config(name)
         queues = range(retry.read_queue_nums if retry is not None else 0)
         retry_keys = [PopKey(name, header.consumer_group, one) for one in _from(queues, chance)]
         found, rest = await self._read(
@@ -61,14 +78,14 @@ class PeekMessageProcessor:
     async def _read(self, connection: Connection, keys: list[PopKey], most: int) -> tuple[list[bytes], int]:
         """Records of queues, and how many messages they had before."""
         found: list[bytes] = []
-        state, count, rest = self._state, 0, 0
+        count, rest = 0, 0
         for key in keys:
             rest += self._offsets.left(key)
             if count >= min(most, MOST_MESSAGES) or sum(map(len, found)) >= _MOST_BYTES:
                 continue
-            offset = max(self._offsets.known(key), state.store.min_offset(key.topic, key.queue_id))
-            result = await state.reads.run_for(
-                connection, state.store.get_raw, key.topic, key.queue_id, offset, min(most, MOST_MESSAGES) - count
+            offset = max(self._offsets.known(key), self._store.min_offset(key.topic, key.queue_id))
+            result = await self._pools.reads.run_for(
+                connection, self._store.get_raw, key.topic, key.queue_id, offset, min(most, MOST_MESSAGES) - count
             )
             if result is not None and result.status is GetMessageStatus.FOUND:
                 found.append(result.records)

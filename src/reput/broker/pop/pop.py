@@ -10,11 +10,13 @@ from reput.broker.pop.peek_message_processor import PeekMessageProcessor
 from reput.broker.pop.pop_long_polling_service import PopLongPollingService
 from reput.broker.pop.pop_message_processor import PopMessageProcessor
 from reput.broker.pop.pop_offsets import PopOffsets
+from reput.broker.pop.pop_request import PopParts
 from reput.broker.pop.pop_revive_service import PopReviveService
 from reput.broker.pop.query_assignment_processor import QueryAssignmentProcessor
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
+from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
 from reput.transport.connection import Connection
 
 
@@ -24,6 +26,7 @@ class Pop:
     Args:
         state: The broker's.
         timers: Hold check points and acks back; without them nothing can be popped.
+        modes: How groups get messages, as an operator has set it.
 
     Attributes:
         processors: What takes the requests.
@@ -31,32 +34,47 @@ class Pop:
         orders: What was popped in order.
         stats: What has been done since the start.
         ack_frames: Takes acks that come together.
-        modes: How groups get messages, as an operator has set it.
     """
 
-    def __init__(self, state: BrokerState, timers: TimerMessageService | None) -> None:
+    def __init__(
+        self, state: BrokerState, timers: TimerMessageService | None, modes: MessageRequestModeManager
+    ) -> None:
         self._state = state
-        offsets, revive = PopOffsets(state), ReviveMessages(state)
-        self.ack_frames = AckFrames(state, revive)
+        view, clock, pools, store, path = state.view, state.clock, state.pools, state.store, state.send_path
+        topics, groups, consumer_offsets = state.topics, state.groups, state.offsets
+        offsets = PopOffsets(view, clock, pools, state.files, store, consumer_offsets)
+        revive = ReviveMessages(view, clock, store, path.hooks, state.appends)
+        self.ack_frames = AckFrames(
+            clock, store, topics, path.writer, path.room, path.hooks, state.dispatch, state.rpc_latency, revive
+        )
         self.orders, self.stats = offsets.orders, revive.stats
-        pops, notifications = PopLongPollingService(state), PopLongPollingService(state)
+        pops, notifications = PopLongPollingService(view, clock), PopLongPollingService(view, clock)
         self.listeners = (pops, notifications)
 
         def wake(topic: str, group: str, queue_id: int) -> None:
             for listener in self.listeners:
                 listener.wake(topic, group, queue_id)
 
-        assignments = QueryAssignmentProcessor(state)
-        self.modes = assignments.modes
-        self.processors = (
-            PopMessageProcessor(state, offsets, revive, pops),
-            AckMessageProcessor(state, offsets, revive, wake),
-            ChangeInvisibleTimeProcessor(state, offsets, revive, wake),
-            PeekMessageProcessor(state, offsets),
-            NotificationProcessor(state, offsets, pops, notifications),
-            assignments,
+        self._config_files = state.config_files
+        parts = PopParts(
+            view, clock, pools, store, topics, consumer_offsets, state.appends, state.stats, offsets, revive
         )
-        self._revive_service = None if timers is None else PopReviveService(state, revive, timers)
+        self.processors = (
+            PopMessageProcessor(parts, groups, state.config_files, pops),
+            AckMessageProcessor(clock, pools, store, topics, consumer_offsets, offsets, revive, wake),
+            ChangeInvisibleTimeProcessor(clock, store, topics, consumer_offsets, offsets, revive, wake),
+            PeekMessageProcessor(view, clock, pools, store, topics, groups, offsets),
+            NotificationProcessor(view, clock, topics, groups, offsets, pops, notifications),
+            QueryAssignmentProcessor(
+                view, clock, pools, topics, groups, state.consumers, state.config_files, state.registration, modes
+            ),
+        )
+        self._revive_service: PopReviveService | None = None
+        if timers is not None:
+            self._revive_service = PopReviveService(
+                view, clock, pools, store, topics, groups, consumer_offsets, state.creation, state.appends,
+                state.dead_letters, revive, timers,
+            )  # fmt: skip
 
     def start(self) -> None:
         """Revive from now on what nobody acks."""
@@ -74,7 +92,7 @@ class Pop:
 
     async def persist_orders(self) -> None:
         """Write consumerOrderInfo.json, if it has changed, without queues that are not there any more."""
-        self.orders.auto_clean(self._is_there, self._state.now_ms())
+        self.orders.auto_clean(self._is_there, self._state.clock.now_ms())
         await self._state.config_files.try_persist(self.orders)
 
     def _is_there(self, topic: str, group: str, queue_id: int) -> bool:

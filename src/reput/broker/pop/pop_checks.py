@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from reput.broker.clock import BrokerClock
 from reput.broker.pulls.message_filters import Refusal as Refusal
-from reput.broker.state import SEE_FAQ, BrokerState
+from reput.broker.remarks import SEE_FAQ
+from reput.broker.view import BrokerView
 from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import PermName, ResponseCode
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
 from reput.transport.connection import Connection
 
 
@@ -19,11 +23,11 @@ class QueueRequest(NamedTuple):
     queue_id: int
 
 
-def check_broker(state: BrokerState, what: str) -> Refusal | None:
+def check_broker(view: BrokerView, what: str) -> Refusal | None:
     """Whether the broker may be read from; `what`: "pop", or as RocketMQ's remark has it."""
-    if state.config.broker_permission & PermName.READ:
+    if view.config.broker_permission & PermName.READ:
         return None
-    return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{state.ip}] {what} message is forbidden")
+    return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{view.ip}] {what} message is forbidden")
 
 
 def topic_refusal(topic: str) -> Refusal:
@@ -31,9 +35,15 @@ def topic_refusal(topic: str) -> Refusal:
     return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {SEE_FAQ}")
 
 
-def check_queue(state: BrokerState, connection: Connection, asked: QueueRequest) -> TopicConfig | Refusal:
+def check_queue(
+    clock: BrokerClock,
+    topics: TopicConfigManager,
+    groups: SubscriptionGroupManager,
+    connection: Connection,
+    asked: QueueRequest,
+) -> TopicConfig | Refusal:
     """The topic of a request, or the answer that refuses it: topic, queue and group are checked."""
-    topic = state.topics.select_topic_config(asked.topic)
+    topic = topics.select_topic_config(asked.topic)
     if topic is None:
         return topic_refusal(asked.topic)
     if not topic.perm & PermName.READ:
@@ -44,7 +54,7 @@ def check_queue(state: BrokerState, connection: Connection, asked: QueueRequest)
             f"[{topic.read_queue_nums}] consumer:[/{connection.remote}]"
         )
         return Refusal(ResponseCode.INVALID_PARAMETER, remark)
-    group = state.groups.find_subscription_group_config(asked.group, state.now_ms())
+    group = groups.find_subscription_group_config(asked.group, clock.now_ms())
 
     if group is None:
         remark = f"subscription group [{asked.group}] does not exist, {SEE_FAQ}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.view import BrokerView
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.dispatch.arrivals import Arrivals
@@ -66,8 +67,8 @@ class PopLongPollingService:
     them wait for up to their whole time.
     """
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
+    def __init__(self, view: BrokerView, clock: BrokerClock) -> None:
+        self._view, self._clock = view, clock
         self._loop = asyncio.get_running_loop()
         #: By topic and group, by queue id.
         self._waiting: dict[tuple[str, str], dict[int, _InOrder]] = {}
@@ -92,7 +93,7 @@ class PopLongPollingService:
 
         again_at_ms: When to do it again in any case, 0 for no such time.
         """
-        now_ms, config = self._state.now_ms(), self._state.config
+        now_ms, config = self._clock.now_ms(), self._view.config
         if self._is_stopped:
             return PollingResult.NOT_POLLING
         if self._count >= config.max_pop_polling_size or self._bytes >= _MOST_BYTES:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import dataclass
 from struct import Struct
 
+from reput.broker.appends.inner_appends import Appends
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.pop.pop_offsets import PopOffsets
 from reput.broker.pop.retry_records import recoded
 from reput.broker.pop.revive_messages import ReviveMessages
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 from reput.errors import ReputError
 from reput.formats.metadata import TopicConfig
 from reput.formats.pop_messages import CheckPoint, CheckPointKey
@@ -22,7 +26,11 @@ from reput.remoting.extra_info import (
     build_start_offset_info,
 )
 from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader, PopMessageResponseHeader
+from reput.service.broker_stats_manager import BrokerStatsManager
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.pop.topics import pop_retry_topic_of
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.store.reads.get_result import GetRawResult
 from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
@@ -37,20 +45,40 @@ _MOVED = (
 )
 #: There were messages, and none for this request.
 _PASSED = (GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING)
-#: An answer gets no more queues once it has so many bytes: a frame takes 16 MiB.
+#: An answer gets no more queues once it has this many bytes: a frame takes 16 MiB.
 _MOST_BYTES = 4 << 20
 #: A topic may have many more: then other requests come between.
 _QUEUES_A_TURN = 100
 _SIZE, _OFFSET = Struct(">i"), Struct(">q")
 
 
+@dataclass(frozen=True, slots=True)
+class PopParts:
+    """Parts of a broker that each pop takes its messages with.
+
+    Attributes:
+        view, clock, pools, store, topics, consumer_offsets, appends, stats: The broker's.
+        offsets: How far groups have popped.
+        revive: Takes check points.
+    """
+
+    view: BrokerView
+    clock: BrokerClock
+    pools: DiskPools
+    store: MessageStore
+    topics: TopicConfigManager
+    consumer_offsets: ConsumerOffsetManager
+    appends: Appends
+    stats: BrokerStatsManager
+    offsets: PopOffsets
+    revive: ReviveMessages
+
+
 class PopRequest:
     """Takes messages for one request, and remembers what its answer says of them.
 
     Args:
-        state: The broker's.
-        offsets: How far groups have popped.
-        revive: Takes check points.
+        parts: What it takes messages with.
         connection: Of the request.
         header: The request.
         wanted: A tag expression and a filter, each None for all messages.
@@ -59,23 +87,19 @@ class PopRequest:
     Attributes:
         records: The messages, as the answer has them.
         count: How many they are.
-        again_at_ms: When more may be found: at once where no message passed the filter as far as was looked, or when a
+        again_at_ms: When more may be found: at once if no message passed the filter as far as was looked, or when a
             queue is free again that was popped in order and is not acked; 0 for no such time.
     """
 
     def __init__(
         self,
-        state: BrokerState,
-        offsets: PopOffsets,
-        revive: ReviveMessages,
+        parts: PopParts,
         connection: Connection,
         header: PopMessageRequestHeader,
         wanted: tuple[str | None, MessageFilter | None],
         revive_qid: int,
     ) -> None:
-        self._state = state
-        self._offsets = offsets
-        self._revive = revive
+        self._parts = parts
         self._connection = connection
         self._header = header
         self._wanted = wanted
@@ -86,7 +110,7 @@ class PopRequest:
         self._counts: list[str] = []
         self._commits: list[tuple[PopKey, int]] = []
         self._end_offset = 0
-        self._pop_time = state.now_ms()
+        self._pop_time = parts.clock.now_ms()
         self._revive_qid = ORDER_REVIVE_QID if header.order else revive_qid
         self.again_at_ms = 0
 
@@ -96,7 +120,7 @@ class PopRequest:
         Raises:
             ReputError: Nobody knows whether they are: nothing is handed out, as far as the offsets tell.
         """
-        header, config = self._header, self._state.config
+        header, config = self._header, self._parts.view.config
         chance = random.randrange(100)
         retry_first = chance < config.pop_from_retry_probability
         if retry_first and not header.order:
@@ -108,9 +132,9 @@ class PopRequest:
         if not retry_first and not header.order and not self._is_full:
             await self._pop_retry_topics(chance)
         if self._end_offset:
-            await self._state.appends.safe(self._end_offset)
+            await self._parts.appends.safe(self._end_offset)
         for key, following in self._commits:
-            self._offsets.commit(key, following)
+            self._parts.offsets.commit(key, following)
         return PopMessageResponseHeader(
             self._pop_time, header.invisible_time, self._revive_qid, self._rest, ";".join(self._starts),
             ";".join(self._messages), ";".join(self._counts) if header.order else None,
@@ -122,7 +146,7 @@ class PopRequest:
 
     async def _pop_retry_topics(self, chance: int) -> None:
         """Look for messages to be consumed again; of one retry topic only: the answer's texts know no two."""
-        config, header = self._state.config, self._header
+        config, header = self._parts.view.config, self._header
         v2 = config.enable_retry_topic_v2
         kinds = [v2]
         if v2 and config.retrieve_message_from_pop_retry_topic_v1:
@@ -130,7 +154,7 @@ class PopRequest:
         before = self.count
         for kind in kinds:
             name = pop_retry_topic_of(header.topic, header.consumer_group, v2=kind)
-            topic = self._state.topics.select_topic_config(name)
+            topic = self._parts.topics.select_topic_config(name)
             if topic is not None:
                 await self._pop_queues(topic, chance)
             if self.count > before:
@@ -144,17 +168,17 @@ class PopRequest:
 
     async def _pop_queue(self, topic: str, queue_id: int) -> None:
         key = PopKey(topic, self._header.consumer_group, queue_id)
-        if not self._offsets.try_lock(key):
+        if not self._parts.offsets.try_lock(key):
             if not self._header.order:
-                self._rest += self._offsets.left(key)
+                self._rest += self._parts.offsets.left(key)
             return
         try:
             await self._pop_locked(key)
         finally:
-            self._offsets.unlock(key)
+            self._parts.offsets.unlock(key)
 
     async def _pop_locked(self, key: PopKey) -> None:
-        offsets = self._offsets
+        offsets = self._parts.offsets
         start = offsets.take_reset(key)
         if start is None:
             start = await offsets.begin(key, self._header)
@@ -173,17 +197,17 @@ class PopRequest:
             await self._hand_out(key, start, result)
         elif result.status in _PASSED:
             if offsets.is_uncommitted(key):  # of another pop, whose check point is not safe yet
-                self._end_offset = max(self._end_offset, self._state.store.max_commit_log_offset)
+                self._end_offset = max(self._end_offset, self._parts.store.max_commit_log_offset)
             self._follow(key, result.next_begin_offset)
             if result.next_begin_offset < result.max_offset:  # at a bound of the read's own: nobody wakes who waits
                 self.again_at_ms = self._pop_time
         self._rest += max(result.max_offset - result.next_begin_offset, 0)
 
     async def _read(self, key: PopKey, offset: int) -> GetRawResult:
-        store, most = self._state.store, self._header.max_msg_nums - self.count
+        store, most = self._parts.store, self._header.max_msg_nums - self.count
         result = store.get_raw(key.topic, key.queue_id, offset, most, *self._wanted, may_wait=False)
         if result is None:
-            reads = self._state.reads
+            reads = self._parts.pools.reads
             result = await reads.run_for(
                 self._connection, store.get_raw, key.topic, key.queue_id, offset, most, *self._wanted
             )
@@ -191,19 +215,19 @@ class PopRequest:
         return result
 
     def _follow(self, key: PopKey, following: int) -> None:
-        self._offsets.hand_out(key, following)
+        self._parts.offsets.hand_out(key, following)
         self._commits.append((key, following))
 
     async def _hand_out(self, key: PopKey, start: int, result: GetRawResult) -> None:
-        """Put the check point of messages, and take them; they stay in the queue where it cannot be put."""
-        state, header, (topic, group, queue_id) = self._state, self._header, key
+        """Put the check point of messages, and take them; they stay in the queue if it cannot be put."""
+        header, (topic, group, queue_id) = self._header, key
         messages = _queue_offsets(result)
-        broker = state.config.broker_name
+        broker = self._parts.view.config.broker_name
         check_point = CheckPoint(
             CheckPointKey(topic, group, queue_id, start, self._pop_time, broker), header.invisible_time, messages
         )
         try:
-            stored = await self._revive.append_check_point(check_point, self._revive_qid)
+            stored = await self._parts.revive.append_check_point(check_point, self._revive_qid)
         except ReputError:
             if not self.count:
                 raise
@@ -212,15 +236,15 @@ class PopRequest:
         self._end_offset = stored.end_offset
         self._follow(key, result.next_begin_offset)
         records = result.records
-        if topic != header.topic and not state.config.pop_response_return_actual_retry_topic:
+        if topic != header.topic and not self._parts.view.config.pop_response_return_actual_retry_topic:
             info = ExtraInfo(start, self._pop_time, header.invisible_time, self._revive_qid, broker)
             records = recoded(records, header.topic, topic, info)
         self._add(key, start, messages, records)
 
     def _is_blocked(self, key: PopKey) -> bool:
         """Whether messages of a queue that were popped in order are neither acked nor visible again."""
-        header, now_ms = self._header, self._state.now_ms()
-        free_at = self._offsets.orders.free_at(*key, header.attempt_id, header.invisible_time, now_ms)
+        header, now_ms = self._header, self._parts.clock.now_ms()
+        free_at = self._parts.offsets.orders.free_at(*key, header.attempt_id, header.invisible_time, now_ms)
         if free_at <= now_ms:
             return False
         self.again_at_ms = min(self.again_at_ms or free_at, free_at)
@@ -228,12 +252,12 @@ class PopRequest:
 
     def _hand_out_in_order(self, key: PopKey, start: int, result: GetRawResult) -> None:
         """Take messages, and leave the group's offset where it is: acks move it."""
-        header, now_ms, messages = self._header, self._state.now_ms(), _queue_offsets(result)
-        counts = self._offsets.orders.update(
+        header, now_ms, messages = self._header, self._parts.clock.now_ms(), _queue_offsets(result)
+        counts = self._parts.offsets.orders.update(
             *key, pop_time=self._pop_time, invisible_time=header.invisible_time, offsets=messages,
             attempt_id=header.attempt_id, now_ms=now_ms,
         )  # fmt: skip
-        self._state.offsets.commit_offset(key.group, key.topic, key.queue_id, start, now_ms)
+        self._parts.consumer_offsets.commit_offset(key.group, key.topic, key.queue_id, start, now_ms)
         self._counts.append(build_order_count_info(key.topic, key.queue_id, messages, counts))
         self._add(key, start, messages, result.records)
 
@@ -244,7 +268,7 @@ class PopRequest:
         self._starts.append(build_start_offset_info(key.topic, key.queue_id, start))
         self._messages.append(build_msg_offset_info(key.topic, key.queue_id, messages))
         topic, is_retry = self._header.topic, key.topic != self._header.topic
-        self._state.stats.inc_group_get(key.group, topic, len(messages), len(records), is_retry=is_retry)
+        self._parts.stats.inc_group_get(key.group, topic, len(messages), len(records), is_retry=is_retry)
 
 
 def _queue_offsets(result: GetRawResult) -> tuple[int, ...]:

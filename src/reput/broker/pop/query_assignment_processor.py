@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.large_bodies import encode_beside
-from reput.broker.state import SEE_FAQ, BrokerState
+from reput.broker.registration import Registration
+from reput.broker.remarks import SEE_FAQ
+from reput.broker.state_files import StateFiles
+from reput.broker.view import BrokerView
 from reput.client.instance.topic_route import subscribe_queues
 from reput.errors import RemotingCommandError, RemotingError
 from reput.formats.consumers import MessageModel, MessageRequestMode
@@ -19,8 +24,11 @@ from reput.remoting.pop_bodies import (
     QueryAssignmentResponseBody,
 )
 from reput.remoting.queue_tables import QueueKey
+from reput.service.consumer_manager import ConsumerManager
 from reput.service.pop.assignment import STRATEGIES, popped_queues, pulled_queues
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
+from reput.service.subscription_group_manager import SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
 
@@ -28,13 +36,27 @@ from reput.transport.requests import Answer, Handler
 class QueryAssignmentProcessor:
     """Takes QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE and GET_ALL_MESSAGE_REQUEST_MODE.
 
-    Attributes:
+    Args:
+        view, clock, pools, topics, groups, consumers, config_files, registration: The broker's.
         modes: How groups get messages, as an operator has set it.
     """
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self.modes = MessageRequestModeManager(state.store.path, state.files)
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager[Connection],
+        config_files: StateFiles,
+        registration: Registration,
+        modes: MessageRequestModeManager,
+    ) -> None:
+        self._view, self._clock, self._pools, self._topics = view, clock, pools, topics
+        self._groups, self._consumers = groups, consumers
+        self._config_files, self._registration = config_files, registration
+        self._modes = modes
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -46,25 +68,25 @@ class QueryAssignmentProcessor:
 
     async def all_modes(self, connection: Connection, command: RemotingCommand) -> Answer:
         """The content of `messageRequestMode.json`, as of now; slaves copy it."""
-        return command.response(body=await encode_beside(self._state, connection, encode_body, self.modes.content()))
+        return command.response(body=await encode_beside(self._pools, connection, encode_body, self._modes.content()))
 
     async def set_message_request_mode(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Set how the members of a group get the messages of a topic; it is on the disk before the answer."""
-        state, body = self._state, decode_body(MessageRequestModeBody, command.body)
+        body = decode_body(MessageRequestModeBody, command.body)
         if body.topic.startswith(RETRY_TOPIC_PREFIX):
             return command.response(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        if state.topics.select_topic_config(body.topic) is None:
+        if self._topics.select_topic_config(body.topic) is None:
             remark = f"topic[{body.topic}] not exist, apply first please! {SEE_FAQ}"
             return command.response(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if state.groups.find_subscription_group_config(body.consumer_group, state.now_ms()) is None:
+        if self._groups.find_subscription_group_config(body.consumer_group, self._clock.now_ms()) is None:
             remark = f"subscription group [{body.consumer_group}] does not exist, {SEE_FAQ}"
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        self.modes.set_message_request_mode(body, state.now_ms())
-        await state.config_files.persist(self.modes)
+        self._modes.set_message_request_mode(body, self._clock.now_ms())
+        await self._config_files.persist(self._modes)
         return command.response()
 
     async def query_assignment(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """The queues of a member; a body without them where it is to keep those that it has."""
+        """The queues of a member; a body without them if it is to keep those that it has."""
         body = decode_body(QueryAssignmentRequestBody, command.body)
         mode = self._mode(body.topic, body.consumer_group)
         queues = await self._assigned(body, mode)
@@ -77,7 +99,7 @@ class QueryAssignmentProcessor:
         return command.response(body=encode_body(QueryAssignmentResponseBody(assigned)))
 
     def _mode(self, topic: str, group: str) -> MessageRequestModeBody:
-        config, known = self._state.config, self.modes.find(topic, group)
+        config, known = self._view.config, self._modes.find(topic, group)
         if known is not None:
             return known
         if topic.startswith(RETRY_TOPIC_PREFIX):
@@ -87,13 +109,13 @@ class QueryAssignmentProcessor:
         )
 
     async def _assigned(self, body: QueryAssignmentRequestBody, mode: MessageRequestModeBody) -> list[QueueKey] | None:
-        """The queues of a member; None where nobody can say."""
+        """The queues of a member; None if nobody can say."""
         queues = await self._queues(body.topic)
         if queues is None:
             return None
-        if body.message_model is MessageModel.BROADCASTING or not self._state.config.server_load_balancer_enable:
+        if body.message_model is MessageModel.BROADCASTING or not self._view.config.server_load_balancer_enable:
             return queues
-        members = sorted(self._state.consumers.client_ids(body.consumer_group))
+        members = sorted(self._consumers.client_ids(body.consumer_group))
         strategy = STRATEGIES.get(body.strategy_name)
         if not members or not queues or strategy is None:
             return None
@@ -102,9 +124,9 @@ class QueryAssignmentProcessor:
         return pulled_queues(strategy, body.client_id, queues, members)
 
     async def _queues(self, topic: str) -> list[QueueKey] | None:
-        """The queues of a topic that consumers read, as the name servers tell, sorted; None where they know none."""
+        """The queues of a topic that consumers read, as the name servers tell, sorted; None if they know none."""
         try:
-            route = await self._state.registration.route(topic)
+            route = await self._registration.route(topic)
         except (RemotingError, RemotingCommandError):
             return None
         return None if route is None else sorted(subscribe_queues(topic, route))

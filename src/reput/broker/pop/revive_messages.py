@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from reput.broker.state import BrokerState
+from reput.broker.appends.inner_appends import Appends
+from reput.broker.appends.put_hooks import PutHooks
+from reput.broker.clock import BrokerClock
+from reput.broker.view import BrokerView
 from reput.errors import RemotingCommandError, ReputError
 from reput.formats.pop_messages import (
     ACK_TAG,
     ACK_TIME_INTERVAL_MS,
     BATCH_ACK_TAG,
     CK_TAG,
-    TIMER_DELIVER_MS,
     Ack,
     CheckPoint,
     CheckPointKey,
@@ -22,13 +24,14 @@ from reput.formats.pop_messages import (
     encode_batch_ack,
     encode_check_point,
 )
-from reput.formats.properties import REAL_QID, REAL_TOPIC, TAGS, TIMER_OUT_MS, UNIQ_KEY
+from reput.formats.properties import REAL_QID, REAL_TOPIC, TAGS, TIMER_DELIVER_MS, TIMER_OUT_MS, UNIQ_KEY
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.log.store_host import encode_store_host
 from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.pop_stats import ACK, CK, PUT_FAILED, PUT_OK, PopStats
 from reput.service.pop.topics import revive_topic_of
+from reput.store.message_store import MessageStore
 from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.transport.requests import Answer
 
@@ -59,15 +62,17 @@ class ReviveMessages:
         stats: Counts what is put.
     """
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self.topic = revive_topic_of(state.config.broker_cluster_name)
-        self._host = encode_store_host(state.store.config)
+    def __init__(
+        self, view: BrokerView, clock: BrokerClock, store: MessageStore, hooks: PutHooks, appends: Appends
+    ) -> None:
+        self._view, self._clock, self._hooks, self._appends = view, clock, hooks, appends
+        self.topic = revive_topic_of(view.config.broker_cluster_name)
+        self._host = encode_store_host(store.config)
         self.stats = PopStats()
 
     def has_queue(self, revive_qid: int) -> bool:
         """Whether somebody reads this revive queue; a handle may name any."""
-        return 0 <= revive_qid < self._state.config.revive_queue_num
+        return 0 <= revive_qid < self._view.config.revive_queue_num
 
     # -- making
 
@@ -91,7 +96,7 @@ class ReviveMessages:
         """
         unique_key = ack_unique_key(key, offset)
         _check_unique_key(unique_key)
-        return self._row((encode_acks(key, [offset])[0], unique_key), ACK_TAG, place, self._state.now_ms())
+        return self._row((encode_acks(key, [offset])[0], unique_key), ACK_TAG, place, self._clock.now_ms())
 
     def batch_ack(self, ack: Ack, revive_qid: int, revive_time: int) -> ReviveMessage:
         """One ack for several messages."""
@@ -104,11 +109,11 @@ class ReviveMessages:
         self, key: CheckPointKey, contents: Sequence[tuple[bytes, str]], tag: str, revive_qid: int, deliver_ms: int
     ) -> list[ReviveMessage]:
         """The rows that messages become behind `PutHooks`, by their bodies and unique keys."""
-        now_ms, kind = self._state.now_ms(), CK if tag == CK_TAG else ACK
+        now_ms, kind = self._clock.now_ms(), CK if tag == CK_TAG else ACK
         for _, unique_key in contents:
             _check_unique_key(unique_key)
         try:
-            out_ms = self._state.hooks.slot_of(deliver_ms, now_ms)
+            out_ms = self._hooks.slot_of(deliver_ms, now_ms)
         except ReputError:
             self.stats.inc_put(key, kind, PUT_FAILED, len(contents))
             raise
@@ -130,7 +135,7 @@ class ReviveMessages:
         """Put a check point, and return where it went; errors as of `Appends.append`."""
         message, status = self.check_point(check_point, revive_qid), PUT_FAILED
         try:
-            stored = await self._state.appends.append_row(message.row)
+            stored = await self._appends.append_row(message.row)
             status = PUT_OK
         finally:
             self.stats.inc_put(message.key, message.kind, status)
@@ -145,7 +150,7 @@ class ReviveMessages:
             message = messages[number]
             self.stats.inc_put(message.key, message.kind, PUT_OK if is_put else PUT_FAILED)
 
-        return self._state.appends.answer_rows([message.row for message in messages], answer, told)
+        return self._appends.answer_rows([message.row for message in messages], answer, told)
 
 
 def _check_unique_key(unique_key: str) -> None:

@@ -7,7 +7,7 @@ from reput.store.message_store import MessageStore
 
 
 def message_by_offset(store: MessageStore, commit_log_offset: int) -> MessageExt | None:
-    """The message whose record starts at an offset; None where no unit of its queue names that record.
+    """The message whose record starts at an offset; None if no unit of its queue names that record.
 
     Bytes in the body of a message can look like a record of any topic and size, so an offset alone proves nothing. What
     was put last has a unit once it is dispatched (`request_table`). It may wait for the disk.

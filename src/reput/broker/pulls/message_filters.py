@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.view import BrokerView
 from reput.config.broker import BrokerConfig
 from reput.extras import require
 from reput.files import FileLayer
@@ -27,7 +29,7 @@ class Refusal(NamedTuple):
 
 
 def require_parser() -> None:
-    """Make the parser of expressions, which takes 0.1 s; raises ConfigError where lark is not installed."""
+    """Make the parser of expressions, which takes 0.1 s; raises ConfigError if lark is not installed."""
     require("lark", "enablePropertyFilter=true")
     compile_all(["TRUE"])
 
@@ -39,25 +41,25 @@ def consumer_filters(root: str, config: BrokerConfig, files: FileLayer) -> Consu
         files,
         bloom_filter=BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
         is_enabled=config.enable_property_filter,
-        now_ms=BrokerState.machine_ms(),
+        now_ms=BrokerClock.machine_ms(),
         filter_data_clean_time_span=config.filter_data_clean_time_span,
     )
 
 
 def unsupported(expression_type: str) -> str:
-    """RocketMQ's remark where `enablePropertyFilter` is off."""
+    """RocketMQ's remark if `enablePropertyFilter` is off."""
     return f"The broker does not support consumer to filter message by {expression_type}"
 
 
-async def compile_beside(state: BrokerState, connection: Connection, texts: Sequence[str]) -> None:
+async def compile_beside(view: BrokerView, pools: DiskPools, connection: Connection, texts: Sequence[str]) -> None:
     """Compile what may take long beside the loop; `filter_of` and the like then find it."""
-    if state.config.enable_property_filter and not take_short(texts):
-        await state.reads.run_for(connection, compile_all, texts)
+    if view.config.enable_property_filter and not take_short(texts):
+        await pools.reads.run_for(connection, compile_all, texts)
 
 
-def filter_of(state: BrokerState, subscription: SubscriptionData) -> ExpressionFilter | Refusal:
+def filter_of(view: BrokerView, subscription: SubscriptionData) -> ExpressionFilter | Refusal:
     """The filter of a request that brings its expression, of another type than TAG."""
-    if not state.config.enable_property_filter:
+    if not view.config.enable_property_filter:
         return Refusal(ResponseCode.SYSTEM_ERROR, unsupported(subscription.expression_type))
     try:
         if subscription.expression_type == SQL92:
@@ -68,16 +70,16 @@ def filter_of(state: BrokerState, subscription: SubscriptionData) -> ExpressionF
 
 
 def registered_filter(
-    state: BrokerState, group: str, subscription: SubscriptionData, sub_version: int
+    view: BrokerView, filters: ConsumerFilterManager, group: str, subscription: SubscriptionData, sub_version: int
 ) -> ExpressionFilter | Refusal:
     """The filter that a group's heartbeats have registered, of another type than TAG.
 
     sub_version: of the request; an older filter does not do.
     """
-    if not state.config.enable_property_filter:
+    if not view.config.enable_property_filter:
         return Refusal(ResponseCode.SYSTEM_ERROR, unsupported(subscription.expression_type))
-    data = state.filters.filter_data(subscription.topic, group)
-    found = None if data is None else state.filters.message_filter(data)
+    data = filters.filter_data(subscription.topic, group)
+    found = None if data is None else filters.message_filter(data)
     if data is None or found is None:
         remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
         return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)

@@ -6,20 +6,33 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
 from reput.broker.pulls.message_filters import Refusal, compile_beside, filter_of, registered_filter
 from reput.broker.pulls.pull_request_hold_service import PullRequestHoldService
-from reput.broker.state import SEE_FAQ, BrokerState
+from reput.broker.remarks import SEE_FAQ
+from reput.broker.rpc_latency import RpcLatency
+from reput.broker.slave.following import Following
+from reput.broker.view import BrokerView
 from reput.errors import SubscriptionError
 from reput.filter.compiled_expressions import take_short
 from reput.formats.consumers import MessageModel
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
+from reput.formats.remoting import MAX_FRAME_SIZE
 from reput.remoting.codes import PermName, PullSysFlag, RequestCode, ResponseCode
-from reput.remoting.command import MAX_FRAME_SIZE, RemotingCommand
+from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header, required
 from reput.remoting.pull_frames import encode_found
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from reput.remoting.subscription_data import SQL92, SubscriptionData, build_subscription_data, is_tag_type
-from reput.service.subscription_group_manager import INDEX_PERM_READ
+from reput.replication.ha_service import HAService
+from reput.service.broker_stats_manager import BrokerStatsManager
+from reput.service.consumer_filter_manager import ConsumerFilterManager
+from reput.service.consumer_manager import ConsumerManager
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.subscription_group_manager import INDEX_PERM_READ, SubscriptionGroupManager
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.store.reads.get_result import GetRawResult
 from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
@@ -48,9 +61,26 @@ class PullMessageProcessor:
         held: The pulls that wait for a message.
     """
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self.held = PullRequestHoldService(state, self._pull_again)
+    def __init__(
+        self,
+        view: BrokerView,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        filters: ConsumerFilterManager,
+        consumers: ConsumerManager[Connection],
+        stats: BrokerStatsManager,
+        rpc_latency: RpcLatency | None,
+        slave: Following | None,
+        ha: HAService | None,
+    ) -> None:
+        self._view, self._clock, self._pools, self._store = view, clock, pools, store
+        self._topics, self._groups, self._offsets, self._filters = topics, groups, offsets, filters
+        self._consumers, self._stats, self._slave, self._ha = consumers, stats, slave, ha
+        self.held = PullRequestHoldService(view, store, rpc_latency, self._pull_again)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self) -> dict[int, Handler]:
@@ -58,7 +88,7 @@ class PullMessageProcessor:
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
     def pull(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """Take one request; None where it is held, a coroutine where the disk must be waited for."""
+        """Take one request; None if it is held, a coroutine if the disk must be waited for."""
         header: PullMessageRequestHeader = command.cached_header or decode_header(
             PullMessageRequestHeader, command.ext_fields, is_fast=True
         )
@@ -70,12 +100,12 @@ class PullMessageProcessor:
         self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
     ) -> Answer:
         """Take a request whose expression is not compiled at once, beside the loop."""
-        await compile_beside(self._state, connection, [header.subscription or ""])
+        await compile_beside(self._view, self._pools, connection, [header.subscription or ""])
         answer = self._pull(connection, command, header, may_wait=True)
         return await answer if isinstance(answer, Coroutine) else answer
 
     def _pull_again(self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader) -> Answer:
-        """Take a request that was held; None where the disk must be waited for: it is answered then."""
+        """Take a request that was held; None if the disk must be waited for: it is answered then."""
         answer = self._pull(connection, command, header, may_wait=False)
         if not isinstance(answer, Coroutine):
             return answer
@@ -87,9 +117,8 @@ class PullMessageProcessor:
     def _pull(
         self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader, *, may_wait: bool
     ) -> Answer | Coroutine[Any, Any, Answer]:
-        state = self._state
-        group = state.groups.find_subscription_group_config(header.consumer_group, state.now_ms())
-        topic = state.topics.select_topic_config(header.topic)
+        group = self._groups.find_subscription_group_config(header.consumer_group, self._clock.now_ms())
+        topic = self._topics.select_topic_config(header.topic)
         refusal = self._refusal(connection, command, header, group, topic)
         if refusal is not None:
             return refusal
@@ -101,14 +130,14 @@ class PullMessageProcessor:
         message_filter = self._message_filter(header, subscription)
         if isinstance(message_filter, Refusal):
             return command.response(message_filter.code, message_filter.remark, {})
-        reset = state.offsets.query_then_erase_reset_offset(header.topic, header.consumer_group, header.queue_id)
+        reset = self._offsets.query_then_erase_reset_offset(header.topic, header.consumer_group, header.queue_id)
         if reset is not None:
-            low = state.store.min_offset(header.topic, header.queue_id)
-            high = state.store.max_offset(header.topic, header.queue_id)
+            low = self._store.min_offset(header.topic, header.queue_id)
+            high = self._store.max_offset(header.topic, header.queue_id)
             answer = _offsets(reset, low, high, topic, group, group.broker_id)
             return command.response(ResponseCode.PULL_OFFSET_MOVED, _OFFSET_RESET, encode_header(answer))
         tags = subscription.sub_string if subscription.tags and not subscription.class_filter_mode else None
-        result = state.store.get_raw(
+        result = self._store.get_raw(
             header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, tags, message_filter,
             may_wait=False,
         )  # fmt: skip
@@ -138,9 +167,8 @@ class PullMessageProcessor:
         first: bool,
     ) -> Answer:
         """Take a pull of messages that are not in memory, beside the loop; it is not held."""
-        state = self._state
-        result = await state.reads.run_for(
-            connection, state.store.get_raw, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
+        result = await self._pools.reads.run_for(
+            connection, self._store.get_raw, header.topic, header.queue_id, header.queue_offset, header.max_msg_nums,
             tags, message_filter,
         )  # fmt: skip
         assert result is not None
@@ -159,16 +187,16 @@ class PullMessageProcessor:
         topic: TopicConfig | None,
     ) -> RemotingCommand | None:
         """The answer to a pull that is refused, in RocketMQ's order and with its remarks."""
-        config = self._state.config
+        config = self._view.config
 
         def refuse(code: int, remark: str, forbidden: int | None = None) -> RemotingCommand:
             return command.response(code, remark, {} if forbidden is None else {"forbiddenType": str(forbidden)})
 
         if not config.broker_permission & PermName.READ:
-            remark = f"the broker[{self._state.ip}] pulling message is forbidden"
+            remark = f"the broker[{self._view.ip}] pulling message is forbidden"
             return refuse(ResponseCode.NO_PERMISSION, remark, _BROKER_FORBIDDEN)
         if command.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull_message_enable:
-            remark = f"the broker[{self._state.ip}] for lite pull consumer is forbidden"
+            remark = f"the broker[{self._view.ip}] for lite pull consumer is forbidden"
             return refuse(ResponseCode.NO_PERMISSION, remark, _BROKER_FORBIDDEN)
         if group is None:
             remark = f"subscription group [{header.consumer_group}] does not exist, {SEE_FAQ}"
@@ -194,7 +222,7 @@ class PullMessageProcessor:
         self, command: RemotingCommand, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
     ) -> SubscriptionData | RemotingCommand:
         """Subscription of the consumer, by the request or by its group's heartbeats; or the answer that refuses it."""
-        state, name, topic = self._state, header.consumer_group, header.topic
+        name, topic = header.consumer_group, header.topic
         if header.sys_flag & PullSysFlag.SUBSCRIPTION:
             try:
                 found = build_subscription_data(topic, header.subscription, header.expression_type)
@@ -202,7 +230,7 @@ class PullMessageProcessor:
                 remark = "parse the consumer's subscription failed"
                 return command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark, {})
         else:
-            info = state.consumers.consumer_group_info(name)
+            info = self._consumers.consumer_group_info(name)
             if info is None:
                 remark = f"the consumer's group info not exist{SEE_FAQ}"
                 return command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark, {})
@@ -210,7 +238,7 @@ class PullMessageProcessor:
                 fields = {"forbiddenType": str(_BROADCASTING_FORBIDDEN)}
                 remark = f"the consumer group[{name}] can not consume by broadcast way"
                 return command.response(ResponseCode.NO_PERMISSION, remark, fields)
-            if state.groups.forbidden(name, topic) & 1 << INDEX_PERM_READ:
+            if self._groups.forbidden(name, topic) & 1 << INDEX_PERM_READ:
                 fields = {"forbiddenType": str(_SUBSCRIPTION_FORBIDDEN)}
                 remark = f"the consumer group[{name}] is forbidden for topic[{topic}]"
                 return command.response(ResponseCode.NO_PERMISSION, remark, fields)
@@ -230,8 +258,10 @@ class PullMessageProcessor:
         if is_tag_type(subscription.expression_type):
             return None
         if header.sys_flag & PullSysFlag.SUBSCRIPTION:
-            return filter_of(self._state, subscription)
-        return registered_filter(self._state, header.consumer_group, subscription, required(header, "sub_version"))
+            return filter_of(self._view, subscription)
+        return registered_filter(
+            self._view, self._filters, header.consumer_group, subscription, required(header, "sub_version")
+        )
 
     def _outcome(self, header: PullMessageRequestHeader, result: GetRawResult) -> tuple[ResponseCode, GetRawResult]:
         """The code of an answer, and what it tells.
@@ -239,7 +269,7 @@ class PullMessageProcessor:
         A slave that has no message sends the consumer to the master. While that is away, the consumer waits, with the
         offset that it has: the slave's queue may end before the master's, or begin later.
         """
-        code, slave = _code(header, result), self._state.slave
+        code, slave = _code(header, result), self._slave
         if slave is None or code is ResponseCode.SUCCESS:
             return code, result
         if code is ResponseCode.PULL_OFFSET_MOVED:
@@ -249,20 +279,20 @@ class PullMessageProcessor:
         return code, result
 
     def _suggested(self, result: GetRawResult, group: SubscriptionGroupConfig) -> int:
-        """The broker that the consumer is to ask next: a slave, where memory does not hold what it reads."""
-        state = self._state
-        if not result.suggest_pulling_from_slave or not state.config.slave_read_enable:
+        """The broker that the consumer is to ask next: a slave, if memory does not hold what it reads."""
+        if not result.suggest_pulling_from_slave or not self._view.config.slave_read_enable:
             return group.broker_id
-        has_slave = state.slave is not None or (state.ha is not None and state.ha.slaves)
+        has_slave = self._slave is not None or (self._ha is not None and self._ha.slaves)
         return group.which_broker_when_consume_slowly if has_slave else group.broker_id
 
     def _commit(self, header: PullMessageRequestHeader, following: int, *, first: bool) -> None:
         """Keep the offset that a pull brings, not again when a held pull is looked at again."""
-        state = self._state
-        state.offsets.commit_pull_offset(header.consumer_group, header.topic, header.queue_id, following)
+        self._offsets.commit_pull_offset(header.consumer_group, header.topic, header.queue_id, following)
         if first and header.sys_flag & PullSysFlag.COMMIT_OFFSET:
             offset = required(header, "commit_offset")
-            state.offsets.commit_offset(header.consumer_group, header.topic, header.queue_id, offset, state.now_ms())
+            self._offsets.commit_offset(
+                header.consumer_group, header.topic, header.queue_id, offset, self._clock.now_ms()
+            )
 
     def _answer(
         self,
@@ -276,7 +306,7 @@ class PullMessageProcessor:
         suggested = self._suggested(result, group)
         fields = _offsets(result.next_begin_offset, result.min_offset, result.max_offset, topic, group, suggested)
         if code is ResponseCode.SUCCESS:
-            self._state.stats.inc_group_get(group.group_name, topic.topic_name, result.messages, len(records))
+            self._stats.inc_group_get(group.group_name, topic.topic_name, result.messages, len(records))
             if len(records) < _LARGE:
                 return encode_found(command.opaque, fields, records)
         return command.response(code, result.status.name, encode_header(fields), records)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from reput.broker.state import BrokerState
+from reput.broker.rpc_latency import RpcLatency
+from reput.broker.view import BrokerView
 from reput.events import Event
 from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.header import required
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.remoting.subscription_data import build_subscription_data
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.message_store import MessageStore
 from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
 from reput.transport.connection import Connection
@@ -60,16 +62,18 @@ class PullRequestHoldService:
     """RocketMQ's `PullRequestHoldService`, in the broker's loop.
 
     Args:
-        state: The broker's.
+        view, store, rpc_latency: The broker's.
         pull_again: Takes a request again that was held, and does not hold it.
     """
 
     def __init__(
         self,
-        state: BrokerState,
+        view: BrokerView,
+        store: MessageStore,
+        rpc_latency: RpcLatency | None,
         pull_again: Callable[[Connection, RemotingCommand, PullMessageRequestHeader], Answer],
     ) -> None:
-        self._state = state
+        self._view, self._store, self._rpc_latency = view, store, rpc_latency
         self._pull_again = pull_again
         self._loop = asyncio.get_running_loop()
         # Each held pull is in three tables: by its queue, its connection, and the look at which its time is over.
@@ -96,7 +100,7 @@ class PullRequestHoldService:
         tags: str | None,
         message_filter: MessageFilter | None = None,
     ) -> bool:
-        """Hold a pull until a message comes or its time is over; False where too many are held.
+        """Hold a pull until a message comes or its time is over; False if too many are held.
 
         tags: an expression that some tags match; None takes all messages (`suspendPullRequest`). message_filter: of
         SQL92.
@@ -105,7 +109,7 @@ class PullRequestHoldService:
             return False
         if self._count >= _MOST_HELD or len(self._held_of.get(connection, ())) >= _MOST_HELD_OF_CONNECTION:
             return False
-        config = self._state.config
+        config = self._view.config
         wait_ms = required(header, "suspend_timeout_millis")
         if not config.long_polling_enable:
             wait_ms = config.short_polling_time_mills
@@ -167,7 +171,7 @@ class PullRequestHoldService:
         """Whether a filter wants one of the new messages, or is to be asked again as there are too many."""
         if pull.message_filter is None:
             return True
-        header, get = pull.header, self._state.store.get_raw
+        header, get = pull.header, self._store.get_raw
         result = get(header.topic, header.queue_id, pull.looked_at, 1, None, pull.message_filter, may_wait=False)
         if result is None or result.status is not GetMessageStatus.NO_MATCHED_MESSAGE:
             return True
@@ -214,8 +218,8 @@ class PullRequestHoldService:
         self._forget(pull)
         try:
             answer = self._pull_again(connection, command, header)
-            if self._state.rpc_latency is not None:
-                self._state.rpc_latency.answered(command, answer, pull.since_s, is_long_polling=True)
+            if self._rpc_latency is not None:
+                self._rpc_latency.answered(command, answer, pull.since_s, is_long_polling=True)
             if answer is not None and not command.is_one_way:
                 connection.write(answer if isinstance(answer, bytes) else encode_command(answer))
         except Exception as error:

@@ -27,7 +27,7 @@ class _Stop(NamedTuple):
 
 
 class Copying:
-    """Told by the slave's thread and its loop, read by any.
+    """Set by the slave's thread and its loop, read by any.
 
     Args:
         clock: Seconds.

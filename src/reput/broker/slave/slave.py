@@ -11,13 +11,18 @@ import logging
 import threading
 from typing import NamedTuple
 
+from reput.broker.appends.loop_dispatch import LoopDispatch
+from reput.broker.disk_work import DiskPools
+from reput.broker.registration import Registration
 from reput.broker.slave.copying import Copying
 from reput.broker.slave.slave_synchronize import SlaveSynchronize
-from reput.broker.state import BrokerState
+from reput.broker.view import BrokerView
 from reput.client.instance.session_credentials import SessionCredentials
 from reput.errors import ReputError
 from reput.events import Event
 from reput.replication.follower import Follower, FollowState
+from reput.service.topic_config_manager import TopicConfigManager
+from reput.store.message_store import MessageStore
 from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.broker")
@@ -37,15 +42,24 @@ class Slave:
     """Follows the master of a broker's name; used in the loop's thread.
 
     Args:
-        state: The slave's.
+        view, pools, store, topics, registration, dispatch: The broker's.
         synchronize: Copies groups and offsets.
         credentials: Sign what the master is asked; None for none.
     """
 
     def __init__(
-        self, state: BrokerState, synchronize: SlaveSynchronize, credentials: SessionCredentials | None
+        self,
+        view: BrokerView,
+        pools: DiskPools,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        registration: Registration,
+        dispatch: LoopDispatch,
+        synchronize: SlaveSynchronize,
+        credentials: SessionCredentials | None,
     ) -> None:
-        self._state = state
+        self._view, self._pools, self._store, self._topics = view, pools, store, topics
+        self._registration, self._dispatch = registration, dispatch
         self._synchronize = synchronize
         self._credentials = credentials
         self._loop = asyncio.get_running_loop()
@@ -61,7 +75,7 @@ class Slave:
 
     @property
     def master_address(self) -> str:
-        """The HA address of the master; empty where no name server knows one."""
+        """The HA address of the master; empty if no name server knows one."""
         return "" if self._master is None else self._master.ha_address
 
     @property
@@ -92,12 +106,12 @@ class Slave:
         if self._following is not None:
             stop, thread = self._following
             stop.set()
-            await self._state.writes.run(thread.join)
+            await self._pools.writes.run(thread.join)
 
     def master_is(self, address: str | None, ha_address: str | None) -> None:
         """Called after a registration: a name server's answer; without a master nothing changes."""
-        ha_address = self._state.config.ha_master_address or ha_address
-        if not address or not ha_address or address == self._state.address:
+        ha_address = self._view.config.ha_master_address or ha_address
+        if not address or not ha_address or address == self._view.address:
             return
         master = _Known(address, ha_address)
         if master == self._master:
@@ -116,9 +130,9 @@ class Slave:
     async def _keep_copying(self) -> None:
         while True:
             if not self.has_master:
-                await self._state.registration.register()
+                await self._registration.register()
             if self._master is None:
-                self._copying.stops(f"no name server knows a master of {self._state.config.broker_name}")
+                self._copying.stops(f"no name server knows a master of {self._view.config.broker_name}")
             else:
                 await self._synchronize.copy(self._master.address)
             await asyncio.sleep(_COPY_S)
@@ -128,7 +142,7 @@ class Slave:
     def _follow(self, master: _Known, stop: threading.Event, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
-        state, copying = self._state, self._copying
+        copying = self._copying
 
         def on_state(progress: FollowState) -> None:
             if progress.failure is None:
@@ -138,9 +152,9 @@ class Slave:
             self._on_state(progress)
 
         follower = Follower(
-            state.store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=on_state,
-            on_topics=self._on_topics, own_topics={config.topic_name for config in state.topics.own_topics},
-            tls=ClientTls.of(state.config), credentials=self._credentials,
+            self._store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=on_state,
+            on_topics=self._on_topics, own_topics={config.topic_name for config in self._topics.own_topics},
+            tls=ClientTls.of(self._view.config), credentials=self._credentials,
         )  # fmt: skip
         while not stop.is_set():
             try:
@@ -159,12 +173,12 @@ class Slave:
         if progress.end_offset != self._end_offset and not self._is_told:
             self._end_offset = progress.end_offset
             self._is_told = True
-            self._loop.call_soon_threadsafe(self._dispatch)
+            self._loop.call_soon_threadsafe(self._dispatch_soon)
 
-    def _dispatch(self) -> None:
+    def _dispatch_soon(self) -> None:
         self._is_told = False  # before the look: what comes after it tells again
-        self._state.dispatch.soon()
+        self._dispatch.soon()
 
     def _on_topics(self) -> None:
         """Tell the name servers that topics have changed."""
-        asyncio.run_coroutine_threadsafe(self._state.registration.register(), self._loop)
+        asyncio.run_coroutine_threadsafe(self._registration.register(), self._loop)

@@ -7,11 +7,14 @@ import contextlib
 import logging
 from typing import NamedTuple, TypeVar
 
+from reput.broker.appends.loop_dispatch import LoopDispatch
+from reput.broker.disk_work import DiskPools
 from reput.broker.slave.timer_copy import TimerCopy
-from reput.broker.state import BrokerState
+from reput.broker.state_files import StateFiles
 from reput.client.instance.mq_client_api import MQClientAPI
 from reput.errors import AccessDeniedError, CorruptMetadataError, MQBrokerError, RemotingError, ReputError
 from reput.events import Event
+from reput.files import FileLayer
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import (
     ConsumerOffsets,
@@ -24,8 +27,13 @@ from reput.formats.timer_checkpoint import TimerCheckpoint, decode_timer_checkpo
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.replication.master import master_log
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.delay_offset_manager import DelayOffsetManager
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
+from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.loop_writer import LoopWriter
+from reput.store.message_store import MessageStore
 
 logger = logging.getLogger("reput.broker")
 
@@ -63,18 +71,33 @@ class SlaveSynchronize:
     it. An offset is copied up to the end of the slave's own queue, since a group may have committed any.
 
     Args:
-        state: The slave's.
+        pools, files, store, groups, offsets, delay_offsets, config_files, writer, dispatch: The broker's.
         modes: How its groups get messages.
         api: Asks the master.
     """
 
-    def __init__(self, state: BrokerState, modes: MessageRequestModeManager, api: MQClientAPI) -> None:
-        self._state, self._modes, self._api = state, modes, api
-        self._timers = TimerCopy(state.store.path, state.files)
+    def __init__(
+        self,
+        pools: DiskPools,
+        files: FileLayer,
+        store: MessageStore,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsetManager,
+        config_files: StateFiles,
+        writer: LoopWriter,
+        dispatch: LoopDispatch,
+        modes: MessageRequestModeManager,
+        api: MQClientAPI,
+    ) -> None:
+        self._pools, self._store, self._groups, self._offsets = pools, store, groups, offsets
+        self._delay_offsets, self._config_files, self._writer = delay_offsets, config_files, writer
+        self._modes, self._api = modes, api
+        self._timers = TimerCopy(store.path, files)
         self._said = ""
         self._waiting: _Copy | None = None
         self._arrived = asyncio.Event()
-        state.dispatch.listeners.append(self)
+        dispatch.listeners.append(self)
 
     any_wait = False
 
@@ -83,7 +106,7 @@ class SlaveSynchronize:
         self._arrived.set()
 
     async def copy(self, master: str) -> bool:
-        """Copy all, and write the files that have changed; False where the master does not answer, which is logged.
+        """Copy all, and write the files that have changed; False if the master does not answer, which is logged.
 
         What stands on the log may wait for a later call.
         """
@@ -96,7 +119,6 @@ class SlaveSynchronize:
 
     async def _ask_all(self, master: str) -> bool:
         """Take over groups and modes, which do not stand on the log, and let what does wait; as `copy`."""
-        state = self._state
         if self._waiting is not None and self._waiting.master != master:
             self._waiting = None
         try:
@@ -113,11 +135,11 @@ class SlaveSynchronize:
             self._said = str(error)
             return False
         self._said = ""
-        state.groups.copy(groups)
+        self._groups.copy(groups)
         if requests is not None:
             self._modes.copy(requests)
-        for manager in (state.groups, self._modes):
-            await state.config_files.try_persist(manager)
+        for manager in (self._groups, self._modes):
+            await self._config_files.try_persist(manager)
         return True
 
     async def _of_log(self, master: str) -> _Copy:
@@ -131,7 +153,7 @@ class SlaveSynchronize:
 
     async def _has(self, end_offset: int) -> bool:
         """Whether the slave has, and has dispatched, the log up to an offset; waits for it a moment."""
-        store = self._state.store
+        store = self._store
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_WAIT_S):
                 while store.max_commit_log_offset - store.dispatch_behind_bytes < end_offset:
@@ -140,19 +162,17 @@ class SlaveSynchronize:
         return store.max_commit_log_offset - store.dispatch_behind_bytes >= end_offset
 
     async def _take_over(self, copy: _Copy) -> None:
-        state = self._state
-        state.offsets.copy(copy.offsets, state.store.max_offset)
-        state.delay_offsets.copy(copy.delays, lambda level: state.store.max_offset(SCHEDULE_TOPIC, level - 1))
-        for manager in (state.offsets, state.delay_offsets):
-            await state.config_files.try_persist(manager)
+        self._offsets.copy(copy.offsets, self._store.max_offset)
+        self._delay_offsets.copy(copy.delays, lambda level: self._store.max_offset(SCHEDULE_TOPIC, level - 1))
+        for manager in (self._offsets, self._delay_offsets):
+            await self._config_files.try_persist(manager)
         if copy.timers is not None:
             await self._keep(copy.timers)
 
     async def _keep(self, checkpoint: TimerCheckpoint) -> None:
-        state = self._state
         try:
-            await state.writes.run(state.writer.flush)  # as other state that follows the log
-            await state.writes.run(self._timers.write, checkpoint, state.store.max_offset(TIMER_TOPIC, 0))
+            await self._pools.writes.run(self._writer.flush)  # as other state that follows the log
+            await self._pools.writes.run(self._timers.write, checkpoint, self._store.max_offset(TIMER_TOPIC, 0))
         except ReputError as error:
             logger.error(Event("how far the master's timers are was not written", error=error))
 
@@ -164,10 +184,10 @@ class SlaveSynchronize:
 
     async def _decoded(self, kind: type[_T], body: bytes) -> _T:
         """A table of the master's, decoded beside the loop: of 10,000 groups it takes 2 s."""
-        return await self._state.tables.run(decode_metadata, kind, body)
+        return await self._pools.tables.run(decode_metadata, kind, body)
 
     async def _asked(self, master: str, code: int) -> bytes | None:
-        """The body of an answer; None where the master has no such thing: 4.x no POP, others no timers."""
+        """The body of an answer; None if the master has no such thing: 4.x no POP, others no timers."""
         try:
             return bytes((await self._api.call(master, code)).body)
         except MQBrokerError as error:

@@ -72,7 +72,7 @@ class OpenSlot:
             heapq.heappush(self._waiting, waiting)
 
     def take(self, now_ms: int, most: int, most_bytes: int) -> list[Waiting]:
-        """The next messages that are due: at most so many, and as many bytes of records, or one.
+        """The next messages that are due: at most `most`, with at most `most_bytes` of records, or one.
 
         Those that were taken before have been delivered, or were put back.
         """

@@ -7,10 +7,15 @@ import logging
 import time
 from collections.abc import Callable
 
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools
+from reput.broker.state_files import StateFiles
 from reput.errors import ReputError
 from reput.events import Event
-from reput.service.timer_metrics_manager import TimerMetricsManager
+from reput.formats.metadata import TimerMetrics
+from reput.service.topic_metrics_manager import TopicMetricsManager
+from reput.store.loop_writer import LoopWriter
+from reput.store.message_store import MessageStore
 from reput.store.timer.timer_message_store import TimerMessageStore
 
 logger = logging.getLogger("reput.broker")
@@ -20,7 +25,7 @@ class TimerFlushService:
     """Writes the state of the timers every `timerFlushIntervalMs` while it changes, and at the end.
 
     Args:
-        state: The broker's.
+        clock, pools, store, config_files, writer: The broker's.
         timers: On the disk.
         metrics: How many messages wait; written beside.
 
@@ -28,9 +33,19 @@ class TimerFlushService:
         is_changed: Whether something has changed since the last flush began, as whoever changes the timers says.
     """
 
-    def __init__(self, state: BrokerState, timers: TimerMessageStore, metrics: TimerMetricsManager) -> None:
-        self._state, self._timers, self._metrics = state, timers, metrics
-        self._every_s = state.store.config.timer_flush_interval_ms / 1000
+    def __init__(
+        self,
+        clock: BrokerClock,
+        pools: DiskPools,
+        store: MessageStore,
+        config_files: StateFiles,
+        writer: LoopWriter,
+        timers: TimerMessageStore,
+        metrics: TopicMetricsManager[TimerMetrics],
+    ) -> None:
+        self._clock, self._pools, self._config_files, self._writer = clock, pools, config_files, writer
+        self._timers, self._metrics = timers, metrics
+        self._every_s = store.config.timer_flush_interval_ms / 1000
         self.is_changed = True
         self._flushed_at = 0.0
         self._flushing: asyncio.Task[None] | None = None
@@ -48,12 +63,12 @@ class TimerFlushService:
             await self._flushing
 
     async def flush(self) -> None:
-        """Write the state of this moment; raises ReputError where that cannot be done."""
+        """Write the state of this moment; raises ReputError if that cannot be done."""
         await self._write(self._begin())
 
     def _begin(self) -> Callable[[], None]:
         self.is_changed = False
-        return self._timers.begin_flush(self._state.now_ms())
+        return self._timers.begin_flush(self._clock.now_ms())
 
     async def _try_write(self, flush: Callable[[], None]) -> None:
         try:
@@ -64,8 +79,7 @@ class TimerFlushService:
 
     async def _write(self, flush: Callable[[], None]) -> None:
         """Write a state that was begun: the log first, in which all is that was delivered before."""
-        state = self._state
-        await state.writes.run(state.writer.flush)
-        await state.writes.run(flush)
+        await self._pools.writes.run(self._writer.flush)
+        await self._pools.writes.run(flush)
         if self._metrics.snapshot() is not None:
-            await state.config_files.try_persist(self._metrics)
+            await self._config_files.try_persist(self._metrics)

@@ -56,7 +56,7 @@ class TimerMessage:
 
     @classmethod
     def of_record(cls, records: bytes, position: int = 0) -> TimerMessage | None:
-        """The message of a record; None where it lacks what a message needs that is to wait."""
+        """The message of a record; None if it lacks what a message needs that is to wait."""
         head, bounds = unpack_record(records, position)
         properties = decode_properties(records[bounds[4] : bounds[5]])
         topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QID, "")
@@ -113,7 +113,7 @@ class TimerMessage:
         )  # fmt: skip
 
     def _text_with(self, added: dict[str, str], added_text: bytes) -> bytes:
-        """Its properties and others; its own stay as they were sent where each pair of them counts."""
+        """Its properties and others; its own stay as they were sent if each pair of them counts."""
         text, properties = self.records[self.bounds[4] : self.bounds[5]], self.properties
         are_whole = text.endswith(PROPERTY_SEPARATOR) and text.count(PROPERTY_SEPARATOR) == len(properties)
         if are_whole and properties.keys().isdisjoint(added):

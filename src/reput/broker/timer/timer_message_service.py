@@ -8,37 +8,35 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
-import numpy as np
-import numpy.typing as npt
-
-from reput.broker.appends.dead_letters import is_never
-from reput.broker.disk_work import DiskWork
+from reput.broker.appends.dead_letters import DeadLetters, is_never
+from reput.broker.appends.inner_appends import Appends
+from reput.broker.clock import BrokerClock
+from reput.broker.disk_work import DiskPools, DiskWork
 from reput.broker.dispatched_time import DispatchedTime
-from reput.broker.state import BrokerState
+from reput.broker.state_files import StateFiles
+from reput.broker.timer.clock_set_back import SetBack
 from reput.broker.timer.open_slot import OpenSlot, Waiting
-from reput.broker.timer.set_back import SetBack
+from reput.broker.timer.timer_enqueue import TimerEnqueue
 from reput.broker.timer.timer_flush_service import TimerFlushService
 from reput.broker.timer.timer_message import TimerMessage
 from reput.errors import CorruptRecordError, ReputError
 from reput.events import Event
-from reput.formats.java import string_hash
+from reput.files import FileLayer
+from reput.formats.metadata import TimerMetrics
+from reput.formats.timer_checkpoint import TimerCheckpoint
 from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
 from reput.formats.timer_wheel import SLOTS_TOTAL
-from reput.kernels.records.timer_records import TimerRecords
-from reput.service.timer_messages import slot_times
-from reput.service.timer_metrics_manager import TimerMetricsManager
 from reput.service.timer_stats import TimerStats
+from reput.service.topic_metrics_manager import TopicMetricsManager
 from reput.store.dispatch.arrivals import Arrivals
+from reput.store.loop_writer import LoopWriter
+from reput.store.message_store import MessageStore
 from reput.store.puts.put_rows import PutRowResult
-from reput.store.results import GetMessageStatus
-from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStore
+from reput.store.timer.timer_message_store import TimerMessageStore
 
 logger = logging.getLogger("reput.broker")
 
-#: Messages that one read of the queue gives by default, and reads that make one write of the timer log.
-_MOST_READ, _MOST_READS = 32, 4
 #: Messages that are put at once, before the loop does other work, and the bytes of their records.
 _MOST_PUT, _MOST_PUT_BYTES = 64, 1 << 17
 #: Units of a slot whose messages are looked at at once.
@@ -59,11 +57,11 @@ class TimerMessageService:
 
     All is done in turns of one task, so the timers have one user at a time: what is new gets its slot; the slot whose
     time has come is opened; of it is delivered what is due; the state is flushed. A slot is over once all of it is
-    delivered and safe. A kill loses no message; those of the slots that were not over when the checkpoint was written
+    delivered and safe. A kill loses no message; slots that were not over when the checkpoint was written
     last are delivered again (as by RocketMQ's `TimerMessageStore`).
 
     Args:
-        state: The broker's.
+        clock, pools, files, store, config_files, writer, appends, dead_letters: The broker's.
         timers: On the disk.
 
     Attributes:
@@ -74,22 +72,35 @@ class TimerMessageService:
 
     any_wait = False
 
-    def __init__(self, state: BrokerState, timers: TimerMessageStore) -> None:
-        self._state = state
+    def __init__(
+        self,
+        clock: BrokerClock,
+        pools: DiskPools,
+        files: FileLayer,
+        store: MessageStore,
+        config_files: StateFiles,
+        writer: LoopWriter,
+        appends: Appends,
+        dead_letters: DeadLetters,
+        timers: TimerMessageStore,
+    ) -> None:
+        self._clock, self._pools, self._store, self._appends = clock, pools, store, appends
+        self._dead_letters = dead_letters
         self._timers = timers
-        config = state.store.config
+        config = store.config
         self._precision, self._window = config.timer_precision_ms, config.timer_roll_window_ms
         self._work = DiskWork("reput-broker-timer", 1, None)
-        self.metrics = TimerMetricsManager(state.store.path, state.files)
+        self.metrics = TopicMetricsManager(TimerMetrics, store.path, files)
         self.stats = TimerStats()
-        self._flushes = TimerFlushService(state, timers, self.metrics)
+        self._new = TimerEnqueue(clock, store, timers, self._work, self.metrics, self.stats)
+        self._flushes = TimerFlushService(clock, pools, store, config_files, writer, timers, self.metrics)
         self.recalled_to = 0
         self._slot: OpenSlot | None = None
         self._next: OpenSlot | None = None
         self._back: SetBack | None = None
         #: What was put before these times is in the queue, and has its slot.
-        self._dispatched, self._slotted_ms = DispatchedTime(state.store), 0
-        self._delivered = DispatchedTime(state.store)
+        self._dispatched, self._slotted_ms = DispatchedTime(store), 0
+        self._delivered = DispatchedTime(store)
         self._arrived = asyncio.Event()
         self._is_stopped = False
         self._deleted_at = 0.0
@@ -98,12 +109,12 @@ class TimerMessageService:
     def delivered_until(self) -> int:
         """A time (ms): each message that was put before it, and was due before it, is in the queue where it goes.
 
-        It is now where nothing is late. While messages keep coming it is a moment ago. A message that is put back on
+        It is now if nothing is late. While messages keep coming it is a moment ago. A message that is put back on
         its way counts as delivered, also one whose own time has passed meanwhile, as by a broker that stood still.
         """
         timers, slot = self._timers, self._slot
-        put_ms = self._dispatched.note(self._state.now_ms())  # before the queue is looked at: dispatch may go on beside
-        if self._state.store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset:
+        put_ms = self._dispatched.note(self._clock.now_ms())  # before the queue is looked at: dispatch may go on beside
+        if self._store.max_offset(TIMER_TOPIC, 0) > timers.queue_offset:
             put_ms = min(put_ms, self._slotted_ms)
         if slot is None:
             due_ms = timers.next_time(timers.read_time_ms, put_ms)
@@ -112,6 +123,11 @@ class TimerMessageService:
         return self._delivered.note(put_ms if due_ms is None else min(put_ms, due_ms))
 
     # -- life
+
+    @property
+    def checkpoint(self) -> TimerCheckpoint:
+        """Place of the timers at their last flush."""
+        return self._timers.checkpoint
 
     def start(self) -> None:
         """Deliver from now on what is due."""
@@ -135,7 +151,7 @@ class TimerMessageService:
             await self._flushes.flush()
         finally:
             self._timers.close()
-            await self._state.writes.run(self._work.stop)
+            await self._pools.writes.run(self._work.stop)
 
     def messages_arrived(self, arrivals: Arrivals) -> None:
         """Called by dispatch."""
@@ -155,7 +171,7 @@ class TimerMessageService:
                 self._slot = self._next = None  # to be read again
                 await asyncio.sleep(_RETRY_S)
             else:
-                await self._sleep(min(max((due_ms - self._state.now_ms()) / 1000, _LEAST_SLEEP_S), _MOST_SLEEP_S))
+                await self._sleep(min(max((due_ms - self._clock.now_ms()) / 1000, _LEAST_SLEEP_S), _MOST_SLEEP_S))
 
     async def _sleep(self, seconds: float) -> None:
         """Sleep, but behind the shortest sleep only until messages arrive."""
@@ -170,13 +186,13 @@ class TimerMessageService:
 
     async def _turn(self) -> int:
         """Do all that is to be done now; the time (ms) at which something will be."""
-        now_ms = self._state.now_ms()
+        now_ms = self._clock.now_ms()
         if self._back is not None or self._timers.read_time_ms > now_ms + self._precision:
             await self._turn_back(now_ms)
         put_ms = self._dispatched.note(now_ms)
         if now_ms - self._timers.read_time_ms <= SLOTS_TOTAL * self._precision:  # else their slots may be in use
             recalled_to = await self._wait_for_recalls()
-            end = self._state.store.max_offset(TIMER_TOPIC, 0)
+            end = self._store.max_offset(TIMER_TOPIC, 0)
             await self._enqueue(end)
             if self._timers.queue_offset >= end:
                 self._slotted_ms = put_ms
@@ -189,8 +205,7 @@ class TimerMessageService:
         self._flushes.flush_soon()
         if time.monotonic() >= self._deleted_at + _DELETE_EVERY_S:
             self._deleted_at = time.monotonic()
-            state = self._state
-            await self._work.run(self._timers.delete_before, state.store.min_commit_log_offset)
+            await self._work.run(self._timers.delete_before, self._store.min_commit_log_offset)
         return due_ms
 
     async def _wait_for_recalls(self) -> int:
@@ -199,9 +214,9 @@ class TimerMessageService:
         Returns:
             `recalled_to`, up to which that holds.
         """
-        store, end = self._state.store, self.recalled_to
+        store, end = self._store, self.recalled_to
         if end:
-            await self._state.appends.safe(end)
+            await self._appends.safe(end)
         while store.max_commit_log_offset - store.dispatch_behind_bytes < end and not self._is_stopped:
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
@@ -214,102 +229,20 @@ class TimerMessageService:
     async def _enqueue(self, end: int) -> None:
         """Give the messages of the queue before an offset a slot, and deliver meanwhile what is due.
 
-        But where a message recalls another one, nothing is delivered until it has its slot.
+        But if a message recalls another one, nothing is delivered until it has its slot.
         """
         timers = self._timers
         while timers.queue_offset < end and not self._is_stopped:
-            records, following = await self._read_queue(timers.queue_offset, end)
+            read, following = await self._new.read(timers.queue_offset, end)
             if following == timers.queue_offset:
                 return
-            await self._wait(records)
+            slots = {slot.time_ms: slot for slot in (self._slot, self._next) if slot is not None}
+            for time_ms, message, unit in await self._new.enqueue(b"".join(read), slots):
+                self._add(slots[time_ms], message, unit, keep=False)
             timers.queue_offset = following
             self._flushes.is_changed = True
             if self._slot is not None and not self.recalled_to:
                 await self._deliver(self._slot)
-
-    async def _read_queue(self, offset: int, end: int) -> tuple[list[bytes], int]:
-        """The records of the next messages of the queue, as several reads give them; the offset after them."""
-        read, found = partial(self._state.store.get_raw, TIMER_TOPIC, 0), []
-        for _ in range(_MOST_READS):
-            result = read(offset, _MOST_READ, may_wait=False) or await self._work.run(read, offset, _MOST_READ)
-            assert result is not None, "a read that may wait has a result"
-            if result.status is GetMessageStatus.FOUND:
-                found.append(result.records)
-            elif result.next_begin_offset == offset:
-                break
-            else:
-                offsets = {"offset": offset, "min": result.min_offset, "max": result.max_offset}
-                logger.warning(Event("the offset of the timers has no message", **offsets))
-            offset = result.next_begin_offset
-            if offset >= end:
-                break
-        return found, offset
-
-    async def _wait(self, read: Sequence[bytes]) -> None:
-        """Let successive messages wait, as reads of the queue gave them."""
-        timers, now_ms, records = self._timers, self._state.now_ms(), b"".join(read)
-        slots = {slot.time_ms: slot for slot in (self._slot, self._next) if slot is not None}
-        write_ms = now_ms // self._precision * self._precision
-        if not records:
-            return
-        messages = TimerRecords.of(records, TIMER_TOPIC.encode())
-        if messages.end < len(records):
-            raise CorruptRecordError("", messages.end, f"expected a record of {TIMER_TOPIC}")
-        lacking = int(np.count_nonzero(messages.out_ms < 0))
-        if lacking:
-            logger.error(Event("messages with a time name no time, or no topic to go to", messages=lacking))
-        counted, rows, entries = self._entries(messages)
-        await self._work.run(timers.enqueue, entries, write_ms)
-        self._count(messages, counted, now_ms)  # last: after an error they are read again
-        for row in np.flatnonzero(np.isin(entries.times, list(slots))).tolist() if slots else ():
-            time_ms, magic, *place = (int(column[row]) for column in entries)
-            message = TimerMessage.of_record(records, int(messages.positions[rows[row]]))
-            assert message is not None, "it has a time"
-            unit = TimerUnit(-1, magic, write_ms, time_ms - write_ms, *place)
-            self._add(slots[time_ms], message, unit, keep=False)
-
-    def _entries(self, messages: TimerRecords) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], TimerEntries]:
-        """The rows of the messages that wait, those of them that have no unit yet, and where these are to wait.
-
-        The master of a former slave has delivered, or rolled, the others already. That can be told as the slot of a
-        message follows from its record alone, and those are named that wait in a later one.
-        """
-        timers, precision = self._timers, self._precision
-        are_copied = messages.queue_offsets < timers.copied_to
-        times = slot_times(messages.out_ms, messages.stored_ms // precision * precision, self._window, precision)
-        are_done = are_copied & (times < timers.copied_read_time_ms)
-        counted = np.flatnonzero((messages.out_ms >= 0) & ~are_done)
-        rows = counted[~timers.have_units(messages.commit_log_offsets[counted])]
-        late = rows[times[rows] < timers.read_time_ms]
-        if len(late):
-            timers.comes_late(int(messages.queue_offsets[late[0]]))
-        magics = np.where(times == messages.out_ms, Magic.DEFAULT, Magic.DEFAULT | Magic.ROLL)
-        magics = np.where(messages.deletes, magics | Magic.DELETE, magics).astype(np.int32)
-        hashes = np.array([string_hash(name) for name in messages.topic_names], np.int32)
-        entries = TimerEntries(
-            np.maximum(times[rows], timers.read_time_ms), magics[rows], messages.commit_log_offsets[rows],
-            messages.sizes[rows], hashes[messages.topics[rows]],
-        )  # fmt: skip
-        return counted, rows, entries
-
-    def _count(self, messages: TimerRecords, rows: npt.NDArray[np.int64], now_ms: int) -> None:
-        """Count messages that wait from now on, or have a unit which is younger than the counts: of before a kill."""
-        if not len(rows):
-            return
-        delays_s: dict[tuple[str, int], int] = {}
-        waiting: dict[str, int] = {}
-        for number, topic in enumerate(messages.topic_names):
-            some = rows[messages.topics[rows] == number]
-            if not len(some):
-                continue
-            delays, times = np.unique((messages.out_ms[some] - messages.born_ms[some]) // 1000, return_counts=True)
-            for delay_s, count in zip(delays.tolist(), times.tolist(), strict=True):
-                delays_s[topic, delay_s] = delays_s.get((topic, delay_s), 0) + count
-            # One that deletes another message takes one away, and is none itself.
-            taken = 2 * int(np.count_nonzero(messages.deletes[some]))
-            waiting[topic] = waiting.get(topic, 0) + len(some) - taken
-        self.stats.enqueue(delays_s, int(messages.stored_ms[rows[-1]]), now_ms)
-        self.metrics.add(waiting, now_ms)
 
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
         """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""
@@ -346,7 +279,7 @@ class TimerMessageService:
         await self._deliver(slot)
         if slot.next_due_ms is not None:
             return slot.next_due_ms
-        if self._state.now_ms() < slot.time_ms + precision:
+        if self._clock.now_ms() < slot.time_ms + precision:
             return slot.time_ms + precision
         timers.read_time_ms = slot.time_ms + precision
         self._slot, self._flushes.is_changed = None, True
@@ -360,8 +293,8 @@ class TimerMessageService:
     async def _turn_back(self, now_ms: int) -> None:
         """Go on at a clock that was ahead, and was set back: the slots from now on are to come once more.
 
-        They have been delivered, and are emptied. What waits for later times by the clock that was ahead stays, but
-        where these are so far away that new slots would take their places: it is rolled, as what is sent for such a
+        They have been delivered, and are emptied. What waits for later times by the clock that was ahead stays. If
+        these are so far away that new slots would take their places, it is rolled, as what is sent for such a
         time. So is what came meanwhile, and waits in the slot where the timers stand. After an error the next turn
         goes on with it, before all else.
         """
@@ -416,7 +349,7 @@ class TimerMessageService:
 
     async def _look(self, units: Sequence[TimerUnit]) -> list[TimerMessage | None]:
         """The messages of units; None, and an error in the log, for one that is not there."""
-        look, places = self._state.store.look_records, [(unit.commit_log_offset, unit.size) for unit in units]
+        look, places = self._store.look_records, [(unit.commit_log_offset, unit.size) for unit in units]
         records = look(places, may_wait=False)
         if records is None:
             records = await self._work.run(look, places)
@@ -432,9 +365,9 @@ class TimerMessageService:
 
     async def _deliver(self, slot: OpenSlot) -> None:
         """Deliver what is due of a slot, and return once that is safe."""
-        state, ends = self._state, []
+        ends = []
         try:
-            while taken := slot.take(state.now_ms(), _MOST_PUT, _MOST_PUT_BYTES):
+            while taken := slot.take(self._clock.now_ms(), _MOST_PUT, _MOST_PUT_BYTES):
                 try:
                     await asyncio.sleep(0)  # between two batches the loop does other work
                     looked = iter(await self._look([one.unit for one in taken if one.message is None]))
@@ -444,7 +377,7 @@ class TimerMessageService:
                 messages = [next(looked) if one.message is None else one.message for one in taken]
                 end_offset = await self._put(slot, list(zip(taken, messages, strict=True)))
                 if end_offset is not None:
-                    ends.append(asyncio.ensure_future(state.appends.safe(end_offset)))
+                    ends.append(asyncio.ensure_future(self._appends.safe(end_offset)))
         finally:
             if ends:
                 self._flushes.is_changed = True
@@ -456,7 +389,7 @@ class TimerMessageService:
 
     async def _put(self, slot: OpenSlot, taken: Sequence[tuple[Waiting, TimerMessage | None]]) -> int | None:
         """Put messages where they go; commit log offset after the last one."""
-        now_ms, end_offset = self._state.now_ms(), None
+        now_ms, end_offset = self._clock.now_ms(), None
         due: list[tuple[Waiting, TimerMessage]] = []
         for waiting, message in taken:
             if message is None:
@@ -465,7 +398,7 @@ class TimerMessageService:
                 slot.found[message.real_topic] += 1
                 continue
             due.append((waiting, message))
-        results = await self._state.appends.append_rows([message.row(one.unit, now_ms) for one, message in due])
+        results = await self._appends.append_rows([message.row(one.unit, now_ms) for one, message in due])
         counts: Counter[str] = Counter()
         deletes: Counter[str] = Counter()
         never: list[tuple[Waiting, TimerMessage, ReputError]] = []
@@ -474,7 +407,7 @@ class TimerMessageService:
             if isinstance(result, PutRowResult):
                 end_offset = result.end_offset
                 counts[message.real_topic] -= 1
-                deletes[message.real_topic] += 2 if message.deletes is not None else 0  # see `_count`
+                deletes[message.real_topic] += 2 if message.deletes is not None else 0  # see `TimerEnqueue`
             elif is_never(result):
                 never.append((waiting, message, result))
             else:
@@ -485,7 +418,7 @@ class TimerMessageService:
         self.metrics.add(deletes, now_ms)
         for waiting, message, why in never:
             try:
-                await self._state.dead_letters.give_up(message.record, None, why)
+                await self._dead_letters.give_up(message.record, None, why)
                 self.metrics.add({message.real_topic: -1}, now_ms)
             except ReputError as error:
                 failed.append((waiting, error))

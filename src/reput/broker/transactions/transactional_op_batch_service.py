@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from reput.broker.appends.inner_appends import Appends
 from reput.broker.appends.inner_message import MessageExtBrokerInner
-from reput.broker.state import BrokerState
+from reput.broker.clock import BrokerClock
+from reput.broker.view import BrokerView
 from reput.errors import ReputError
 from reput.events import Event
 from reput.log.store_host import encode_store_host
 from reput.remoting.topic_validator import TRANS_OP_HALF_TOPIC
 from reput.service.transactional_message import OP_PROPERTIES, OpBatches, op_body
+from reput.store.message_store import MessageStore
 
 logger = logging.getLogger("reput.broker")
 
@@ -22,11 +25,11 @@ class TransactionalOpBatchService:
     What waits is lost with the process, as RocketMQ loses it: then the producers are asked again.
     """
 
-    def __init__(self, state: BrokerState) -> None:
-        self._state = state
-        self._interval_s = state.config.transaction_op_batch_interval / 1000
-        self._batches = OpBatches(state.config.transaction_op_msg_max_size)
-        self._host = encode_store_host(state.store.config)
+    def __init__(self, view: BrokerView, clock: BrokerClock, store: MessageStore, appends: Appends) -> None:
+        self._clock, self._appends = clock, appends
+        self._interval_s = view.config.transaction_op_batch_interval / 1000
+        self._batches = OpBatches(view.config.transaction_op_msg_max_size)
+        self._host = encode_store_host(store.config)
         self._writing = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,12 +61,12 @@ class TransactionalOpBatchService:
                 queue_id = queues[0]
                 offsets = self._batches.first(queue_id)
                 message = MessageExtBrokerInner(
-                    TRANS_OP_HALF_TOPIC, queue_id, op_body(offsets), dict(OP_PROPERTIES), 0, 0, self._state.now_ms(),
+                    TRANS_OP_HALF_TOPIC, queue_id, op_body(offsets), dict(OP_PROPERTIES), 0, 0, self._clock.now_ms(),
                     self._host,
                 )  # fmt: skip
                 try:
-                    stored = await self._state.appends.append(message)
-                    await self._state.appends.safe(stored.end_offset)
+                    stored = await self._appends.append(message)
+                    await self._appends.safe(stored.end_offset)
                 except ReputError as error:
                     logger.error(Event("ends of transactions were not written", count=len(offsets), error=error))
                     return

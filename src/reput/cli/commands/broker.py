@@ -69,7 +69,7 @@ def broker(
 
 
 def _other_root(store: str, named: str) -> dict[str, str]:
-    """Field of the line `started` where a configuration names another store than the command, which counts."""
+    """Field of the line `started` if a configuration names another store than the command, which counts."""
     from reput.config.message_store import MessageStoreConfig
 
     is_named = named != MessageStoreConfig().store_path_root_dir

@@ -71,7 +71,7 @@ def config(
 
 
 def _with(text: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The keys that have a text in their names; raises ConfigError where none has, with what may have been meant."""
+    """The keys that have a text in their names; raises ConfigError if none has, with what may have been meant."""
     from reput.config.properties import camel_case
     from reput.config.rocketmq_config import nearest_key
     from reput.config.rocketmq_keys import ROCKETMQ_KEYS

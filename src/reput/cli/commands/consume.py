@@ -68,7 +68,7 @@ def consume(
     """
     from reput.cli.commands.consumed_topic import ConsumedTopic
     from reput.client import PullConsumer
-    from reput.client.instance.subscriptions import TOOLS_GROUP
+    from reput.remoting.topic_validator import TOOLS_GROUP
 
     begin = parse_start(start)
     output = _Tables() if format == "parquet" else _Rows(format, count)

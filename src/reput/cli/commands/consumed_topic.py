@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from reput.admin.admin_client import Brokers, brokers_of
 from reput.admin.topics import topic_queues
-from reput.cli.display.messages import some_names
 from reput.cli.display.output import write_error
 from reput.client.instance.topic_route import nothing_to_subscribe, subscribe_queues
 from reput.errors import MQClientError, ReputError
+from reput.log.unknown_topics import some_names
 from reput.remoting.queue_tables import QueueKey
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
     from reput.client import PullConsumer
 
-#: Where nothing has come for so long, nothing will: by then a broker that was started again is back, and a member of a
+#: If nothing has come for so long, nothing will: by then a broker that was started again is back, and a member of a
 #: group has its share of the queues.
 _PATIENCE_S = 30.0
 #: Seconds between two looks for brokers that are away, while a command follows.
@@ -52,7 +52,7 @@ class ConsumedTopic:
     async def ask_ends(self) -> None:
         """Ask where the queues end that have no end yet.
 
-        Raises MQClientError where there is no such topic, RemotingError where nobody answers for any of its brokers.
+        Raises MQClientError if there is no such topic, RemotingError if nobody answers for any of its brokers.
         """
         brokers = await self._find_lost()
         for one in await topic_queues(self._client, self.topic, brokers):
@@ -92,9 +92,9 @@ class ConsumedTopic:
     def with_end(self, queues: Iterable[QueueKey]) -> list[QueueKey]:
         """The queues whose ends are known; the others are left out of what is read.
 
-        So are those of brokers that a consumer's route lacks: of several name servers one may have been started anew.
+        So are queues of brokers that a consumer's route lacks: of several name servers one may have been started anew.
 
-        Raises MQClientError where the topic has no queues.
+        Raises MQClientError if the topic has no queues.
         """
         asked = tuple(queues)
         if not asked:
@@ -130,7 +130,7 @@ class ConsumedTopic:
         return position is not None and end is not None and position >= end
 
     async def tell_left(self) -> int:
-        """Say what is not read to its end; the exit status, 2 where there is such a queue."""
+        """Say what is not read to its end; the exit status, 2 if there is such a queue."""
         with suppress(ReputError):  # else it is as it was
             await self._find_lost()
         if not self._positions and not self._left_out:

@@ -164,7 +164,7 @@ def _properties(pairs: Sequence[dict[str, str | None]] | None) -> str:
 
 
 def _hint(by: str, ignored: Sequence[str], result: DiffResult) -> str | None:
-    """Hint to ignore fields that differ because messages were put again; None where there are none."""
+    """Hint to ignore fields that differ because messages were put again; None if there are none."""
     differing = {name for names in result.table["fields"].to_pylist() for name in names or ()}
     anew = sorted(differing & _SET_ANEW)
     if by != "queue" or not anew:

@@ -19,8 +19,8 @@ from reput.cli.options import (
     ReportFile,
     RunnerName,
     Settings,
-    Store,
     check_path,
+    check_paths,
     parse_pairs,
 )
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from reput.jobs.report.over_time import RateOverTime
     from reput.jobs.report.report import Report
+    from reput.log.directory import StoreDirectory
     from reput.progress import Progress
     from reput.spark.dispatch import DispatchResult
     from reput.store.dispatch.log_dispatch import DispatchedBatch
@@ -38,13 +39,19 @@ _LINE_EVERY_S = 1.0
 
 
 def dispatch(
-    store: Store,
+    stores: Annotated[
+        list[str],
+        typer.Argument(metavar="STORE...", callback=check_paths, help="The directory of a store, or of several."),
+    ],
     *,
     settings: Settings,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", metavar="DIR", callback=check_path, help="The folder to keep up to date; else the store itself."
+            "--output",
+            metavar="DIR",
+            callback=check_path,
+            help="The folder to keep up to date (with a folder for each of several stores); else the store itself.",
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Dispatch the records that are there, and stop.")] = False,
@@ -75,38 +82,43 @@ def dispatch(
 
     from reput.config.properties import snake_case
     from reput.jobs.report.over_time import RateOverTime
+    from reput.log.directory import StoreDirectory
     from reput.spark.dispatch import dispatch as run
 
     pairs = {snake_case(name): value for name, value in parse_pairs(settings, "--set").items()}
     rate, stop = RateOverTime("lag in ms"), threading.Event()
-    with job_run(store, report, commit_log_path=commit_log_path, shows_progress=once) as progress:
-        watch = _Watch(_log_end(store, commit_log_path) if once else None, progress, rate)
+    directories = [StoreDirectory(store, commit_log_path=commit_log_path) for store in stores]
+    if report is not None:
+        for directory in directories:
+            directory.check_output(report)
+    with job_run(stores[0], commit_log_path=commit_log_path, shows_progress=once) as progress:
+        ends = {directory.path: _log_end(directory) for directory in directories} if once else None
+        watch = _Watch(ends, progress, rate)
         session = _session(runner_name, master, once=once)
-        with interrupts.resumable(output or store), interrupts.until_stopped(stop.set, unless=once):
+        with interrupts.resumable(output or stores[0]), interrupts.until_stopped(stop.set, unless=once):
             result = run(
-                store, output, session=session, once=once, commit_log_path=commit_log_path, settings=pairs,
+                stores, output, session=session, once=once, commit_log_path=commit_log_path, settings=pairs,
                 on_batch=watch, stop=stop,
             )  # fmt: skip
-    end_job(_report(store, output, result, rate), report, asdict(result) if as_json else None)
+    end_job(_report(stores, output, result, rate), report, asdict(result) if as_json else None)
     return 0
 
 
-def _report(store: str, output: str | None, result: DispatchResult, rate: RateOverTime) -> Report:
+def _report(stores: list[str], output: str | None, result: DispatchResult, rate: RateOverTime) -> Report:
     """Report: what was dispatched, how fast, and the lag."""
     from reput.jobs.report.report import Report
 
-    facts = {name.replace("_", " "): value for name, value in asdict(result).items()}
+    facts = {name.replace("_", " "): value for name, value in asdict(result).items() if name != "end_offsets"}
+    facts = {f"end of {store}": end for store, end in result.end_offsets.items()} | facts
     facts["messages a second"] = round(result.messages / result.seconds) if result.seconds else 0
-    paths = {"store": store} | ({} if output is None else {"written to": output})
-    return Report(f"Dispatch of {store}", facts, plots=rate.plots(), paths=paths)
+    paths = {"store": ", ".join(stores)} | ({} if output is None else {"written to": output})
+    return Report(f"Dispatch of {', '.join(stores)}", facts, plots=rate.plots(), paths=paths)
 
 
-def _log_end(store: str, commit_log_path: str | None) -> int:
+def _log_end(directory: StoreDirectory) -> int:
     """End of the log as it is now."""
-    from reput.log.directory import StoreDirectory
     from reput.log.sink_commits import committed_end
 
-    directory = StoreDirectory(store, commit_log_path=commit_log_path)
     return committed_end(directory, directory.log_files())
 
 
@@ -129,25 +141,31 @@ def _session(name: str, master: str | None, *, once: bool) -> SparkSession | Non
 
 
 class _Watch:
-    """Shows the progress of the dispatcher: a line on stderr now and then, and a bar with `--once`."""
+    """Shows the progress of the dispatcher: a line on stderr now and then, and a bar with `--once`.
 
-    def __init__(self, log_end: int | None, progress: Progress, rate: RateOverTime) -> None:
-        self._log_end = log_end
+    `log_ends` are the ends of the logs, by the path of the store; None without a bar.
+    """
+
+    def __init__(self, log_ends: dict[str, int] | None, progress: Progress, rate: RateOverTime) -> None:
+        self._log_ends = log_ends
         self._progress = progress
         self._rate = rate
-        self._begin: int | None = None
+        self._begins: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
         self._next_at = 0.0
         self._messages = 0
 
     def __call__(self, batch: DispatchedBatch) -> None:
         self._messages += batch.messages
         self._rate.add(batch.messages, batch.lag_ms)
-        if self._begin is None:
-            self._begin = batch.end_offset - batch.log_bytes
-        if self._log_end is not None:
-            total = max(self._log_end, batch.end_offset) - self._begin
-            self._progress(batch.end_offset - self._begin, total, "dispatch")
-        has_bar = self._log_end is not None and sys.stderr.isatty()
+        self._begins.setdefault(batch.store, batch.end_offset - batch.log_bytes)
+        self._ends[batch.store] = batch.end_offset
+        if self._log_ends is not None:  # a log without a batch has nothing new
+            begin, end = sum(self._begins.values()), sum(self._ends.values())
+            total = sum(max(self._log_ends[store], to) for store, to in self._ends.items())
+            self._progress(end - begin, total - begin, "dispatch")
+        has_bar = self._log_ends is not None and sys.stderr.isatty()
         if not has_bar and time.monotonic() >= self._next_at:
-            write_status({"dispatched_to": batch.end_offset, "messages": self._messages, "lag_ms": batch.lag_ms})
+            to = batch.end_offset if len(self._ends) == 1 else self._ends
+            write_status({"dispatched_to": to, "messages": self._messages, "lag_ms": batch.lag_ms})
             self._next_at = time.monotonic() + _LINE_EVERY_S

@@ -170,7 +170,7 @@ def _metrics(port: int | None, stack: ExitStack) -> FollowMetrics | None:
 
 
 def _check_master(store: str, master: Master) -> None:
-    """Raise RemotingError where a store would be made for a master that cannot be asked."""
+    """Raise RemotingError if a store would be made for a master that cannot be asked."""
     from reput.files import DISK
     from reput.store.recovery.listing import is_fresh
 
@@ -186,7 +186,10 @@ def _write(fields: dict[str, Any], as_json: bool) -> None:
 
 
 def _fields(state: FollowState) -> dict[str, Any]:
-    return {**_end_fields(state), "connected": state.is_connected}
+    lag_bytes, lag_ms = state.lag or (None, None)
+    return {
+        "followed_to": state.end_offset, "lag_bytes": lag_bytes, "lag_ms": lag_ms, "connected": state.is_connected,
+    }  # fmt: skip
 
 
 def _end_fields(state: FollowState) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 from reput.cli.display.messages import write_messages
 from reput.cli.display.nothing_found import no_message
 from reput.cli.display.output import damage_status, write_error, write_fields, write_status
-from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, check_output_file, reading_config
 from reput.errors import CorruptRecordError

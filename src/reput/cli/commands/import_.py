@@ -30,7 +30,7 @@ from reput.errors import ConfigError
 
 if TYPE_CHECKING:
     from reput.jobs.lake.import_job import Import
-    from reput.jobs.lake.source import LakeSource
+    from reput.jobs.lake.import_source import LakeSource
     from reput.jobs.report.over_time import RateOverTime
     from reput.jobs.report.report import Report
 
@@ -73,7 +73,7 @@ def import_(
 ) -> int:
     """Import messages from Parquet, Delta, CSV or JSON lines.
 
-    The columns are those of an export; topic and body are required. Names of text end with .csv or .jsonl: CSV begins
+    The columns are an export's; topic and body are required. Names of text end with .csv or .jsonl: CSV begins
     with names of columns, and JSON lines are as of `reput get --json`; a body may be in body_base64.
 
     The store assigns offsets and store times anew. Imported messages are on the disk, and in queues and index, when the
@@ -88,7 +88,7 @@ def import_(
     """
     from reput.files import DISK
     from reput.jobs.lake.import_job import import_messages
-    from reput.jobs.lake.source import open_source
+    from reput.jobs.lake.import_source import open_source, rejects_of
     from reput.jobs.report.over_time import RateOverTime
     from reput.log.directory import check_outside
     from reput.spark.runner import choose_runner
@@ -127,6 +127,11 @@ def import_(
     if result.aside:
         rows = counted(result.aside, "row was", "rows were")
         write_error(f"{rows} put aside into {bad_rows_path}, each with the reason")
+    if (rejects := rejects_of(source)) is not None:
+        write_error(
+            f"the messages that the export rejected, in {rejects}, are not among these: "
+            f"reput import {rejects} {store} --columns topic,tags,keys,properties,body"
+        )
     return int(bool(result.aside))
 
 

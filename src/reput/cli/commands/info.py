@@ -14,7 +14,7 @@ from reput.cli.display.output import (
     write_table,
     write_text,
 )
-from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 from reput.counts import counted
@@ -82,7 +82,7 @@ def _directory_facts(directory: StoreDirectory) -> dict[str, Any]:
         "path": directory.path,
         "locked_by_process": holder,
         "was_killed": directory.was_killed and holder is None,
-        "dispatched_to": marks[0].position.offset if marks else None,
+        "dispatched_to": marks[0].point.offset if marks else None,
         "dispatched_by_process": lock_holder(directory, CONFIG, DISPATCHER_LOCK) if marks else None,
         "commit_log_files": len(log_files),
         "commit_log_file_size": log_files[0].size if log_files else None,
@@ -149,9 +149,7 @@ def _write(answer: dict[str, Any]) -> None:
             "store": answer["path"],
             "state": state,
             "commit log files": answer["commit_log_files"],
-            "commit log file bytes": number_text(answer["commit_log_file_size"]),
-            "commit log offsets": _span(answer["min_commit_log_offset"], answer["max_commit_log_offset"]),
-            "stored": _span(iso_time(answer["earliest_timestamp"]), iso_time(answer["latest_timestamp"])),
+            **_log_fields(answer),
             "index files": _index_text(answer["index_files"], runtime),
             "queues": len(queues),
             "messages in queues": number_text(sum(queue["max_offset"] - queue["min_offset"] for queue in queues)),
@@ -185,6 +183,20 @@ def _write(answer: dict[str, Any]) -> None:
         write_table(["group", "topic", "lag in messages", "lag in ms"], rows, one_line=("group", "topic"))
     if len(groups) > _SHOWN_GROUPS:
         write_text(f"and {counted(len(groups) - _SHOWN_GROUPS, 'more group')}: see --json")
+
+
+def _log_fields(answer: dict[str, Any]) -> dict[str, Any]:
+    begin, end = answer["min_commit_log_offset"], answer["max_commit_log_offset"]
+    size = answer["commit_log_file_size"]
+    if begin is not None and begin == end:
+        stored = "nothing yet" if not end else "nothing any more"
+    else:
+        stored = _span(iso_time(answer["earliest_timestamp"]), iso_time(answer["latest_timestamp"]))
+    return {
+        **({} if size is None else {"commit log file bytes": number_text(size)}),
+        "commit log offsets": _span(begin, end),
+        "stored": stored,
+    }
 
 
 def _index_text(count: int, runtime: dict[str, Any] | None) -> str:
@@ -224,7 +236,7 @@ def _retention_text(retention: dict[str, Any]) -> str:
 
 
 _CHECKPOINT = {"log": "physic", "queues": "logics", "index": "index"}
-#: Texts where the checkpoint has no time. Its time of the index is that of the last full index file.
+#: Texts if the checkpoint has no time. Its time of the index is the last full index file's.
 _NOT_FLUSHED = {
     "log": "never",
     "queues": "no time yet: written once a minute, and at a close",
@@ -252,10 +264,10 @@ def open_text(holder: int) -> str:
 def lock_holder(directory: StoreDirectory, *names: str) -> int | None:
     """Process that holds the store's lock, or the lock file `names` below the store; None without a holder.
 
-    -1 for one that is not told: it has copied the store while it had it open, by which the telling lock goes.
+    -1 for one that is not known: it has copied the store while it had it open, by which the telling lock goes.
 
     Read from Linux's list of locks, by inode and bytes of `RecordLock`, without opening the lock file. The list's
-    device numbers are not used: on some file systems they differ from those of `stat`.
+    device numbers are not used: on some file systems `stat` has other ones.
     """
     from reput.formats.paths import LOCK
 

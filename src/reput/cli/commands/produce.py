@@ -20,7 +20,7 @@ from reput.cli.display.output import write_error, write_fields, write_json
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.errors import MessageIllegalError, ReputError
 from reput.extras import require_store
-from reput.remoting.timer_requests import NOT_IN_BATCHES
+from reput.remoting.timer_properties import NOT_IN_BATCHES
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -181,7 +181,7 @@ class _ReadAhead:
         threading.Thread(target=self._read, args=(messages,), name="reput-stdin", daemon=True).start()
 
     async def take(self, most: int) -> list[Message]:
-        """At most so many messages, as soon as there is one; none at the end. Raises what reading them raises."""
+        """At most `most` messages, as soon as there is one; none at the end. Raises what reading them raises."""
         while True:
             self._arrived.clear()
             self._is_told, is_read = False, self._is_read

@@ -10,7 +10,7 @@ from reput.cli.commands.query_rows import Question, answer
 from reput.cli.display.messages import body_damage, write_messages
 from reput.cli.display.nothing_found import no_key, no_record
 from reput.cli.display.output import damage_status, write_error
-from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import (
     MAX_FINDINGS,
@@ -107,7 +107,7 @@ def query(
     shows the first of them.
 
     With --sql each topic is a table, "quoted-like-this" if its name is no word, and messages is the table of all. The
-    columns are those of read_log, and the fields of JSON bodies, with types inferred from the first 10000 bodies, or
+    columns are read_log's, and the fields of JSON bodies, with types inferred from the first 10000 bodies, or
     given by --schema ("orders=id bigint, total double, tags array<string>"). The dialect is DuckDB's, or Spark's with
     --runner spark. Damage in the log is refused. With --damaged skip all whole records are read, ranges that were
     passed over are reported, and the exit status is 1.

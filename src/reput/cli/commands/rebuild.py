@@ -24,24 +24,12 @@ from reput.cli.options import (
     choose_runner,
     job_arguments,
 )
-from reput.config.dispatch_rules import DispatchRules
+from reput.config.dispatch_rules import BUILD_KEYS, DispatchRules
 from reput.errors import ConfigError
 
 if TYPE_CHECKING:
     from reput.jobs.rebuild.job import RebuildResult
     from reput.jobs.report.report import Report
-
-#: Keys that `--set` takes here: kinds and sizes of files that are built.
-KEYS = (
-    "mapped_file_size_consume_queue",
-    "mapper_file_size_batch_consume_queue",
-    "max_hash_slot_num",
-    "max_index_num",
-    "enable_consume_queue_ext",
-    "mapped_file_size_consume_queue_ext",
-    "enable_lmq",
-    "message_delay_level",
-)
 
 
 def rebuild(
@@ -99,7 +87,7 @@ def rebuild(
 
     if (output is None) != in_place:
         raise ConfigError("give --output with a new directory, or --in-place for a store that no process has open")
-    sizes = job_arguments(settings, KEYS, "a rebuild")
+    sizes = job_arguments(settings, BUILD_KEYS, "a rebuild")
     options = RebuildOptions(
         commit_log_path=commit_log_path, rules=rules, damaged=damaged, allow_fewer=allow_fewer, **sizes
     )

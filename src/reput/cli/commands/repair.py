@@ -25,7 +25,7 @@ from reput.cli.options import (
     choose_runner,
     job_arguments,
 )
-from reput.config.dispatch_rules import DispatchRules
+from reput.config.dispatch_rules import BUILD_KEYS, DispatchRules
 
 if TYPE_CHECKING:
     from reput.jobs.repair.repair_job import RepairResult
@@ -34,18 +34,7 @@ if TYPE_CHECKING:
     from reput.jobs.report.report import Report
 
 #: Keys that `--set` takes here: values that the store's files may not tell any more.
-KEYS = (
-    "mapped_file_size_consume_queue",
-    "mapper_file_size_batch_consume_queue",
-    "max_hash_slot_num",
-    "max_index_num",
-    "enable_consume_queue_ext",
-    "mapped_file_size_consume_queue_ext",
-    "enable_lmq",
-    "message_delay_level",
-    "message_index_enable",
-    "file_reserved_time",
-)
+KEYS = (*BUILD_KEYS, "message_index_enable", "file_reserved_time")
 
 
 def repair(
@@ -160,7 +149,7 @@ def _salvage_report(store: str, result: SalvageResult, limit: int) -> Report:
     from reput.jobs.report.report import Report
 
     rows = [
-        (loss.path, loss.begin, loss.end, loss.size, _messages(loss), loss.stand_in.value, loss.reason)
+        (loss.path, loss.begin, loss.end, loss.size, _messages(loss), loss.placeholder.value, loss.reason)
         for loss in result.losses
     ]
     columns = ("file", "begin offset", "end offset", "bytes lost", "messages lost", "in its place", "why")
@@ -186,7 +175,7 @@ def _salvage_report(store: str, result: SalvageResult, limit: int) -> Report:
 
 def counted_loss(messages: int, uncounted_bytes: int) -> int | str:
     """Lost messages, as a report shows them."""
-    return f"{messages}, and those of {uncounted_bytes} bytes that no queue reaches" if uncounted_bytes else messages
+    return f"{messages}, and messages in {uncounted_bytes} bytes that no queue reaches" if uncounted_bytes else messages
 
 
 def _messages(loss: Loss) -> int | str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.commands.backup import Target
-from reput.cli.commands.rebuild import KEYS
 from reput.cli.display.limited import limited
 from reput.cli.display.output import iso_time, progress_bar, write_json, write_report
 from reput.cli.options import (
@@ -23,7 +22,7 @@ from reput.cli.options import (
     parse_time,
 )
 from reput.cli.start import begin_work
-from reput.config.dispatch_rules import DispatchRules
+from reput.config.dispatch_rules import BUILD_KEYS, DispatchRules
 
 if TYPE_CHECKING:
     from reput.jobs.backup.restore_job import Restored
@@ -76,7 +75,7 @@ def restore(
     from reput.jobs.findings import findings_table
     from reput.spark import runner
 
-    sizes = job_arguments(settings, KEYS, "a restore")
+    sizes = job_arguments(settings, BUILD_KEYS, "a restore")
     begin_work()
     with progress_bar() as progress:
         result = job.restore(

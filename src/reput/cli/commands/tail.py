@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +15,11 @@ from reput.cli.display.message_rows import RowFormat, writer_of
 from reput.cli.display.output import write_error
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Store, parse_start, reading_config
+from reput.log.directory import StoreDirectory
+from reput.log.unknown_topics import unknown_topics, without_warnings
+
+if TYPE_CHECKING:
+    from reput.store.message_store import MessageStore
 
 #: Messages that are written at once, and seconds of one wait for them.
 _MOST, _POLL_S = 1000, 1.0
@@ -67,6 +74,7 @@ def tail(
     with interrupts.until_stopped(unless=timeout is not None or count is not None):
         with (
             open_store(store, read_only=True, config=reading_config(commit_log_path)) as opened,
+            _unknown_told(opened, topic),
             opened.tail(
                 topic, group=group, offsets=offsets, queue_ids=queue_ids, tags=tags, consume_from=parse_start(start)
             ) as messages,
@@ -83,3 +91,12 @@ def tail(
         if not written:
             write_error(f"no message of topic {topic!r} has come; `reput info {store}` shows the topics that are there")
     return 0
+
+
+@contextmanager
+def _unknown_told(opened: MessageStore, topic: str) -> Iterator[None]:
+    """Report a topic without queues on stderr, once."""
+    for hint in unknown_topics([topic], StoreDirectory(opened.path)):
+        write_error(f"{hint}; messages of {topic!r} are waited for")
+    with without_warnings():
+        yield

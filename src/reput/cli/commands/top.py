@@ -8,7 +8,7 @@ import typer
 
 from reput.cli import interrupts
 from reput.cli.display.output import is_terminal, live_screen, write_json
-from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store, reading_config
 
 if TYPE_CHECKING:

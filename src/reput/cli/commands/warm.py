@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from reput.cli.display.output import write_fields, write_json, write_text
-from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
 from reput.cli.options import CommitLogPath, Json, reading_config
 from reput.errors import ConfigError

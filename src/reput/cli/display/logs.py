@@ -68,7 +68,7 @@ class LineWriter(logging.Handler):
             self._dropped += 1
 
     def close(self) -> None:
-        """Write what waits; not where nobody reads it."""
+        """Write what waits; not if nobody reads it."""
         with suppress(Full):
             self._lines.put(None, timeout=_END_S)
             self._thread.join(_END_S)
@@ -82,7 +82,7 @@ class LineWriter(logging.Handler):
                 _write(self._stream, self._told() + ("" if line is None else f"{line}\n"))
 
     def _told(self) -> str:
-        """A line of those that were dropped before; an empty text where there are none."""
+        """A line of those that were dropped before; an empty text if there are none."""
         self.acquire()
         dropped, self._dropped = self._dropped, 0
         self.release()

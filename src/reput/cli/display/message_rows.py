@@ -14,19 +14,22 @@ from reput.cli.display.output import iso_time
 from reput.errors import ConfigError
 from reput.formats.message import Message
 from reput.formats.properties import (
+    CLUSTER,
     DELAY,
     INNER_BASE,
     INNER_NUM,
     KEY_SEPARATOR,
     KEYS,
+    MSG_REGION,
     REAL_QID,
     REAL_TOPIC,
     TAGS,
+    TRACE_ON,
     UNIQ_KEY,
     WAIT,
     split_keys,
 )
-from reput.jobs.text_values import BASE64, body_of, json_object
+from reput.jobs.text_values import BASE64, body_of, json_object, message_object
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvRows
@@ -38,7 +41,7 @@ Format = Literal["lines", "json", "csv", "parquet"]
 RowFormat = Literal["lines", "json", "csv"]
 #: Properties of a message that was consumed which its copy does not get: fields of their own, or a broker's.
 NOT_COPIED = frozenset({
-    TAGS, KEYS, UNIQ_KEY, WAIT, DELAY, REAL_TOPIC, REAL_QID, INNER_NUM, INNER_BASE, "MSG_REGION", "TRACE_ON", "CLUSTER",
+    TAGS, KEYS, UNIQ_KEY, WAIT, DELAY, REAL_TOPIC, REAL_QID, INNER_NUM, INNER_BASE, MSG_REGION, TRACE_ON, CLUSTER,
 })  # fmt: skip
 _BODY_BASE64 = f"body{BASE64}"
 #: The columns of CSV that are no properties.
@@ -75,7 +78,7 @@ def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tu
 
 
 def with_defaults(message: Message, tags: str | None, keys: Sequence[str], properties: Mapping[str, str]) -> Message:
-    """The message with tags, keys and properties of the command where its row says nothing else."""
+    """The message with tags, keys and properties of the command if its row says nothing else."""
     own = message.properties or {}
     return replace(
         message, tags=message.tags or tags, keys=message.keys or tuple(keys), properties={**properties, **own} or None
@@ -83,7 +86,7 @@ def with_defaults(message: Message, tags: str | None, keys: Sequence[str], prope
 
 
 def _of_json(line: bytes, topic: str, where: str) -> Message:
-    value = json_object(line, where)
+    value = message_object(line, where)
     keys, properties = value.get("keys") or [], value.get("properties") or {}
     if not (isinstance(keys, list | str) and isinstance(properties, dict)):
         raise ConfigError(f"{where}: expected a list in `keys`, and an object in `properties`")

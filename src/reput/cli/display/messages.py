@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reput.cli.display.output import iso_time, write_json, write_table
 from reput.errors import CorruptRecordError
@@ -14,34 +13,8 @@ from reput.formats.paths import COMMIT_LOG
 from reput.formats.record_layout import SysFlag
 from reput.jobs.text_values import bytes_fields
 
-if TYPE_CHECKING:
-    from reput.log.directory import QueueFiles
-    from reput.store.results import QueueInfo
-
-#: Limit of names that a line lists.
-_SHOWN_NAMES = 8
-#: Columns of the table; the first two are left out where all messages are of one queue.
+#: Columns of the table; the first two are left out if all messages are of one queue.
 _COLUMNS = ("topic", "queue", "queue offset", "log offset", "stored", "tags", "keys", "body")
-
-
-def unknown_topic(topic: str, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
-    """Text about a topic without queues, with the nearest name or some topics; None if the topic has a queue."""
-    topics = sorted({queue.topic for queue in queues})
-    if topic in topics:
-        return None
-    nearest = get_close_matches(topic, topics, n=1)
-    if nearest:
-        return f"there is no topic {topic!r}; did you mean {nearest[0]!r}?"
-    if not topics:
-        return f"there is no topic {topic!r}, nor any other: the store has no consume queue with messages"
-    return f"there is no topic {topic!r}; there are {some_names(topics)}"
-
-
-def some_names(names: Iterable[str]) -> str:
-    """Some of the names, and the count of the others."""
-    listed = list(names)
-    more = f" and {len(listed) - _SHOWN_NAMES} more" if len(listed) > _SHOWN_NAMES else ""
-    return f"{', '.join(listed[:_SHOWN_NAMES])}{more}"
 
 
 def message_fields(message: MessageExt, body: bytes) -> dict[str, Any]:

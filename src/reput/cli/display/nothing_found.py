@@ -5,31 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from reput.cli.display.messages import some_names, unknown_topic
-from reput.cli.display.output import iso_time, write_error
+from reput.cli.display.output import iso_time
 from reput.counts import counted
+from reput.log.unknown_topics import some_names, unknown_topic
 
 if TYPE_CHECKING:
-    from reput.log.directory import QueueFiles, StoreDirectory
+    from reput.log.directory import QueueFiles
     from reput.store.message_store import MessageStore
     from reput.store.results import GetMessageStatus, QueueInfo
 
 
 def unknown_queue(topic: str, queue_id: int | None, queues: Iterable[QueueInfo | QueueFiles]) -> str | None:
-    """Text about a topic that does not exist, or lacks the queue; None where it has the queue."""
+    """Text about a topic that does not exist, or lacks the queue; None if it has the queue."""
     listed = list(queues)
-    hint = unknown_topic(topic, listed)
+    hint = unknown_topic(topic, (queue.topic for queue in listed))
     ids = sorted(queue.queue_id for queue in listed if queue.topic == topic)
     if hint is None and queue_id is not None and queue_id not in ids:
         return f"topic {topic!r} has no queue {queue_id}; its queues: {some_names(map(str, ids))}"
     return hint
-
-
-def tell_unknown_topics(directory: StoreDirectory, topics: Sequence[str] | None) -> None:
-    """Report wanted topics without queues on stderr. They are no error, as they may come later."""
-    for topic in topics or ():
-        if hint := unknown_topic(topic, [*directory.queues(), *directory.batch_queues()]):
-            write_error(hint)
 
 
 def no_message(
@@ -42,7 +35,9 @@ def no_message(
     log = _log_range(opened)
     if hint is not None:
         if log is not None and not any(True for _ in opened.queues()):
-            hint += f", but its log has {log}: `reput dump {opened.path}` shows it, and `reput rebuild` builds queues"
+            is_late = opened.recovery.damage is None and opened.recovery.dispatched_from < opened.max_commit_log_offset
+            builds = "`reput dispatch` goes on with them" if is_late else "`reput rebuild` builds queues"
+            hint += f", but its log has {log}: `reput dump {opened.path}` shows it, and {builds}"
         return hint
     low, high = opened.min_offset(topic, queue_id), opened.max_offset(topic, queue_id)
     queue = f"queue {topic}/{queue_id}"
@@ -56,7 +51,7 @@ def no_message(
 
 def no_key(opened: MessageStore, topic: str, keys: Sequence[str]) -> str:
     """Text about keys that no message of a topic has."""
-    hint = unknown_topic(topic, opened.queues())
+    hint = unknown_topic(topic, (queue.topic for queue in opened.queues()))
     if hint is not None:
         return hint
     files = opened.runtime_info().index_files

@@ -116,7 +116,7 @@ def write_text(text: str) -> None:
 
 
 def write_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line. Escaped where the encoding of stdout does not have all characters."""
+    """Print one JSON object on one line. Escaped if the encoding of stdout does not have all characters."""
     text = json_text(value)
     try:
         text.encode(sys.stdout.encoding)
@@ -151,7 +151,7 @@ def write_fields(fields: Mapping[str, Any]) -> None:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, one_line: Sequence[str] = ()) -> None:
-    """Print a table of a few rows. Cells of the columns in `one_line` are cut where they do not fit.
+    """Print a table of a few rows. Cells of the columns in `one_line` are cut if they do not fit.
 
     A blank line is between the table and what was printed before. On a terminal that is too narrow for a table, each
     row is a block. Numbers are aligned right, and not grouped by thousands: most are offsets, which users copy into the
@@ -243,7 +243,7 @@ class Screen:
 
     @property
     def height(self) -> int:
-        """Lines of the terminal; no limit where the screen is printed."""
+        """Lines of the terminal; no limit if the screen is printed."""
         return self._console.height if self._live is not None else _UNBOUNDED_HEIGHT
 
     def show(self, drawn: RenderableType) -> None:
@@ -302,7 +302,7 @@ def no_progress() -> Iterator[None]:
 
 @contextmanager
 def progress_bar(*, is_shown: bool = True) -> Iterator[Progress]:
-    """Show a bar on stderr for each description of the progress; nothing where stderr is no terminal."""
+    """Show a bar on stderr for each description of the progress; nothing if stderr is no terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -29,18 +29,19 @@ class SeenRows:
     def __init__(self, reader: pa.RecordBatchReader, most_cells: int, stored: StoredOverTime | None = None) -> None:
         self._reader = reader
         self._most_cells = most_cells
-        self._stored = stored if {"topic", "store_timestamp"} <= set(reader.schema.names) else None
+        self._stored = stored if stored is not None and stored.counts(reader.schema) else None
         self.schema: pa.Schema = reader.schema
         self.rows = 0
         self.cells: list[list[str | int | float]] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        from reput.jobs.text_rows import python_values
+
         for batch in self._reader:
             self.rows += batch.num_rows
             shown = batch.slice(0, self._most_cells - len(self.cells))
-            self.cells += [
-                [_cell(value) for value in row.values()] for row in shown.to_pylist(maps_as_pydicts="strict")
-            ]
+            columns = [python_values(column) for column in shown.columns]
+            self.cells += [list(map(_cell, row)) for row in zip(*columns, strict=True)]
             if self._stored is not None:
                 self._stored.add(batch)
             yield batch
@@ -87,7 +88,7 @@ def _cell(value: Any) -> str | int | float:
     if isinstance(value, bytes):
         return next(iter(bytes_fields("", value).values()))
     if isinstance(value, datetime):
-        return iso_time(round(value.timestamp() * 1000))
+        return iso_time(plain(value))
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else str(value)
     if isinstance(value, Decimal) and value.as_tuple().exponent == 0:

@@ -8,7 +8,7 @@ from reput.remoting.queue_tables import QueueKey
 
 
 def allocate_averagely(client_id: str, queues: Sequence[QueueKey], client_ids: Sequence[str]) -> tuple[QueueKey, ...]:
-    """The queues of one member: neighbours; the first members have one more, where they do not come out even.
+    """The queues of one member: neighbours; the first members have one more, if they do not come out even.
 
     Every member computes the same, so both sequences must be sorted. A member that is not listed has none.
     """

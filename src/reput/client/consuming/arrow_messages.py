@@ -18,7 +18,7 @@ from reput.kernels.records.columns import RecordColumns, RecordStatus
 from reput.kernels.records.record_batch import SCHEMA
 from reput.kernels.records.record_positions import record_positions
 from reput.kernels.records.record_scan import read_records_at
-from reput.log.reads.reader import record_batches
+from reput.log.reads.batches import record_batches
 from reput.log.scan import with_rows
 from reput.log.selection import Selection, make_selection
 from reput.remoting.subscription_data import SubscriptionData
@@ -70,7 +70,7 @@ def _bare_topics(table: pa.Table, namespace: Namespace) -> pa.Table:
 
 
 def pulled_rows(body: bytes, left_out: Callable[[str, int, int], None]) -> Iterator[RecordColumns]:
-    """The columns of records that follow each other, by one call of the kernel where all of them are whole.
+    """The columns of records that follow each other, by one call of the kernel if all of them are whole.
 
     Args:
         body: Of one pull or of several.

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reput.client.consuming.consumed_queue import ConsumedQueue
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.message_handler import MessageHandler
-from reput.client.consuming.offset_store import OffsetStore
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.peer_log import peers
 from reput.errors import ReputError
 from reput.events import Event
-from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import ConsumerSendMsgBackRequestHeader
 
 logger = logging.getLogger("reput.client")
 
-#: A message that its broker did not take back is handled here again after so many seconds.
+#: A message that its broker did not take back is handled here again after this many seconds.
 _AGAIN_S = 5.0
 #: The delay level of a message that was handled for too long, and of one whose broker chooses.
 _LEVEL_EXPIRED, _LEVEL_OF_BROKER = 3, 0
@@ -27,12 +25,18 @@ _LEVEL_EXPIRED, _LEVEL_OF_BROKER = 3, 0
 
 @dataclass(eq=False, slots=True)
 class _Running:
-    """A message whose handler runs; since a time of the loop. is_late: the log says that it is handled for too long."""
+    """A message whose handler runs; since a time of the loop.
+
+    Attributes:
+        is_late: The log says that it is handled for too long.
+        turn: Who decides what becomes of it: its handler's end, or the end of its time.
+    """
 
     consumed: ConsumedQueue
     message: MessageClientExt
     begun: float
     is_late: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class ConsumeConcurrently:
@@ -40,7 +44,6 @@ class ConsumeConcurrently:
 
     Args:
         group: Asks brokers.
-        offsets: Keeps how far the group is.
         handler: Handles a message.
         concurrency: How many messages are handled at once.
         max_reconsume_times: How often a message comes again, before it is a dead letter.
@@ -50,25 +53,28 @@ class ConsumeConcurrently:
     def __init__(
         self,
         group: ConsumerGroup,
-        offsets: OffsetStore,
         handler: MessageHandler,
         concurrency: int,
         max_reconsume_times: int,
         timeout_s: float,
     ) -> None:
         self._group = group
-        self._offsets = offsets
         self._handler = handler
         self._max_reconsume_times = max_reconsume_times
         self._waiting: asyncio.Queue[tuple[ConsumedQueue, MessageClientExt] | None] = asyncio.Queue()
         self._timeout_s = timeout_s
         self._running: dict[_Running, None] = {}  # in the order of their begins
-        group.client.spawn(self._expire_service())
-        self._workers = [group.client.spawn(self._work()) for _ in range(concurrency)]
+        self._concurrency = concurrency
+        self._workers: list[asyncio.Task[None]] = []
 
-    async def begin(self, queue: QueueKey) -> int:
-        """Offset at which the group goes on in a queue; raises RemotingError if its broker does not return it."""
-        return await self._offsets.begin(queue)
+    def start(self) -> None:
+        """Begin to handle messages; its client is started."""
+        spawn = self._group.client.spawn
+        spawn(self._expire_service())
+        self._workers = [spawn(self._work()) for _ in range(self._concurrency)]
+
+    async def lock(self, one: ConsumedQueue) -> None:
+        """Nothing is locked."""
 
     def take(self, consumed: ConsumedQueue, messages: list[MessageClientExt]) -> None:
         """Handle messages soon."""
@@ -88,11 +94,7 @@ class ConsumeConcurrently:
     async def ended(self, consumed: ConsumedQueue) -> None:
         """Nothing to wait for: another member may have the queue while a handler still works on a message of it."""
 
-    def locked_s(self, queue: QueueKey) -> float | None:
-        """Nothing is locked."""
-        return None
-
-    async def unlock(self, queue: QueueKey) -> None:
+    async def unlock(self, one: ConsumedQueue) -> None:
         """Nothing is locked."""
 
     async def unlock_all(self) -> None:
@@ -101,19 +103,20 @@ class ConsumeConcurrently:
     async def _work(self) -> None:
         while (waiting := await self._waiting.get()) is not None:
             consumed, message = waiting
-            if not consumed.process_queue.is_dropped:
+            if consumed.holds(message):
                 await self._consume(consumed, message)
 
     async def _consume(self, consumed: ConsumedQueue, message: MessageClientExt) -> None:
         running = _Running(consumed, message, asyncio.get_running_loop().time())
         self._running[running] = None
         is_done = await self._handler.handle(message)
-        if running not in self._running:  # it was given back
-            return
-        del self._running[running]
-        if consumed.process_queue.is_dropped:
-            return
+        async with running.turn:  # it may be on its way back
+            if running not in self._running:
+                return
+            del self._running[running]
         if not is_done and not self._group.is_broadcasting:
+            if not consumed.holds(message):
+                return
             try:
                 await self._send_back(message, _LEVEL_OF_BROKER)
             except ReputError as error:
@@ -138,22 +141,27 @@ class ConsumeConcurrently:
                     self._running[oldest] = None
 
     async def _expire(self, running: _Running) -> bool:
-        """Count a message as handled whose handler still runs: it comes again. False where no broker took it back."""
+        """Count a message as handled whose handler still runs: it comes again. False if no broker took it back."""
         consumed, message = running.consumed, running.message
         if not running.is_late:
             running.is_late = True
             fields = {"queue": message.queue, "offset": message.queue_offset, "seconds": self._timeout_s}
             logger.warning(Event("a message is handled for too long", **fields))
-        if not consumed.process_queue.is_dropped and not self._group.is_broadcasting:
-            try:
-                await self._send_back(message, _LEVEL_EXPIRED)
-            except ReputError as error:
-                peers.failed("a message is kept for a retry: no broker took it back", error)
-                return False
-        if running in self._running:
+        async with running.turn:
+            if running not in self._running:
+                return True
+            if not self._group.is_broadcasting:
+                if not consumed.holds(message):  # it comes again to whom the queue goes: it counts for nothing here
+                    del self._running[running]
+                    return True
+                try:
+                    await self._send_back(message, _LEVEL_EXPIRED)
+                except ReputError as error:
+                    peers.failed("a message is kept for a retry: no broker took it back", error)
+                    return False
             del self._running[running]
             consumed.done(message)
-        return True
+            return True
 
     async def _send_back(self, message: MessageClientExt, delay_level: int) -> None:
         """Let the broker deliver a message again, later each time; after the last time it is a dead letter."""

@@ -8,18 +8,16 @@ import logging
 from reput.client.consuming.consumed_queue import ConsumedQueue
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.message_handler import MessageHandler
-from reput.client.consuming.offset_store import OffsetStore
 from reput.client.consuming.queue_locks import QueueLocks
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.peer_log import peers
 from reput.errors import ReputError
 from reput.events import Event
-from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import ConsumerSendMsgBackRequestHeader
 
 logger = logging.getLogger("reput.client")
 
-#: A message that failed is handled again after so many seconds (`suspendCurrentQueueTimeMillis`).
+#: A message that failed is handled again after this many seconds (`suspendCurrentQueueTimeMillis`).
 _AGAIN_S = 1.0
 #: The delay level of a message that is a dead letter at once.
 _DEAD_LETTER = -1
@@ -30,7 +28,6 @@ class ConsumeOrderly:
 
     Args:
         group: Asks brokers.
-        offsets: Keeps how far the group is.
         handler: Handles a message.
         concurrency: How many queues are handled at once.
         max_reconsume_times: How often a message is handled again, before it is a dead letter; None: until it succeeds.
@@ -39,51 +36,48 @@ class ConsumeOrderly:
     def __init__(
         self,
         group: ConsumerGroup,
-        offsets: OffsetStore,
         handler: MessageHandler,
         concurrency: int,
         max_reconsume_times: int | None,
     ) -> None:
         self._group = group
-        self._offsets = offsets
         self._handler = handler
         self._max_reconsume_times = max_reconsume_times
         self._free = asyncio.Semaphore(concurrency)
-        self._locks = None if group.is_broadcasting else QueueLocks(group)
-        self._running: dict[ConsumedQueue, asyncio.Task[None]] = {}
+        self._locks: QueueLocks | None = None
         self._stopping = asyncio.Event()
 
-    async def begin(self, queue: QueueKey) -> int:
-        """Offset of the group in a queue, which is locked first; raises RemotingError if its broker returns none."""
+    def start(self) -> None:
+        """Begin to handle messages; its client is started."""
+        if not self._group.is_broadcasting:
+            self._locks = QueueLocks(self._group)
+
+    async def lock(self, one: ConsumedQueue) -> None:
+        """Return when a queue is this member's; raises RemotingError if its broker does not tell."""
         if self._locks is not None:
-            await self._locks.lock(queue)
-        return await self._offsets.begin(queue)
+            await self._locks.lock(one)
 
     def take(self, consumed: ConsumedQueue, messages: list[MessageClientExt]) -> None:
-        """Handle messages soon, behind those of their queue that were taken before."""
-        if consumed not in self._running and not self._stopping.is_set():
-            self._running[consumed] = self._group.client.spawn(self._run(consumed))
+        """Handle messages soon, behind their queue's messages that were taken before."""
+        if consumed.handling is None and not self._stopping.is_set():
+            consumed.handling = self._group.client.spawn(self._run(consumed))
 
     async def ended(self, consumed: ConsumedQueue) -> None:
         """Return when no handler works on a queue that is dropped: another member may have it then."""
-        running = self._running.get(consumed)
-        if running is not None:
-            await asyncio.wait([running])
+        if consumed.handling is not None:
+            await asyncio.wait([consumed.handling])
 
-    def locked_s(self, queue: QueueKey) -> float | None:
-        """Seconds since a queue was locked; None if it is not locked."""
-        return None if self._locks is None else self._locks.locked_s(queue)
-
-    async def unlock(self, queue: QueueKey) -> None:
+    async def unlock(self, one: ConsumedQueue) -> None:
         """Let another member have a queue."""
         if self._locks is not None:
-            await self._locks.unlock([queue])
+            await self._locks.unlock([one])
 
     async def stop(self, timeout_s: float) -> None:
         """Handle no more messages, and wait for the handlers that run, at most so long."""
         self._stopping.set()
-        if self._running:
-            _, running = await asyncio.wait(self._running.values(), timeout=timeout_s)
+        handling = [one.handling for one in self._group.queues if one.handling is not None]
+        if handling:
+            _, running = await asyncio.wait(handling, timeout=timeout_s)
             if running:
                 logger.warning(Event("handlers were cancelled: they took too long", handlers=len(running)))
             for task in running:
@@ -98,24 +92,32 @@ class ConsumeOrderly:
         try:
             await self._consume_all(consumed)
         finally:  # not by a callback of the task: messages that are taken before it is called would wait for others
-            del self._running[consumed]
+            consumed.handling = None
 
     async def _consume_all(self, consumed: ConsumedQueue) -> None:
         """Handle the messages of a queue until there is none, or the queue is another member's."""
-        waiting = consumed.process_queue
-        while (message := waiting.first) is not None and not waiting.is_dropped and not self._stopping.is_set():
-            if self._locks is not None and not self._locks.is_held(consumed.queue):
-                await self._locks.lock_again(consumed.queue)
-                if not self._locks.is_held(consumed.queue):
+        while (message := consumed.messages.first) is not None and consumed.holds(message):
+            if self._stopping.is_set():
+                return
+            if not self._is_held(consumed):
+                assert self._locks is not None, "else nothing is locked"
+                await self._locks.lock_again(consumed)
+                if not self._is_held(consumed):
                     await self._pause()
                 continue
             async with self._free:
+                if self._stopping.is_set() or not consumed.holds(message) or not self._is_held(consumed):
+                    continue  # it was so before the wait for a free place
                 is_done = await self._handler.handle(message)
-            if is_done or await self._is_given_up(message):
+            if is_done or (message in consumed.messages and await self._is_given_up(message)):
                 consumed.done(message)
-            elif not waiting.is_dropped:
+            elif consumed.holds(message):
                 message.reconsume_times += 1
                 await self._pause()
+
+    def _is_held(self, consumed: ConsumedQueue) -> bool:
+        """Whether this member may handle messages of a queue now."""
+        return self._locks is None or self._locks.is_held(consumed)
 
     async def _pause(self) -> None:
         try:

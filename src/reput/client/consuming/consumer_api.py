@@ -40,7 +40,7 @@ class PullResult(NamedTuple):
     """Result of a pull.
 
     Attributes:
-        body: Records, one after the other; none where nothing was found.
+        body: Records, one after the other; none if nothing was found.
         next_begin_offset: Queue offset of the next pull.
         min_offset, max_offset: Of the queue: its first message, and its next one.
         is_moved: The offset that was asked for is not in the queue.
@@ -72,7 +72,7 @@ class ConsumerAPI:
         count: int,
         commit_offset: int | None = None,
     ) -> PullResult:
-        """Messages of a queue from an offset on; the broker waits for one, where there is none yet."""
+        """Messages of a queue from an offset on; the broker waits for one, if there is none yet."""
         fields = pull_fields(group, queue, subscription, suspends=True) | pulled_from(offset, count)
         if commit_offset is not None:
             flags = int(fields["sysFlag"]) | PullSysFlag.COMMIT_OFFSET
@@ -81,7 +81,7 @@ class ConsumerAPI:
         return pull_result(address, await self._api.ask(address, command, PULL_S))
 
     async def committed(self, address: str, group: str, queue: QueueKey) -> int | None:
-        """The offset of a group in a queue; None where it has none."""
+        """The offset of a group in a queue; None if it has none."""
         header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
         try:
             answer = await self._api.call(address, RequestCode.QUERY_CONSUMER_OFFSET, header, timeout_s=_OFFSET_S)
@@ -126,7 +126,7 @@ class ConsumerAPI:
     ) -> None:
         """Let a broker look at a subscription.
 
-        Raises SubscriptionError where the broker cannot read its expression; MQBrokerError where the broker does not
+        Raises SubscriptionError if the broker cannot read its expression; MQBrokerError if the broker does not
         filter by such ones.
         """
         body = {"clientId": client_id, "group": group, "subscriptionData": subscription_members(subscription)}
@@ -188,7 +188,7 @@ def _locks(group: str, client_id: str, queues: Iterable[QueueKey]) -> bytes:
 
 
 def _member(address: str, body: bytes, name: str) -> list[Any]:
-    """A list in the body of an answer; raises RemotingError where there is none."""
+    """A list in the body of an answer; raises RemotingError if there is none."""
     try:
         value = decode_json(body)
     except RemotingCommandError as error:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from datetime import datetime
-from itertools import groupby
+from typing import Any
 
 from reput.client.consuming.allocate_message_queue import allocate_averagely
 from reput.client.consuming.consumer_api import ConsumerAPI, PullResult
+from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
 from reput.client.instance.client_instance import ClientInstance
 from reput.client.instance.heartbeat import ConsumerRegistration, encode_heartbeat
 from reput.client.instance.message_client_ext import MessageClientExt, decode_messages
 from reput.client.instance.namespaces import NO_NAMESPACE, Namespace
 from reput.client.instance.peer_log import peers
 from reput.client.instance.session_credentials import SessionCredentials
-from reput.client.instance.subscriptions import TOOLS_GROUP, ConsumeFrom, consume_from_where
+from reput.client.instance.subscriptions import ConsumeFrom, consume_from_where
 from reput.client.instance.topic_route import MASTER_ID
 from reput.errors import MQBrokerError, MQClientError, RemotingError, ReputError
 from reput.events import Event
@@ -33,7 +34,7 @@ from reput.transport.tls import ClientTls
 
 logger = logging.getLogger("reput.client")
 
-#: Seconds between two looks at the group; where a topic is missing yet, or a look has failed, they begin shorter.
+#: Seconds between two looks at the group; if a topic is missing yet, or a look has failed, they begin shorter.
 _REBALANCE_S, _SOON_S = 20.0, 0.5
 
 
@@ -49,11 +50,12 @@ class ConsumerGroup:
         tls: How to talk TLS; None for the plain protocol.
         credentials: Sign each request; None for none.
         namespace: Of group and topics.
-        assigned: Called with all queues of this member, after they have changed.
+        queues: The queues of this member; its topics' queues are taken and dropped as the group shares them.
 
     Attributes:
         client: The client.
         api: Its requests of consumers.
+        queues: As it was given.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class ConsumerGroup:
         consume_type: ConsumeType,
         message_model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = "last",
-        assigned: Callable[[set[QueueKey]], None],
+        queues: ProcessQueueTable[ProcessQueue],
         tls: ClientTls | None = None,
         credentials: SessionCredentials | None = None,
         namespace: Namespace = NO_NAMESPACE,
@@ -86,9 +88,8 @@ class ConsumerGroup:
         )  # fmt: skip
         self.client.on_route_change = self.rebalance_soon
         self.api = ConsumerAPI(self.client.api)
-        self._assigned = assigned
-        self._suggested: dict[QueueKey, int] = {}
-        self._shares: dict[str, set[QueueKey]] = {}
+        self.queues = queues
+        self._logged: dict[str, tuple[int, int]] = {}  # by topic: queues of this member, and members
         self._wake = asyncio.Event()
         self._rebalancing: asyncio.Task[None] | None = None
 
@@ -162,38 +163,40 @@ class ConsumerGroup:
             self._wake.clear()
 
     async def rebalance(self) -> bool:
-        """Take this member's share of each topic's queues; False where a topic is not there, or does not tell."""
+        """Take this member's share of each topic's queues; False if a topic is not there, or does not tell."""
         is_settled = True
+        shares: dict[str, Collection[QueueKey]] = {}
         for topic in self.subscriptions:
             try:
-                is_settled &= await self._rebalance_topic(topic)
+                shares[topic], is_known = await self._share(topic)
+                is_settled &= is_known
             except ReputError as error:
                 is_settled = False
                 peers.failed("a share of queues stays as it was", error, topic=topic, group=self.name)
-        self._assigned({queue for share in self._shares.values() for queue in share})
+        self.queues.assign((queue for share in shares.values() for queue in share), shares)
         return is_settled
 
-    async def _rebalance_topic(self, topic: str) -> bool:
+    async def _share(self, topic: str) -> tuple[Collection[QueueKey], bool]:
+        """This member's queues of a topic, and whether the group knows it."""
         routes = self.client.routes
         queues = await routes.subscribe_queues(topic)
         if not queues:
-            self._shares[topic] = set()
             await routes.renew(topic)
-            return False
+            return (), False
         if self.is_broadcasting:
-            self._shares[topic] = set(queues)
-            return True
+            return queues, True
         ids = await self._member_ids(topic)
-        share = set(allocate_averagely(self.client.client_id, queues, ids))
-        if share != self._shares.get(topic):
+        share = allocate_averagely(self.client.client_id, queues, ids)
+        counts = len(share), len(ids)
+        if self._logged.get(topic) != counts:
+            self._logged[topic] = counts
             logger.info(
                 Event("queues of this member", topic=topic, group=self.name, queues=len(share), members=len(ids))
             )
-        self._shares[topic] = share
-        return self.client.client_id in ids
+        return share, self.client.client_id in ids
 
     async def _member_ids(self, topic: str) -> list[str]:
-        """The ids of the group's members, as one of a topic's brokers tells; raises RemotingError where none does."""
+        """The ids of the group's members, as one of a topic's brokers tells; raises RemotingError if none does."""
         addresses = self.client.routes.brokers_of(topic)
         failure = RemotingError(f"topic {topic}: no broker of it is registered at the name server")
         for address in random.sample(addresses, len(addresses)):
@@ -206,7 +209,7 @@ class ConsumerGroup:
     # -- where queues are, and the group's offsets
 
     def serving(self, queue: QueueKey, broker_id: int = MASTER_ID) -> str:
-        """The address of who serves a queue (`topic_route.serving`); raises RemotingError where nobody does."""
+        """The address of who serves a queue (`topic_route.serving`); raises RemotingError if nobody does."""
         address = self.client.routes.address(queue.broker_name, broker_id)
         if address is None:
             error = RemotingError(f"broker {queue.broker_name}: it is not registered at the name server")
@@ -214,14 +217,15 @@ class ConsumerGroup:
             raise error
         return address
 
-    async def pull(self, queue: QueueKey, offset: int, *, count: int, commit_offset: int | None = None) -> PullResult:
+    async def pull(self, one: ProcessQueue, offset: int, *, count: int, commit_offset: int | None = None) -> PullResult:
         """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`."""
-        address = self.serving(queue, self._suggested.get(queue, MASTER_ID))
+        queue = one.queue
+        address = self.serving(queue, one.suggested_broker_id)
         subscription = self.subscription(queue.topic)
         result = await self.api.pull(
             address, self.name, queue, offset, subscription, count=count, commit_offset=commit_offset
         )
-        self._suggested[queue] = result.suggested_broker_id
+        one.suggested_broker_id = result.suggested_broker_id
         if not result.body and result.next_begin_offset <= offset:
             await self._find(queue, result.suggested_broker_id)
         return result
@@ -242,21 +246,6 @@ class ConsumerGroup:
         """The wanted messages of what a pull of a queue brought."""
         return decode_messages(body, queue, self.subscription(queue.topic), self.namespace)
 
-    async def begin_offset(self, queue: QueueKey, told: Callable[[QueueKey, int], None] = lambda *_: None) -> int:
-        """Offset at which the group goes on in a queue (`computePullFromWhere`); errors as of `MQClientAPI`.
-
-        `told` is called with an offset that the broker has.
-
-        The group of tools commits nothing, and a broker answers 0 for a group that is new.
-        """
-        if self.name == TOOLS_GROUP:
-            return await self.first_offset(queue)
-        offset = await self.api.committed(self.serving(queue), self.name, queue)
-        if offset is None:
-            return await self.first_offset(queue)
-        told(queue, offset)
-        return offset
-
     async def first_offset(self, queue: QueueKey) -> int:
         """Offset at which a group without an offset begins in a queue."""
         address = self.serving(queue)
@@ -267,18 +256,29 @@ class ConsumerGroup:
             return await self.api.max_offset(address, queue)
         return 0
 
-    async def commit(self, offsets: Mapping[QueueKey, int]) -> None:
-        """Keep offsets of the group at the brokers.
+    async def committed(self, queue: QueueKey) -> int | None:
+        """The group's offset in a queue; None for none. Raises RemotingError if its broker does not answer."""
+        return await self.api.committed(self.serving(queue), self.name, queue)
 
-        Raises MQClientError where a broker does not take one; those of other brokers are kept.
+    async def commit(self, queue: QueueKey, offset: int) -> None:
+        """Keep an offset of the group at its broker; raises RemotingError if the broker does not take it."""
+        await self.api.commit(self.serving(queue), self.name, queue, offset)
+
+    async def commit_at_each(
+        self, broker_names: Collection[str], commit: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Commit at brokers side by side: one that does not answer holds up none of the others.
+
+        Raises MQClientError if a broker does not take an offset; offsets at other brokers are kept.
         """
+        names = sorted(broker_names)
+        ends = await asyncio.gather(*(commit(name) for name in names), return_exceptions=True)
         errors: dict[str, RemotingError] = {}
-        for broker_name, queues in groupby(sorted(offsets), lambda queue: queue.broker_name):
-            try:
-                for queue in queues:
-                    await self.api.commit(self.serving(queue), self.name, queue, offsets[queue])
-            except RemotingError as error:
-                errors[broker_name] = error
+        for broker_name, end in zip(names, ends, strict=True):
+            if isinstance(end, RemotingError):
+                errors[broker_name] = end
+            elif end is not None:
+                raise end
         if errors:
             reasons = "; ".join(f"{broker_name}: {error}" for broker_name, error in errors.items())
             found = MQClientError(f"group {self.name}: offsets are not committed: {reasons}")

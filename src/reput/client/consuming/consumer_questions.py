@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from threading import enumerate as threads
 from typing import Any
@@ -14,7 +14,7 @@ from reput.client.consuming.consume_statistics import ConsumeStatistics
 from reput.client.consuming.consumed_queue import ConsumedQueue
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.message_handler import MessageHandler
-from reput.client.consuming.offset_store import OffsetStore
+from reput.client.consuming.process_queue import ProcessQueueTable
 from reput.client.instance.heartbeat import subscription_members
 from reput.client.instance.message_client_ext import MessageClientExt, decode_messages
 from reput.client.instance.trace_data import ConsumeReturnType
@@ -46,22 +46,16 @@ class ConsumerQuestions:
 
     Args:
         group: The member that it is.
-        offsets: How far it is.
         handler: Handles a message.
-        queues: The queues that it has now.
+        queues: Its queues.
         statistics: How fast it is.
-        locked_ms: When a queue was locked for this member, in ms since 1970 UTC; None for one that is not.
-        moved: Called with a queue and the offset to go on at.
-        properties: What an operator is told of the consumer.
+        properties: What an operator sees of the consumer.
     """
 
     group: ConsumerGroup
-    offsets: OffsetStore
     handler: MessageHandler
-    queues: Mapping[QueueKey, ConsumedQueue]
+    queues: ProcessQueueTable[ConsumedQueue]
     statistics: ConsumeStatistics
-    locked_ms: Callable[[QueueKey], int | None]
-    moved: Callable[[QueueKey, int], None]
     properties: Mapping[str, str]
 
     def handlers(self) -> dict[int, Handler]:
@@ -76,16 +70,16 @@ class ConsumerQuestions:
     def reset(self, connection: Connection, command: RemotingCommand) -> None:
         """Go on at other offsets, as brokers of RocketMQ 4 tell them."""
         for queue, offset in decode_queue_table(command.body, "offsetTable").items():
-            if isinstance(offset, int):
-                self.moved(queue, offset)
+            if isinstance(offset, int) and (one := self.queues.get(queue)) is not None:
+                one.move(offset)
 
     def status(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """Tell the offsets in a topic."""
         header = decode_header(GetConsumerStatusRequestHeader, command.ext_fields)
         offsets: dict[QueueKey, int] = {}
         if header.group == self.group.name:
-            read = {queue: self.offsets.read(queue) for queue in self.queues if queue.topic == header.topic}
-            offsets = {queue: offset for queue, offset in read.items() if offset is not None}
+            share = self._share(header.topic)
+            offsets = {one.queue: one.offset for one in share if one.offset is not None}
         return command.response(body=encode_queue_tables({"messageQueueTable": offsets}))
 
     def running_info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -96,7 +90,7 @@ class ConsumerQuestions:
         subscriptions, bare = self.group.subscriptions, self.group.namespace.bare
         info: dict[str, Any] = {
             "mqPopTable": {},
-            "mqTable": {queue: self._queue_info(one) for queue, one in sorted(self.queues.items())},
+            "mqTable": {one.queue: self._queue_info(one) for one in self._share()},
             "properties": {**self.properties, "PROP_CLIENT_VERSION": version_name(command.response().version)},
             "statusTable": {topic: self.statistics.status(bare(topic)) for topic in sorted(subscriptions)},
             "subscriptionSet": [subscription_members(one) for _, one in sorted(subscriptions.items())],
@@ -106,21 +100,25 @@ class ConsumerQuestions:
             info["jstack"] = _stacks()
         return command.response(body=encode_queue_tables(info))
 
+    def _share(self, topic: str | None = None) -> list[ConsumedQueue]:
+        share = [one for one in self.queues if one.is_wanted and topic in (None, one.queue.topic)]
+        return sorted(share, key=lambda one: one.queue)
+
     def _queue_info(self, consumed: ConsumedQueue) -> dict[str, Any]:
         """State of a queue (`ProcessQueueInfo`); times in ms since 1970 UTC, 0 for never."""
-        waiting, locked_ms = consumed.process_queue, self.locked_ms(consumed.queue)
+        waiting, locked_s = consumed.messages, consumed.locked_s(asyncio.get_running_loop().time())
         first, last = waiting.first, waiting.last
         return {
             "cachedMsgCount": len(waiting),
             "cachedMsgMaxOffset": 0 if last is None else last.queue_offset,
             "cachedMsgMinOffset": 0 if first is None else first.queue_offset,
             "cachedMsgSizeInMiB": waiting.bytes >> 20,
-            "commitOffset": self.offsets.read(consumed.queue) or 0,
-            "droped": waiting.is_dropped,
+            "commitOffset": consumed.offset or 0,
+            "droped": consumed.is_dropped,
             "lastConsumeTimestamp": consumed.last_consume_ms,
-            "lastLockTimestamp": locked_ms or 0,
+            "lastLockTimestamp": 0 if locked_s is None else self.group.client.now_ms() - int(locked_s * 1000),
             "lastPullTimestamp": consumed.last_pull_ms,
-            "locked": locked_ms is not None,
+            "locked": locked_s is not None,
             "transactionMsgCount": 0,
             "transactionMsgMaxOffset": 0,
             "transactionMsgMinOffset": 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reput.client.instance.client_instance import ClientInstance
+from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.instance.traces import Traces
 from reput.client.producing.producer import trace_producer
 from reput.transport.tls import ClientTls
@@ -13,13 +13,10 @@ if TYPE_CHECKING:
     from reput.client.instance.session_credentials import SessionCredentials
 
 
-async def consumer_traces(
-    client: ClientInstance,
-    namesrv: str,
-    topic: str,
-    group: str,
-    tls: ClientTls | None,
-    credentials: SessionCredentials | None,
+async def start_traces(
+    group: ConsumerGroup, namesrv: str, topic: str, tls: ClientTls | None, credentials: SessionCredentials | None
 ) -> Traces:
-    """The traces of a consumer, with a producer that is started; arguments as of `Traces` and the consumer."""
-    return Traces(client, await trace_producer(namesrv, f"{group}-CONSUME", tls, credentials), topic, group)
+    """Trace what a member of a group handles, until its client is closed; arguments as of `Traces` and the consumer."""
+    name = group.namespace.bare(group.name)
+    own = await trace_producer(namesrv, f"{name}-CONSUME", tls, credentials)
+    return Traces(group.client, own, topic, name)

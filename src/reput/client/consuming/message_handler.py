@@ -36,7 +36,7 @@ class ConsumeStatus(Enum):
 _RECONSUME_LATER = ConsumeStatus.RECONSUME_LATER
 _SUCCESS, _FAILED = ConsumeReturnType.SUCCESS, ConsumeReturnType.FAILED
 
-#: Takes a message; what it returns counts only where it is `ConsumeStatus.RECONSUME_LATER`.
+#: Takes a message; what it returns counts only if it is `ConsumeStatus.RECONSUME_LATER`.
 OnMessage = Callable[[MessageClientExt], Awaitable[Any] | Any]
 
 
@@ -52,7 +52,7 @@ class MessageHandler:
 
     Attributes:
         statistics: How fast messages are pulled and handled.
-        traces: Is told of each message; None for no traces.
+        traces: Gets each message; None for no traces.
     """
 
     def __init__(self, on_message: OnMessage, threads: int, ended: Callable[[], None]) -> None:
@@ -91,6 +91,8 @@ class MessageHandler:
             result = self._on_message(message) if running is None else await asyncio.wrap_future(running)
             if inspect.isawaitable(result):
                 result = await result
+            if inspect.isgenerator(result) or inspect.isasyncgen(result):
+                raise MQClientError("the handler has returned a generator, whose body nobody runs: it has a `yield`")
         except BaseException as error:
             if goes_on(error):
                 raise

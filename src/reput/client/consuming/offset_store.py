@@ -1,110 +1,146 @@
-"""Offset stores: how far a group is, at its brokers, or in a file of each broadcasting consumer (`OffsetStore`)."""
+"""Offset stores: keep how far a group is, at its brokers or in a file of each broadcasting consumer (`OffsetStore`)."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from threading import Thread
-from typing import Protocol
 
 from reput.client.consuming.consumer_group import ConsumerGroup
-from reput.errors import ConfigError, RemotingCommandError
+from reput.client.consuming.process_queue import ProcessQueue
+from reput.client.instance.peer_log import peers
+from reput.errors import ConfigError, RemotingCommandError, ReputError
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
+from reput.remoting.topic_validator import TOOLS_GROUP
 
 _MEMBER = "offsetTable"
+#: A member looks at its group after 20 s at most, and has its answer soon. Java's clients tell each offset every 5 s.
+_ALONE_S = 30.0
 
 
-class OffsetStore(Protocol):
-    """Offsets by queue, in memory until they are persisted."""
-
-    def update(self, queue: QueueKey, offset: int) -> None:
-        """All messages before an offset are handled."""
-
-    def move(self, queue: QueueKey, offset: int) -> None:
-        """The broker, or an operator, says that a queue goes on at an offset, whatever was kept before."""
-
-    def read(self, queue: QueueKey) -> int | None:
-        """The offset that was updated last; None for none."""
-
-    def remove(self, queue: QueueKey) -> None:
-        """Forget a queue that another member has."""
-
-    async def begin(self, queue: QueueKey) -> int:
-        """Offset at which to go on in a queue; raises RemotingError if the queue's broker does not return it."""
-
-    async def persist(self) -> None:
-        """Keep what has changed; raises MQClientError where a broker does not take it, StoreError where a disk does."""
-
-
-class RemoteBrokerOffsetStore:
-    """Offsets of the group, at the brokers of its queues (`RemoteBrokerOffsetStore`)."""
+class OffsetStore(ABC):
+    """Keeps the offsets of a consumer's queues, which are in memory until they are persisted (`OffsetStore`)."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self._group = group
-        self._offsets: dict[QueueKey, int] = {}
-        self._persisted: dict[QueueKey, int] = {}
-        self._turn = asyncio.Lock()
-        group.client.on_reconnect = self._persisted.clear  # a broker that was killed has forgotten the last seconds
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    def update(self, queue: QueueKey, offset: int) -> None:
-        """All messages before an offset are handled."""
-        self._offsets[queue] = offset
+    @abstractmethod
+    async def begin(self, one: ProcessQueue) -> int:
+        """Offset at which to go on in a queue; raises RemotingError if the queue's broker does not return it."""
 
-    def move(self, queue: QueueKey, offset: int) -> None:
-        """As in `OffsetStore`: what was committed before does not hold, so the next offset is committed in any case."""
-        self._offsets[queue] = offset
-        self._persisted.pop(queue, None)
+    @abstractmethod
+    async def persist(self, broker_name: str | None = None) -> None:
+        """Keep what has changed, of one broker's queues at least; who else persists is waited for.
 
-    def told(self, queue: QueueKey, offset: int) -> None:
-        """Its broker has an offset: it is not committed again, as another member may be farther by then."""
-        self._persisted[queue] = offset
+        All is kept when this returns. Raises MQClientError if a broker does not take an offset, StoreError if a disk
+        does not.
+        """
 
-    def read(self, queue: QueueKey) -> int | None:
-        """The offset that was updated last; None for none."""
-        return self._offsets.get(queue)
+    async def _persist(self, broker_name: str = "") -> None:
+        """Keep what has changed of one broker's queues, or of all; errors as of `_keep`."""
+        async with self._turns[broker_name]:
+            now = asyncio.get_running_loop().time()
+            ours = [
+                one for one in self._group.queues
+                if broker_name in ("", one.queue.broker_name) and one.may_commit(now)
+            ]  # fmt: skip
+            known = [(one, one.offset) for one in ours if one.offset is not None]
+            changed = [(one, offset) for one, offset in known if offset != one.told_offset or not self._is_sure(one)]
+            if not changed:
+                return
+            for one, offset in changed:  # before the answer: a queue that is moved meanwhile is told again
+                one.told_offset, one.is_told_here = offset, True
+            try:
+                await self._keep(changed)
+            except BaseException:
+                for one, offset in changed:
+                    if one.told_offset == offset:
+                        one.told_offset = None
+                raise
+            for one, offset in changed:
+                one.is_moved &= one.told_offset != offset
 
-    def remove(self, queue: QueueKey) -> None:
-        """Forget a queue that another member has."""
-        self._offsets.pop(queue, None)
-        self._persisted.pop(queue, None)
+    def _is_sure(self, one: ProcessQueue) -> bool:
+        """Whether the offset of a queue that was sent last is kept."""
+        return True
 
-    async def begin(self, queue: QueueKey) -> int:
-        """Offset of the group in a queue."""
-        return await self._group.begin_offset(queue, self.told)
+    @abstractmethod
+    async def _keep(self, changed: Sequence[tuple[ProcessQueue, int]]) -> None:
+        """Keep offsets, of one broker's queues or of all."""
 
-    async def persist(self) -> None:
-        """Commit what has changed; who else commits is waited for: all is kept when this returns."""
-        async with self._turn:
-            await self._persist()
+
+async def persist_or_tell(offsets: OffsetStore, group: ConsumerGroup, broker_name: str | None = None) -> None:
+    """Keep what has changed, or log why not: the next time keeps it. Arguments as of `OffsetStore.persist`."""
+    try:
+        await offsets.persist(broker_name)
+    except ReputError as error:
+        peers.failed("offsets were not kept", error, group=group.name)
+
+
+class RemoteBrokerOffsetStore(OffsetStore):
+    """Offsets of the group, at the brokers of its queues (`RemoteBrokerOffsetStore`)."""
+
+    def __init__(self, group: ConsumerGroup) -> None:
+        super().__init__(group)
+        group.client.on_reconnect = self._reconnected
+
+    def _reconnected(self) -> None:
+        for one in self._group.queues:
+            one.told_offset = None  # a broker that was killed has forgotten the last seconds
+
+    async def begin(self, one: ProcessQueue) -> int:
+        """Offset of the group in a queue; its broker has it, so it is not sent: another member may be farther by then.
+
+        The group of tools commits nothing, and a broker answers 0 for a group that is new.
+        """
+        group, queue = self._group, one.queue
+        one.asked_at, one.is_told_here = asyncio.get_running_loop().time(), False
+        is_tool = group.name == TOOLS_GROUP
+        one.told_offset = None if is_tool else await group.committed(queue)
+        return await group.first_offset(queue) if one.told_offset is None else one.told_offset
+
+    def _is_sure(self, one: ProcessQueue) -> bool:
+        """False while the queue's member before may not know that it is another's, and commit after this one."""
+        is_alone = one.asked_at is None or asyncio.get_running_loop().time() >= one.asked_at + _ALONE_S
+        return is_alone or not one.is_told_here
 
     async def commit(self, offsets: Mapping[QueueKey, int]) -> None:
         """Commit offsets, whoever has their queues; errors as of `persist`, which commits its own again after that."""
-        async with self._turn:
-            try:
-                await self._group.commit(offsets)
-            finally:
-                for queue in offsets:
-                    self._persisted.pop(queue, None)
 
-    async def _persist(self) -> None:
-        changed = {queue: one for queue, one in self._offsets.items() if self._persisted.get(queue) != one}
-        if not changed:
-            return
-        self._persisted |= changed  # before the answer: a queue that is moved meanwhile is committed again
-        try:
-            await self._group.commit(changed)
-        except BaseException:
-            for queue, one in changed.items():
-                if self._persisted.get(queue) == one:
-                    del self._persisted[queue]
-            raise
+        async def commit(broker_name: str) -> None:
+            given = sorted(queue for queue in offsets if queue.broker_name == broker_name)
+            async with self._turns[broker_name]:
+                try:
+                    for queue in given:
+                        await self._group.commit(queue, offsets[queue])
+                finally:
+                    for queue in given:
+                        if (one := self._group.queues.get(queue)) is not None:
+                            one.told_offset = None
+
+        await self._group.commit_at_each({queue.broker_name for queue in offsets}, commit)
+
+    async def persist(self, broker_name: str | None = None) -> None:
+        """As in `OffsetStore`: at each broker by itself."""
+        names = {one.queue.broker_name for one in self._group.queues} if broker_name is None else {broker_name}
+        await self._group.commit_at_each(names, self._persist)
+
+    async def _keep(self, changed: Sequence[tuple[ProcessQueue, int]]) -> None:
+        for one, offset in sorted(changed, key=lambda known: known[0].queue):
+            if one.told_offset == offset:  # it was not moved or left since then: another member may be farther by now
+                await self._group.commit(one.queue, offset)
 
 
-class LocalFileOffsetStore:
+class LocalFileOffsetStore(OffsetStore):
     """Offsets of one broadcasting consumer, in a JSON file as Java's clients have it (`LocalFileOffsetStore`).
+
+    They stay when a queue is gone: it may come back.
 
     Args:
         group: The consumer's group.
@@ -112,57 +148,38 @@ class LocalFileOffsetStore:
     """
 
     def __init__(self, group: ConsumerGroup, path: str) -> None:
-        self._group = group
+        super().__init__(group)
         self._path = path
-        self._offsets: dict[QueueKey, int] = {}
-        self._is_changed = False
-        self._turn = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read the file, where there is one; raises ConfigError where it holds no offsets."""
+        """Read the file, if there is one; raises ConfigError if it holds no offsets."""
         data = await asyncio.to_thread(_read, self._path)
         if data is None:
             return
         try:
             table = decode_queue_table(data, _MEMBER)
-            self._offsets = {queue: int(offset) for queue, offset in table.items()}
+            offsets = {queue: int(offset) for queue, offset in table.items()}
         except (RemotingCommandError, TypeError, ValueError) as error:
             raise ConfigError(f"{self._path}: no offsets of a consumer: {error}; move the file away") from None
+        for queue, offset in offsets.items():
+            one = self._group.queues.known(queue)
+            one.offset = one.told_offset = offset
 
-    def update(self, queue: QueueKey, offset: int) -> None:
-        """All messages before an offset are handled."""
-        self._is_changed |= self._offsets.get(queue) != offset
-        self._offsets[queue] = offset
-
-    move = update
-
-    def read(self, queue: QueueKey) -> int | None:
-        """The offset of a queue; None for none."""
-        return self._offsets.get(queue)
-
-    def remove(self, queue: QueueKey) -> None:
-        """A queue that is gone may come back: its offset stays."""
-
-    async def begin(self, queue: QueueKey) -> int:
+    async def begin(self, one: ProcessQueue) -> int:
         """Offset of this consumer in a queue."""
-        offset = self._offsets.get(queue)
-        return await self._group.first_offset(queue) if offset is None else offset
+        return await self._group.first_offset(one.queue) if one.offset is None else one.offset
 
-    async def persist(self) -> None:
-        """Write the file anew, if an offset has changed since it was written."""
-        async with self._turn:
-            if not self._is_changed:
-                return
-            self._is_changed = False
-            try:
-                await _write_in_thread(self._path, encode_queue_tables({_MEMBER: self._offsets}))
-            except BaseException:
-                self._is_changed = True
-                raise
+    async def persist(self, broker_name: str | None = None) -> None:
+        """As in `OffsetStore`: the file has the offsets of all queues."""
+        await self._persist()
+
+    async def _keep(self, changed: Sequence[tuple[ProcessQueue, int]]) -> None:
+        offsets = {one.queue: one.offset for one in self._group.queues if one.offset is not None}
+        await _write_in_thread(self._path, encode_queue_tables({_MEMBER: offsets}))
 
 
 async def _write_in_thread(path: str, data: bytes) -> None:
-    """Write in a thread of its own: Python ends its pools with the main thread, also where other threads go on."""
+    """Write in a thread of its own: Python ends its pools with the main thread, also if other threads go on."""
     written: Future[None] = Future()
     written.set_running_or_notify_cancel()  # who waits may be cancelled, and the thread goes on
 

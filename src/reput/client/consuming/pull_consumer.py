@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
+from reput.client.consuming.process_queue import ProcessQueueTable
 from reput.client.consuming.pulled_queue import PulledQueue
 from reput.client.consuming.tail import PullTail
 from reput.client.instance.arguments import check_arguments, check_queue, check_topic_name
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 
     from reput.client.instance.traces import Traces
 
+
 _T = TypeVar("_T")
-#: Bytes of records in a table, where brokers have more.
+#: Bytes of records in a table, if brokers have more.
 _TABLE_BYTES = 1 << 20
 
 
@@ -95,7 +97,7 @@ class PullConsumer:
         self._traces: Traces | None = None
         self._group: ConsumerGroup | None = None
         self._offsets: RemoteBrokerOffsetStore
-        self._queues: dict[QueueKey, PulledQueue] = {}
+        self._queues = ProcessQueueTable(self._made)
         self._has_topics_or_queues = topics is not None
         self._arrived = asyncio.Event()
         self._tail: PullTail | None = None
@@ -111,33 +113,30 @@ class PullConsumer:
             MQBrokerError: A broker does not filter by SQL92.
         """
         if self._group is not None:
-            raise MQClientError("this consumer is started already")
+            raise self._group.client.no_second_start()
+        self._queues = ProcessQueueTable(self._made)
         group = ConsumerGroup(
             self._namesrv, self._name, self._subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY,
-            consume_from=self._consume_from, assigned=self._assigned, tls=self._tls, credentials=self._credentials,
+            consume_from=self._consume_from, queues=self._queues, tls=self._tls, credentials=self._credentials,
             namespace=self._namespace,
         )  # fmt: skip
         self._group = group
         self._offsets = RemoteBrokerOffsetStore(group)
         try:
-            await group.start()
             await self._start_traces(group)
+            await group.start()
         except BaseException:
-            await group.close()
+            await self._end(group)
             self._group = None  # it may be started again
             raise
 
     async def _start_traces(self, group: ConsumerGroup) -> None:
-        if self._trace_topic is None:
-            return
-        from reput.client.consuming.consumer_traces import (
-            consumer_traces,  # here: other consumers do without a producer
-        )
+        if self._trace_topic is not None:
+            from reput.client.consuming.consumer_traces import start_traces  # here: others do without a producer
 
-        self._traces = await consumer_traces(
-            group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,
-            self._credentials,
-        )  # fmt: skip
+            self._traces = await start_traces(
+                group, self._namesrv, self._trace_topic, self._tls, self._credentials
+            )  # fmt: skip
 
     async def close(self) -> None:
         """Leave the group, without a commit but the commit of `tail`. Closing again does nothing."""
@@ -149,10 +148,15 @@ class PullConsumer:
         try:
             if self._tail is not None:
                 await self._tail.close(last_is_handled=last_is_handled)
-            if self._traces is not None:
-                await self._traces.close()
         finally:
-            await self._group.close()
+            await self._end(self._group)
+
+    async def _end(self, group: ConsumerGroup) -> None:
+        """End all that `start` began, however far it came; who waits for messages is told."""
+        try:
+            await group.close()
+        finally:
+            self._arrived.set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -172,7 +176,7 @@ class PullConsumer:
     @property
     def assignment(self) -> set[QueueKey]:
         """The queues that this consumer has now."""
-        return set(map(self._namespace.bare_queue, self._queues))
+        return set(map(self._namespace.bare_queue, self._queues.share()))
 
     async def queues(self, topic: str) -> tuple[QueueKey, ...]:
         """All queues of a topic, to assign some; raises MQClientError if no name server answers.
@@ -197,17 +201,11 @@ class PullConsumer:
         if self._subscriptions:
             raise MQClientError("this consumer has topics, so the group shares their queues: make it without topics")
         self._has_topics_or_queues = True
-        self._assigned(set(map(self._namespace.wrap_queue, queues)))
+        self._queues.assign(set(map(self._namespace.wrap_queue, queues)))
 
-    def _assigned(self, queues: set[QueueKey]) -> None:
-        for queue in sorted(self._queues.keys() - queues):
-            self._queues.pop(queue).stop()
-            self._offsets.remove(queue)
-        for queue in sorted(queues - self._queues.keys()):
-            assert self._group is not None
-            self._queues[queue] = PulledQueue(
-                self._group, queue, self._arrived.set, self._offsets.move, self._offsets.told
-            )
+    def _made(self, queue: QueueKey) -> PulledQueue:
+        assert self._group is not None
+        return PulledQueue(self._group, queue, self._offsets, self._arrived.set)
 
     def _pulled(self, queue: QueueKey) -> PulledQueue:
         check_queue(queue)
@@ -268,8 +266,7 @@ class PullConsumer:
         Raises RemotingError if its broker does not answer, ConfigError for what is no queue.
         """
         check_queue(queue)
-        group = self._open_group()
-        return await group.api.committed(group.serving(queue), group.name, self._namespace.wrap_queue(queue))
+        return await self._open_group().committed(self._namespace.wrap_queue(queue))
 
     async def commit(self, offsets: Mapping[QueueKey, int] | None = None) -> None:
         """Keep offsets at the brokers: the given ones, else the offsets after all polled messages.
@@ -292,10 +289,10 @@ class PullConsumer:
         """Commit what was polled, but for the messages of some queues from these offsets on."""
         self._open_group()
         ends = {self._namespace.wrap_queue(queue): offset for queue, offset in not_handled.items()}
-        for queue, one in self._queues.items():
-            offset = one.handled_before(ends.get(queue))
+        for one in self._queues:
+            offset = one.handled_before(ends.get(one.queue))
             if offset is not None:
-                self._offsets.update(queue, offset)
+                one.offset = offset
         await self._offsets.persist()
 
     # -- messages
@@ -386,23 +383,23 @@ class PullConsumer:
         return found
 
     def _raise_refusal(self) -> None:
-        for one in self._queues.values():
+        for one in self._queues:
             if error := one.take_error():
                 raise error
 
     def _take(self, count: int) -> list[MessageClientExt]:
         """Messages of the queues, each in turn the first one."""
         taken: list[MessageClientExt] = []
-        for queue, one in list(self._queues.items()):
+        for one in list(self._queues):
             taken += one.take(count - len(taken))
             if len(taken) >= count:
-                self._queues[queue] = self._queues.pop(queue)  # the last one next time
+                self._queues.put_last(one)  # next time
                 break
         return taken
 
     def _take_many_bodies(self) -> list[tuple[SubscriptionData, Any]]:
         """As `_take_bodies`; nothing while it is little and more is on its way: a table takes a millisecond."""
-        queues = [one for one in self._queues.values() if not one.is_paused]
+        queues = [one for one in self._queues if not one.is_paused]
         is_little = sum(one.held_bytes for one in queues) < _TABLE_BYTES
         if is_little and any(one.is_behind for one in queues) and not any(one.error for one in queues):
             return []
@@ -410,10 +407,8 @@ class PullConsumer:
 
     def _take_bodies(self) -> list[tuple[SubscriptionData, Any]]:
         group = self._open_group()
-        self._before = {queue: one.position for queue, one in self._queues.items()}
-        return [
-            (group.subscription(queue.topic), body) for queue, one in self._queues.items() for body in one.take_bodies()
-        ]
+        self._before = {one.queue: one.position for one in self._queues}
+        return [(group.subscription(one.queue.topic), body) for one in self._queues for body in one.take_bodies()]
 
     # -- what nobody got
 
@@ -422,6 +417,6 @@ class PullConsumer:
         self._go_back({self._namespace.wrap_queue(one.queue): one.queue_offset for one in reversed(messages)})
 
     def _go_back(self, positions: Mapping[QueueKey, int | None]) -> None:
-        for queue in positions.keys() & self._queues.keys():
-            if self._queues[queue].position != positions[queue]:
-                self._queues[queue].seek(positions[queue])
+        for one in list(self._queues):
+            if one.queue in positions and one.position != positions[one.queue]:
+                one.seek(positions[one.queue])

@@ -1,43 +1,40 @@
-"""PulledQueue: one queue of a pull consumer: what was pulled ahead, and how far it is."""
+"""PulledQueue: one queue of a pull consumer, which is pulled ahead."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from reput.client.consuming.consumer_api import PullResult
 from reput.client.consuming.consumer_group import ConsumerGroup
+from reput.client.consuming.offset_store import OffsetStore
+from reput.client.consuming.process_queue import ProcessQueue, tell_moved
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.peer_log import peers
 from reput.errors import MQBrokerError, ReputError
-from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
-
-logger = logging.getLogger("reput.client")
 
 #: Messages of one pull, and the bytes of a queue that are pulled ahead.
 _PULL_COUNT, _AHEAD_BYTES = 1024, 4 << 20
 #: Pulls of a queue that are under way at a time: a broker gives 32 messages for each, by default.
 _PULLS = 4
-#: A pull that failed is tried again after so many seconds.
+#: A pull that failed is tried again after this many seconds.
 _AGAIN_S = 1.0
 
 
-class PulledQueue:
-    """Pulls one queue ahead, in a task of its own.
+class PulledQueue(ProcessQueue):
+    """One queue, from the day it is wanted until it is dropped, and what was pulled ahead of it.
 
     Args:
         group: Asks the broker.
-        queue: The queue.
+        queue: Its key.
+        offsets: Tells where the group is.
         arrived: Called when there is something to take.
-        moved: Called with the offset to go on at, where the broker says that it is another one.
-        told: Called with the offset that the broker has, where the group has one.
 
     Attributes:
         position: Offset of the next message to take; None before the group's offset is known.
-        error: Why the last pull failed, where a broker refused it.
+        error: Why the last pull failed, if a broker refused it.
         is_behind: The broker has more messages, and the next pull of them is under way.
         held_bytes: What is pulled and not taken.
     """
@@ -46,37 +43,40 @@ class PulledQueue:
         self,
         group: ConsumerGroup,
         queue: QueueKey,
+        offsets: OffsetStore,
         arrived: Callable[[], None],
-        moved: Callable[[QueueKey, int], None],
-        told: Callable[[QueueKey, int], None],
     ) -> None:
-        self.queue = queue
+        super().__init__(queue)
         self.position: int | None = None
         self.error: MQBrokerError | None = None
         self.is_paused = False
         self.is_behind = False
         self.held_bytes = 0
         self._group = group
+        self._offsets = offsets
         self._arrived = arrived
-        self._moved = moved
-        self._told = told
         self._begin: int | None = None  # what was taken since then is between it and the position
         self._pulled: deque[PullResult] = deque()
         self._messages: deque[MessageClientExt] = deque()
         self._after_messages = self._max_offset = 0
         self._wanted = asyncio.Event()
         self._wanted.set()
-        self._task = group.client.spawn(self._pull_all(None))
 
-    def stop(self) -> None:
-        """Pull no more."""
-        self._task.cancel()
+    def want(self) -> None:
+        """As in `ProcessQueue`."""
+        super().want()
+        self.pulling = self._group.client.spawn(self._pull_all(None))
+
+    def drop(self) -> None:
+        """As in `ProcessQueue`; nothing is committed."""
+        super().drop()
+        self._group.queues.remove(self)
 
     def seek(self, offset: int | None) -> None:
         """Go on at an offset; None for where the group is. What was pulled ahead is dropped."""
         self.stop()
         self._go_to(offset)
-        self._task = self._group.client.spawn(self._pull_all(offset))
+        self.pulling = self._group.client.spawn(self._pull_all(offset))
 
     def _go_to(self, offset: int | None) -> None:
         self.position = self._begin = offset
@@ -101,13 +101,13 @@ class PulledQueue:
         while True:
             try:
                 if offset is None:
-                    offset = await self._group.begin_offset(self.queue, self._told)
+                    offset = await self._offsets.begin(self)
                 if self.position is None:
                     self.position = self._begin = offset
                 await self._wanted.wait()
                 async for result in self._pulls(offset, steps[-1] if steps[0] == steps[1] else 0):
                     if result.is_moved:
-                        self._move(offset, result.next_begin_offset)
+                        self._moved(offset, result.next_begin_offset)
                     self._keep(result)
                     steps = [steps[-1], result.next_begin_offset - offset]
                     offset = result.next_begin_offset
@@ -117,13 +117,13 @@ class PulledQueue:
     async def _pulls(self, offset: int, step: int) -> AsyncIterator[PullResult]:
         """Results of pulls that follow each other from an offset on.
 
-        The next pulls do not wait for the first one, where the last ones brought `step` offsets each: they begin where
+        The next pulls do not wait for the first one, if the last ones brought `step` offsets each: they begin where
         that lets expect. One that does not follow the one before is dropped.
         """
         offsets = [offset]
         if step > 0:  # before the end of the queue: there the broker would keep a pull until messages come
             offsets += range(offset + step, self._max_offset, step)[: _PULLS - 1]
-        pulls = (self._group.pull(self.queue, one, count=_PULL_COUNT) for one in offsets)
+        pulls = (self._group.pull(self, one, count=_PULL_COUNT) for one in offsets)
         for asked, result in zip(offsets, await asyncio.gather(*pulls, return_exceptions=True), strict=True):
             if isinstance(result, BaseException):
                 raise result
@@ -132,12 +132,12 @@ class PulledQueue:
             yield result
             offset = result.next_begin_offset
 
-    def _move(self, offset: int, to: int) -> None:
+    def _moved(self, offset: int, to: int) -> None:
         """Go on elsewhere, as the broker says: back at once, forward behind what was pulled ahead."""
-        logger.warning(Event("an offset is moved", queue=self.queue, was=offset, to=to))
+        tell_moved(self.queue, offset, to)
         if to < offset:
             self._go_to(to)
-        self._moved(self.queue, to)
+        self.move(to)
 
     async def _failed(self, error: ReputError) -> None:
         peers.failed("a pull failed", error, queue=self.queue, group=self._group.name)
@@ -167,7 +167,7 @@ class PulledQueue:
         return error
 
     def take(self, count: int) -> list[MessageClientExt]:
-        """At most so many messages; the position is behind them."""
+        """At most `count` messages; the position is behind them."""
         taken: list[MessageClientExt] = []
         while len(taken) < count and (self._messages or self._pulled) and not self.is_paused:
             if not self._messages:

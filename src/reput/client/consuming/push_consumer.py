@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from reput.client.consuming.consume_concurrently import ConsumeConcurrently
 from reput.client.consuming.consume_orderly import ConsumeOrderly
@@ -19,13 +20,13 @@ from reput.client.consuming.offset_store import (
     OffsetStore,
     RemoteBrokerOffsetStore,
     local_offsets_path,
+    persist_or_tell,
 )
+from reput.client.consuming.process_queue import ProcessQueueTable
 from reput.client.instance.arguments import check_arguments
 from reput.client.instance.namespaces import Namespace
-from reput.client.instance.peer_log import peers
 from reput.client.instance.session_credentials import SessionCredentials
 from reput.client.instance.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
-from reput.errors import MQClientError, ReputError
 from reput.events import Event
 from reput.formats.consumers import ConsumeType, MessageModel
 from reput.formats.message import RETRY_TOPIC_PREFIX
@@ -35,12 +36,53 @@ from reput.transport.tls import ClientTls
 
 if TYPE_CHECKING:
     from reput.client.consuming.consumer_questions import ConsumerQuestions
-    from reput.client.instance.traces import Traces
 
 logger = logging.getLogger("reput.client")
 
 _PERSIST_S = 5.0
 _RECONSUME_TIMES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """Arguments of a consumer after their check, as each start takes them; names are as the brokers have them."""
+
+    namesrv: str
+    name: str
+    namespace: Namespace
+    tls: ClientTls | None
+    credentials: SessionCredentials | None
+    trace_topic: str | None
+    topics: Mapping[str, str | MessageSelector]
+    model: MessageModel
+    consume_from: ConsumeFrom
+    on_message: OnMessage
+    orderly: bool
+    concurrency: int
+    max_reconsume_times: int | None
+    limits: PullLimits
+    offsets_path: str
+    consume_timeout: float
+    close_timeout: float
+
+    def member(self, queues: ProcessQueueTable[ConsumedQueue]) -> ConsumerGroup:
+        """A member of the group, which is not started; it gives the queues of its share to a table."""
+        topics = dict(self.topics)
+        if self.model is MessageModel.CLUSTERING:
+            topics[RETRY_TOPIC_PREFIX + self.name] = "*"
+        return ConsumerGroup(
+            self.namesrv, self.name, build_subscriptions(topics, time.time_ns() // 1_000_000, self.namespace),
+            consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=self.model, consume_from=self.consume_from,
+            queues=queues, tls=self.tls, credentials=self.credentials, namespace=self.namespace,
+        )  # fmt: skip
+
+    def service(self, group: ConsumerGroup, handler: MessageHandler) -> ConsumeConcurrently | ConsumeOrderly:
+        """Service that calls the handler, in the order that was asked for."""
+        times = self.max_reconsume_times
+        if self.orderly:
+            return ConsumeOrderly(group, handler, self.concurrency, times)
+        times = _RECONSUME_TIMES if times is None else times
+        return ConsumeConcurrently(group, handler, self.concurrency, times, self.consume_timeout)
 
 
 class PushConsumer:
@@ -109,30 +151,31 @@ class PushConsumer:
             namespace=namespace, trace=trace, concurrency=concurrency, max_reconsume_times=max_reconsume_times,
             limits=limits, offsets_path=offsets_path, consume_timeout=consume_timeout, close_timeout=close_timeout,
         )  # fmt: skip
-        self._namesrv = namesrv
-        self._namespace = Namespace(namespace or "")
-        self._trace_topic = TRACE_TOPIC if trace is True else trace or None
-        self._traces: Traces | None = None
-        self._name = self._namespace.wrap(group)
-        build_subscriptions(topics, 0, self._namespace)  # refuses a topic that is too long with the namespace
-        self._topics = dict(topics)
-        self._on_message = on_message
-        self._orderly = orderly
-        self._model = MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING
-        self._consume_from = consume_from
-        self._tls = tls
-        self._credentials = credentials
-        self._concurrency = index(concurrency)
+        names = Namespace(namespace or "")
+        build_subscriptions(topics, 0, names)  # refuses a topic that is too long with the namespace
         times = -1 if max_reconsume_times is None else index(max_reconsume_times)
-        self._max_reconsume_times = None if times == -1 else times
-        self._limits = limits or (PullLimits(span=None) if orderly else PullLimits())
-        self._offsets_path = offsets_path or local_offsets_path(self._name)
-        self._consume_timeout = consume_timeout
-        self._close_timeout = close_timeout
-        self._queues: dict[QueueKey, ConsumedQueue] = {}
+        name = names.wrap(group)
+        self._options = _Options(
+            namesrv=namesrv,
+            name=name,
+            namespace=names,
+            tls=tls,
+            credentials=credentials,
+            trace_topic=TRACE_TOPIC if trace is True else trace or None,
+            topics=dict(topics),
+            model=MessageModel.BROADCASTING if broadcasting else MessageModel.CLUSTERING,
+            consume_from=consume_from,
+            on_message=on_message,
+            orderly=orderly,
+            concurrency=index(concurrency),
+            max_reconsume_times=None if times == -1 else times,
+            limits=limits or (PullLimits(span=None) if orderly else PullLimits()),
+            offsets_path=offsets_path or local_offsets_path(name),
+            consume_timeout=consume_timeout,
+            close_timeout=close_timeout,
+        )
+        self._queues = ProcessQueueTable(self._made)
         self._closing: asyncio.Task[None] | None = None  # kept here, as a loop does not hold its tasks
-        #: The ends of what queues were before: a queue begins once its handlers have ended and its lock is given back.
-        self._ending: dict[QueueKey, asyncio.Task[None]] = {}
         self._group: ConsumerGroup | None = None
         self._offsets: OffsetStore
         self._handler: MessageHandler
@@ -148,52 +191,46 @@ class PushConsumer:
             MQBrokerError: A broker does not filter by SQL92.
         """
         if self._group is not None:
-            raise MQClientError("this consumer is started already")
-        topics = dict(self._topics)
-        if self._model is MessageModel.CLUSTERING:
-            topics[RETRY_TOPIC_PREFIX + self._name] = "*"
-        group = ConsumerGroup(
-            self._namesrv, self._name, build_subscriptions(topics, time.time_ns() // 1_000_000, self._namespace),
-            consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=self._model, consume_from=self._consume_from,
-            assigned=self._assigned, tls=self._tls, credentials=self._credentials,
-            namespace=self._namespace,
-        )  # fmt: skip
+            raise self._group.client.no_second_start()
+        self._queues = ProcessQueueTable(self._made)
+        options = self._options
+        self._group = group = options.member(self._queues)
+        self._handler = MessageHandler(options.on_message, options.concurrency, self._threads_ended)
+        self._service = options.service(group, self._handler)
+        try:
+            await self._begin(group)
+        except BaseException:
+            await self._end(group)
+            self._group = None  # it may be started again
+            raise
+
+    async def _begin(self, group: ConsumerGroup) -> None:
         if group.is_broadcasting:
-            self._offsets = local = LocalFileOffsetStore(group, self._offsets_path)
+            self._offsets = local = LocalFileOffsetStore(group, self._options.offsets_path)
             await local.load()
         else:
             self._offsets = RemoteBrokerOffsetStore(group)
-        self._group = group
-        self._handler = MessageHandler(self._on_message, self._concurrency, self._threads_ended)
-        try:
-            await group.start()
-        except BaseException:
-            self._handler.close()
-            await group.close()
-            self._group = None  # it may be started again
-            raise
-        times, more = self._max_reconsume_times, (group, self._offsets, self._handler, self._concurrency)
-        if self._orderly:
-            self._service = ConsumeOrderly(*more, times)
-        else:
-            times = _RECONSUME_TIMES if times is None else times
-            self._service = ConsumeConcurrently(*more, times, self._consume_timeout)
+        await self._start_traces(group)
+        await group.start()
+        # No wait from here on: a queue is taken, and a handler called, once all has begun.
+        self._service.start()
         group.client.spawn(self._persist_service())
         group.client.spawn(self._handler.statistics.run())
         group.handlers.update(self._questions(group).handlers())
-        await self._start_traces(group)
+
+    async def _end(self, group: ConsumerGroup) -> None:
+        """End all that `_begin` began, however far it came."""
+        self._handler.close()
+        await group.close()
 
     async def _start_traces(self, group: ConsumerGroup) -> None:
-        if self._trace_topic is None:
-            return
-        from reput.client.consuming.consumer_traces import (
-            consumer_traces,  # here: other consumers do without a producer
-        )
+        options = self._options
+        if options.trace_topic is not None:
+            from reput.client.consuming.consumer_traces import start_traces  # here: others do without a producer
 
-        self._traces = self._handler.traces = await consumer_traces(
-            group.client, self._namesrv, self._trace_topic, self._namespace.bare(self._name), self._tls,
-            self._credentials,
-        )  # fmt: skip
+            self._handler.traces = await start_traces(
+                group, options.namesrv, options.trace_topic, options.tls, options.credentials
+            )  # fmt: skip
 
     async def close(self) -> None:
         """Wait for handlers that run, commit, and leave the group. Closing again does nothing."""
@@ -202,23 +239,20 @@ class PushConsumer:
             return
         try:
             group.stop_rebalance()
-            for one in self._queues.values():
-                one.stop()
-            await self._service.stop(self._close_timeout)
-            await self._persist()
+            for one in self._queues:
+                one.close()
+            await self._service.stop(self._options.close_timeout)
+            await persist_or_tell(self._offsets, group)
             await self._service.unlock_all()
         finally:
-            self._handler.close()
-            try:
-                if self._traces is not None:
-                    await self._traces.close()
-            finally:
-                await group.close()
+            await self._end(group)
 
     def _threads_ended(self) -> None:
         """Leave the group, so that another member has what cannot be handled here."""
         reason = "the main thread has ended, and Python's thread pools with it: let it wait for the other threads"
-        logger.error(Event("a consumer is closed: its handler cannot be called", group=self._name, reason=reason))
+        logger.error(
+            Event("a consumer is closed: its handler cannot be called", group=self._options.name, reason=reason)
+        )
         self._closing = asyncio.ensure_future(self.close())
 
     async def __aenter__(self) -> Self:
@@ -231,90 +265,28 @@ class PushConsumer:
     @property
     def assignment(self) -> set[QueueKey]:
         """The queues that this consumer has now."""
-        return set(map(self._namespace.bare_queue, self._queues))
+        return set(map(self._options.namespace.bare_queue, self._queues.share()))
 
-    # -- queues
-
-    def _assigned(self, queues: set[QueueKey]) -> None:
-        for queue in sorted(self._queues.keys() - queues):
-            self._end(queue, self._leave)
-        for queue in sorted(queues - self._queues.keys()):
-            self._begin(queue, None)
-
-    def _begin(self, queue: QueueKey, offset: int | None) -> None:
+    def _made(self, queue: QueueKey) -> ConsumedQueue:
         assert self._group is not None
-        consumed = ConsumedQueue(
-            self._group,
-            queue,
-            self._offsets,
-            self._service.begin,
-            self._limits,
-            self._service.take,
-            self._moved,
-            self._handler.statistics,
-        )
-        self._queues[queue] = consumed
-        consumed.start(offset, self._ending.get(queue))
-
-    def _end(self, queue: QueueKey, work: Callable[[ConsumedQueue], Coroutine[Any, Any, None]]) -> None:
-        """Pull a queue no more, and do some work once its handlers have ended."""
-        assert self._group is not None
-        consumed, before = self._queues.pop(queue), self._ending.get(queue)
-        consumed.drop()
-
-        async def end() -> None:
-            if before is not None:
-                await asyncio.wait([before])
-            await self._service.ended(consumed)
-            await work(consumed)
-            if self._ending.get(queue) is task:
-                del self._ending[queue]
-
-        task = self._ending[queue] = self._group.client.spawn(end())
-
-    async def _leave(self, consumed: ConsumedQueue) -> None:
-        """Commit what was handled of a queue, and let another member have it."""
-        consumed.keep_offset()
-        await self._persist()
-        self._offsets.remove(consumed.queue)
-        await self._service.unlock(consumed.queue)
-
-    def _moved(self, queue: QueueKey, offset: int) -> None:
-        """Go on in a queue at an offset that the broker gave, or an operator."""
-        if queue in self._queues:
-            self._end(queue, _nothing)
-            self._offsets.move(queue, offset)
-            self._begin(queue, offset)
+        return ConsumedQueue(
+            self._group, queue, self._offsets, self._service, self._options.limits, self._handler.statistics
+        )  # fmt: skip
 
     def _questions(self, group: ConsumerGroup) -> ConsumerQuestions:
-        def locked_ms(queue: QueueKey) -> int | None:
-            locked_s = self._service.locked_s(queue)
-            return None if locked_s is None else group.client.now_ms() - int(locked_s * 1000)
-
         from reput.client.consuming.consumer_questions import (  # here: it takes 10 ms
             ConsumerQuestions,
             consumer_properties,
         )
 
+        options = self._options
         properties = consumer_properties(
-            self._namesrv, self._concurrency, group.client.now_ms(), is_orderly=self._orderly
+            options.namesrv, options.concurrency, group.client.now_ms(), is_orderly=options.orderly
         )
-        return ConsumerQuestions(
-            group, self._offsets, self._handler, self._queues, self._handler.statistics, locked_ms, self._moved,
-            properties,
-        )  # fmt: skip
+        return ConsumerQuestions(group, self._handler, self._queues, self._handler.statistics, properties)
 
     async def _persist_service(self) -> None:
+        assert self._group is not None
         while True:
             await asyncio.sleep(_PERSIST_S)
-            await self._persist()
-
-    async def _persist(self) -> None:
-        try:
-            await self._offsets.persist()
-        except ReputError as error:
-            peers.failed("offsets were not kept", error, group=self._name)
-
-
-async def _nothing(_: ConsumedQueue) -> None:
-    """Of a queue that goes on elsewhere: it stays locked, and what was handled before says nothing."""
+            await persist_or_tell(self._offsets, self._group)

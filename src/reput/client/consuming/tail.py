@@ -19,9 +19,9 @@ class PullTail:
     """An asynchronous iterator; made by `PullConsumer.tail`.
 
     Args:
-        poll: Messages that have come, so many at most, and how long to wait for them; None: for ever.
+        poll: Called with the most messages, and how long to wait for them (None: for ever); gives what has come.
         commit: Keep what was polled, but for these offsets of queues whose messages are not handled.
-        timeout: It ends when no message has come for so many seconds; None: never.
+        timeout: It ends when no message has come for this time in seconds; None: never.
         held: Messages that were polled for another tail, and not given.
     """
 
@@ -56,7 +56,7 @@ class PullTail:
         return self._given == len(self._held) or self._now() >= self._commit_at
 
     async def advance(self) -> bool:
-        """Commit what is handled, and wait for messages if none is held; False where none comes in time."""
+        """Commit what is handled, and wait for messages if none is held; False if none comes in time."""
         if self._now() >= self._commit_at:
             await self.commit_handled(self._given)
         if self._given < len(self._held):
@@ -83,7 +83,7 @@ class PullTail:
         await self.commit_handled(self._given if last_is_handled else max(self._given - 1, 0))
 
     async def commit_handled(self, handled: int) -> None:
-        """Commit all but the messages that are held after so many of them."""
+        """Commit all but the messages that are held after the first `handled`."""
         self._commit_at = self._now() + _COMMIT_S
         rest = self._held[handled:]
         try:

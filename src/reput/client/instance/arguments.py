@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Collection
 from importlib import import_module
@@ -42,6 +43,10 @@ def check_queue(value: object) -> None:
         raise refusal("queue", value, "a reput.client.MessageQueue, as of `queues(topic)`")
 
 
+def _is_generator(value: Any) -> bool:
+    return inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
+
+
 _Check = Callable[[str, Any], None]
 
 
@@ -56,7 +61,7 @@ def _optional(check: _Check) -> _Check:
 
 
 def _instance(module: str, kind: str) -> _Check:
-    """A check for None or an object of a class, imported where one is given: an import of the client is quick."""
+    """A check for None or an object of a class, imported if one is given: an import of the client is quick."""
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, getattr(import_module(module), kind)):
@@ -104,9 +109,11 @@ def _consume_from(_: str, value: Any) -> None:
 
 
 def check_function(name: str, value: Any) -> None:
-    """Raises ConfigError for what cannot be called."""
+    """Raises ConfigError for what cannot be called, or whose call runs nothing."""
     if not callable(value):
         raise refusal(name, value, "a function")
+    if any(map(_is_generator, (value, getattr(value, "__call__", None)))):  # noqa: B004, an object is called, too
+        raise refusal(name, value, "a function that runs when it is called: one with `yield` makes a generator")
 
 
 def _flag(name: str, value: Any) -> None:

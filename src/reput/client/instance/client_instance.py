@@ -61,6 +61,7 @@ class ClientInstance:
         versions: The version of each broker that a heartbeat reached, by its address (`MQVersion`).
         on_route_change: Called after routes have changed.
         on_reconnect: Called when a broker is reached again, which may have been started again meanwhile.
+        before_close: Called once before it is closed, also if it was not started: traces that wait are sent.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ClientInstance:
         self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
         self.on_reconnect: Callable[[], None] = lambda: None
+        self.before_close: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._ids = UniqueIds(_RANDOM.randbytes(8), os.getpid())
         self._heartbeat = heartbeat
         self._with_slaves = with_slaves
@@ -97,10 +99,16 @@ class ClientInstance:
     def start(self) -> None:
         """Begin to refresh routes and to send heartbeats."""
         if self.is_open:
-            raise MQClientError("this client is started already")
+            raise self.no_second_start()
         self.is_open = True
         self._loop = asyncio.get_running_loop()
         self.spawn(self._keep_fresh())
+
+    def no_second_start(self) -> MQClientError:
+        """The error of a client that was started before: its connections and tasks are of one life."""
+        return MQClientError(
+            "this client is started already" if self.is_open else "this client was closed: make another one"
+        )
 
     def check_open(self) -> None:
         """Raises MQClientError unless it is started, and is not closed, and process and event loop are its own."""
@@ -128,6 +136,14 @@ class ClientInstance:
 
     async def close(self, leave: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         """End what runs in the background, leave each broker (`leave(address)`), and close the connections."""
+        before, self.before_close = self.before_close, None
+        try:
+            if before is not None:
+                await before()
+        finally:
+            await self._close(leave)
+
+    async def _close(self, leave: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         if not self.is_open:
             return
         self.check_open()
@@ -161,7 +177,7 @@ class ClientInstance:
         return self._ids.create(self.now_ms())
 
     def unique_keys(self, count: int) -> list[str]:
-        """The ids of so many new messages."""
+        """The ids of `count` new messages."""
         now_ms = self.now_ms()
         return [self._ids.create(now_ms) for _ in range(count)]
 
@@ -231,7 +247,7 @@ class ClientInstance:
         return None
 
     async def version(self, address: str) -> int:
-        """The version of a broker; raises RemotingError where it does not tell."""
+        """The version of a broker; raises RemotingError if it does not tell."""
         if address not in self.versions:
             self.versions[address] = await self.api.heartbeat(address, self._heartbeat(self.client_id))
         return self.versions[address]
@@ -239,7 +255,7 @@ class ClientInstance:
     def master(self, broker_name: str) -> str:
         """The "host:port" of a broker's master, which alone changes anything.
 
-        Raises RemotingError where it is not there.
+        Raises RemotingError if it is not there.
         """
         address = self.routes.master(broker_name)
         if address is None:

@@ -14,14 +14,13 @@ from reput.formats.java import body_crc
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH, unfold_record
 from reput.formats.message_ext import MessageExt
-from reput.formats.properties import KEYS, TAGS, property_values, split_keys
+from reput.formats.properties import KEYS, RETRY_TOPIC, TAGS, property_values, split_keys
 from reput.formats.record_layout import Buffer, SysFlag, walk_records
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.subscription_data import SubscriptionData
 
 logger = logging.getLogger("reput.client")
 
-RETRY_TOPIC = "RETRY_TOPIC"
 _SIZE = struct.Struct(">i")
 
 
@@ -109,7 +108,7 @@ class MessageClientExt(MessageExt):
         return super().message_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle only the record's bytes, not those of the whole pull."""
+        """Copy and pickle only the record's bytes, not the whole pull's."""
         return MessageClientExt, (self.raw, 0, self.queue, self._namespace)
 
 

@@ -9,6 +9,7 @@ from reput.client.instance.peer_log import peers
 from reput.client.instance.send_request import SendRequest
 from reput.client.instance.send_result import SendResult, SendStatus
 from reput.errors import AccessDeniedError, MQBrokerError, RemotingCommandError, RemotingError
+from reput.formats.properties import MSG_REGION, TRACE_ON
 from reput.remoting.codes import LanguageCode, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
@@ -42,17 +43,17 @@ class Remoting(Protocol):
     """Maker of connections: `RemotingClient`, or `BlockingClient`, over which nothing waits for a loop."""
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
-        """The answer to a request; raises RemotingError where there is none in time."""
+        """The answer to a request; raises RemotingError if there is none in time."""
 
     async def send_one_way(self, address: str, command: RemotingCommand) -> None:
-        """Send a request that nobody answers; raises RemotingError where the server cannot be reached."""
+        """Send a request that nobody answers; raises RemotingError if the server cannot be reached."""
 
 
 class MQClientAPI:
     """Asks brokers by their addresses.
 
-    Every method raises RemotingError where a broker cannot be reached or does not answer in time, and MQBrokerError
-    where it refuses, AccessDeniedError among these.
+    Every method raises RemotingError if a broker cannot be reached or does not answer in time, and MQBrokerError
+    if it refuses, AccessDeniedError among these.
 
     Args:
         remoting: Makes the connections.
@@ -109,7 +110,7 @@ class MQClientAPI:
             offset_ids = [header.msg_id] * len(request.ids)
         stored = queue if header.queue_id == queue.queue_id else queue._replace(queue_id=header.queue_id)
         fields = answer.ext_fields or {}
-        region_id, is_traced = fields.get("MSG_REGION") or "DefaultRegion", fields.get("TRACE_ON") != "false"
+        region_id, is_traced = fields.get(MSG_REGION) or "DefaultRegion", fields.get(TRACE_ON) != "false"
         return [
             SendResult(
                 status, one, stored, header.queue_offset + i, offset_ids[i], header.transaction_id,
@@ -161,7 +162,7 @@ def unreadable(address: str, reason: str) -> RemotingError:
 
 
 def decoded(address: str, kind: type[_H], ext_fields: dict[str, str] | None) -> _H:
-    """The header of an answer; raises RemotingError where it lacks what it must have."""
+    """The header of an answer; raises RemotingError if it lacks what it must have."""
     try:
         return decode_header(kind, ext_fields)
     except RemotingCommandError as error:

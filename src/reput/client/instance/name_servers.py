@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CALL_S = 3.0
 #: Characters that no host has: `http://x:1` is none.
 _NO_HOST = frozenset("/@ ")
-#: For so long one that did not answer is not waited for again where another one answers.
+#: For so long one that did not answer is not waited for again if another one answers.
 _SILENT_S = 30.0
 #: Field of a request for a route, or for the cluster, of who must know which brokers are away (`withLostBrokers`).
 WITH_LOST = {"withLostBrokers": "true"}
@@ -29,7 +29,7 @@ WITH_LOST = {"withLostBrokers": "true"}
 def name_server_addresses(text: str) -> tuple[str, ...]:
     """The addresses of a text "host:port;host:port", each once.
 
-    Raises ConfigError where one of them is none.
+    Raises ConfigError if one of them is none.
     """
     addresses = tuple(dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip()))
     for address in addresses:
@@ -78,9 +78,9 @@ class NameServers:
     async def call(
         self, command: RemotingCommand, tells: Callable[[RemotingCommand], bool] = lambda _: True
     ) -> tuple[str, RemotingCommand]:
-        """The first answer that tells something, or where none does, the first one; and who gave it.
+        """The first answer that tells something, or if none does, the first one; and who gave it.
 
-        Raises MQClientError where no name server answers.
+        Raises MQClientError if no name server answers.
         """
         found: list[tuple[str, RemotingCommand]] = []
         errors: list[RemotingError] = []
@@ -107,7 +107,7 @@ class NameServers:
         return sorted(self.addresses[at:] + self.addresses[:at], key=self._silent.__contains__)
 
     async def _ask(self, address: str, command: RemotingCommand) -> RemotingCommand:
-        """The answer of one; where it does not answer, it is not the current one any more."""
+        """The answer of one; if it does not answer, it is not the current one any more."""
         try:
             return await self.api.ask(address, command, _CALL_S)
         except RemotingError as error:
@@ -121,14 +121,14 @@ class NameServers:
         """The route of a topic; None for a topic that no name server knows.
 
         The first route with the address of a broker counts, and who gave it is the current one then. Name servers that
-        do not answer or refuse are passed over. One that did not answer is not waited for again for a while, where
+        do not answer or refuse are passed over. One that did not answer is not waited for again for a while, if
         another one answers.
 
         `with_lost`: for who must have all of the topic. A name server of reput's adds the queues of brokers that it has
         lost, without an address or with a slave's; RocketMQ's forgets them. Members of a group share the queues of a
         route without them, as Java's do.
 
-        Raises MQClientError where no name server answers, MQBrokerError where those that do refuse.
+        Raises MQClientError if no name server answers, MQBrokerError if those that answer refuse.
         """
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"} | (WITH_LOST if with_lost else {})
         found: list[TopicRouteData | None] = []  # where nobody is

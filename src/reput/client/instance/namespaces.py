@@ -15,9 +15,9 @@ _ALLOWED = TOPIC_CHARACTERS - {_SEPARATOR}
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """The namespace of a client; names stay as they are where its own name is empty.
+    """The namespace of a client; names stay as they are if its own name is empty.
 
-    Raises ConfigError where the name has characters that no topic may have, or a `%`.
+    Raises ConfigError if the name has characters that no topic may have, or a `%`.
     """
 
     name: str = ""

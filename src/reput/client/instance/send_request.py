@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import index
 from typing import NamedTuple
 
-from reput.client.instance.topic_route import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES
+from reput.client.instance.topic_route import DEFAULT_TOPIC_QUEUES
 from reput.errors import MessageIllegalError
 from reput.formats.java import string_hash
 from reput.formats.message import (
@@ -21,24 +21,19 @@ from reput.formats.message import (
     refuse_wrong_types,
 )
 from reput.formats.message_batch import check_same, encode_items
-from reput.formats.properties import DELAY, WAIT, encode_properties
+from reput.formats.properties import DELAY, DELAY_LEVELS_MS, TIMER_DELAY_MS, WAIT, encode_properties
 from reput.formats.record_layout import SysFlag
+from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand
+from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import v2_fields
-from reput.remoting.timer_requests import NOT_IN_BATCHES
+from reput.remoting.timer_properties import NOT_IN_BATCHES
+from reput.remoting.topic_validator import AUTO_CREATE_TOPIC
 
 #: Largest body that is sent (`maxMessageSize`), and the size from which on a body is compressed.
 MAX_MESSAGE_SIZE = 4 << 20
 COMPRESS_FROM, _COMPRESS_LEVEL = 4096, 5
-SHARDING_KEY = "__SHARDINGKEY"
-TIMER_DELAY_MS = "TIMER_DELAY_MS"
-#: Milliseconds of delay levels 1, 2, ... (`messageDelayLevel`).
-DELAY_LEVELS_MS = tuple(
-    1000 * seconds
-    for seconds in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-)
 
 
 class SendRequest(NamedTuple):
@@ -57,7 +52,7 @@ class SendRequest(NamedTuple):
     def command(self, group: str, queue: QueueKey, *, one_way: bool = False) -> RemotingCommand:
         """The request for one queue."""
         fields = v2_fields(
-            producer_group=group, topic=self.topic, default_topic=DEFAULT_TOPIC,
+            producer_group=group, topic=self.topic, default_topic=AUTO_CREATE_TOPIC,
             default_topic_queue_nums=DEFAULT_TOPIC_QUEUES, queue_id=queue.queue_id, sys_flag=self.sys_flag,
             born_timestamp=self.born_timestamp, flag=self.flag, properties=self.properties, batch=self.is_batch,
             broker_name=queue.broker_name,
@@ -72,7 +67,7 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
     """The request for one message; a large body is compressed, if that makes it smaller.
 
     Args:
-        message: Is not changed. Its own unique key and time of birth count, where it has them.
+        message: Is not changed. Its own unique key and time of birth count, if it has them.
         unique_key: Its id else.
         now_ms: Its time of birth else.
         more: Further properties.
@@ -93,7 +88,7 @@ def send_request(message: Message, unique_key: str, now_ms: int, more: Mapping[s
 
 
 def check_one(message: object) -> None:
-    """Raises MessageIllegalError for several messages, where one is sent, and for what is no message."""
+    """Raises MessageIllegalError for several messages, if one is sent, and for what is no message."""
     if isinstance(message, list | tuple):
         raise MessageIllegalError("this is a list of messages, and not one: send it with send_batch")
     if not isinstance(message, Message):
@@ -101,7 +96,7 @@ def check_one(message: object) -> None:
 
 
 def check_several(messages: object) -> None:
-    """Raises MessageIllegalError for one message, where several are sent, and for what is no list."""
+    """Raises MessageIllegalError for one message, if several are sent, and for what is no list."""
     if isinstance(messages, Message):
         raise MessageIllegalError("a batch is a list of messages, and this is one: send it with send")
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
@@ -202,9 +197,9 @@ def _with_id(message: Message, unique_key: str, properties: Mapping[str, str] | 
 
 
 def delay_properties(delay_ms: int | None, delay_level: int | None) -> dict[str, str]:
-    """The properties of a delay: its level, where one has just this delay and every broker knows it, else a timer.
+    """The properties of a delay: its level, if one has just this delay and every broker knows it, else a timer.
 
-    Raises MessageIllegalError where both are given, or a delay is no whole number, or is negative or more than RocketMQ
+    Raises MessageIllegalError if both are given, or a delay is no whole number, or is negative or more than RocketMQ
     takes.
     """
     if delay_ms is None and delay_level is None:

@@ -13,8 +13,6 @@ from reput.formats.consumers import ConsumeFromWhere
 from reput.formats.message import check_topic, check_topic_characters
 from reput.remoting.subscription_data import SQL92, TAG, SubscriptionData, build_subscription_data
 
-#: The group of who pulls without a group: brokers have it from their start (`MixAll.TOOLS_CONSUMER_GROUP`).
-TOOLS_GROUP = "TOOLS_CONSUMER"
 #: Where a group that has no offsets yet begins: behind the last message, at the first, or at a time with its zone.
 ConsumeFrom = Literal["last", "first"] | datetime
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 #: Id of a broker name's master.
 MASTER_ID = 0
 #: The topic whose route is that of topics which a send makes, and the most queues of such a topic.
-DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUES = "TBW102", 4
+DEFAULT_TOPIC_QUEUES = 4
 
 
 def serving(addresses: Mapping[int, str], broker_id: int = MASTER_ID) -> str | None:
     """Address for a broker name's queues: of the broker with an id; else of the master, else of the slave of lowest id.
 
     All reads go there: pulls, and what an offset or a number is (`findBrokerAddressInSubscribe`). What changes
-    something goes to the master alone. None where nobody is there: what would be read is then not known, and is not 0.
+    something goes to the master alone. None if nobody is there: what would be read is then not known, and is not 0.
 
     Args:
         addresses: "host:port" by broker id, as a route or a cluster has them.
@@ -95,7 +95,7 @@ def nobody_there(broker_names: Iterable[str]) -> str:
 
 
 def default_publish_queues(topic: str, route: TopicRouteData) -> tuple[QueueKey, ...]:
-    """The queues that a topic will have which the first send makes, by the route of `DEFAULT_TOPIC`."""
+    """The queues that a topic will have which the first send makes, by the route of `AUTO_CREATE_TOPIC`."""
     return tuple(queue for queue in publish_queues(topic, route) if queue.queue_id < DEFAULT_TOPIC_QUEUES)
 
 

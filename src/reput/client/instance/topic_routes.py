@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from reput.client.instance.peer_log import peers
 from reput.client.instance.topic_route import (
-    DEFAULT_TOPIC,
     MASTER_ID,
     default_publish_queues,
     nothing_to_publish,
@@ -22,6 +21,7 @@ from reput.errors import MQClientError, ReputError
 from reput.events import Event
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.remoting.queue_tables import QueueKey
+from reput.remoting.topic_validator import AUTO_CREATE_TOPIC
 
 if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
@@ -52,7 +52,7 @@ class TopicRoutes:
     async def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues to send to, one at least.
 
-        Raises MQClientError where the topic has none, or no name server answers.
+        Raises MQClientError if the topic has none, or no name server answers.
         """
         found = self._publish.get(topic)
         if not found:
@@ -65,7 +65,7 @@ class TopicRoutes:
     async def subscribe_queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues to consume, sorted; none for a topic that is not there, of which one line is logged.
 
-        Raises MQClientError where no name server answers.
+        Raises MQClientError if no name server answers.
         """
         if topic not in self._asked_at:
             await self._fetch(topic)
@@ -80,12 +80,12 @@ class TopicRoutes:
         return queues
 
     async def follow(self, topic: str) -> None:
-        """Ask for a topic's route from now on, also where nobody tells it yet: its brokers hear who is here."""
+        """Ask for a topic's route from now on, also if nobody tells it yet: its brokers hear who is here."""
         self._asked_at.setdefault(topic, -math.inf)
         await self.renew(topic)
 
     async def renew(self, topic: str) -> None:
-        """Ask for a route again, since a broker of it did not answer; where that fails, the route stays."""
+        """Ask for a route again, since a broker of it did not answer; if that fails, the route stays."""
         try:
             await self._fetch(topic, max_age_s=_RENEW_AFTER_S)
         except ReputError as error:
@@ -113,10 +113,10 @@ class TopicRoutes:
                 self._publish[topic] = publish_queues(topic, route)
                 self._keep(topic, route)
             elif topic not in self._routes:
-                default = await self._ask(DEFAULT_TOPIC)
+                default = await self._ask(AUTO_CREATE_TOPIC)
                 if default is not None:
                     self._publish[topic] = default_publish_queues(topic, default)
-                    self._keep(DEFAULT_TOPIC, default)
+                    self._keep(AUTO_CREATE_TOPIC, default)
 
     def _keep(self, topic: str, route: TopicRouteData) -> None:
         is_new = self._routes.pop(topic, None) != route
@@ -129,11 +129,11 @@ class TopicRoutes:
         return serving(self.broker(broker_name), broker_id)
 
     def master(self, broker_name: str) -> str | None:
-        """The "host:port" of a master; None where it is not there."""
+        """The "host:port" of a master; None if it is not there."""
         return self.broker(broker_name).get(MASTER_ID)
 
     def broker(self, broker_name: str) -> Mapping[int, str]:
-        """The addresses of a broker name by id; none where nobody has the name."""
+        """The addresses of a broker name by id; none if nobody has the name."""
         for route in reversed(self._routes.values()):
             for one in route.broker_datas:
                 if one.broker_name == broker_name:

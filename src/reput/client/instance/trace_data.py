@@ -82,7 +82,7 @@ class ConsumedContext:
     return_type: ConsumeReturnType = ConsumeReturnType.SUCCESS
 
     def encode(self) -> str:
-        """The context as text: before the handler where there is no `cost_time` yet."""
+        """The context as text: before the handler if there is no `cost_time` yet."""
         one = self.message
         if self.cost_time is None:
             return _context(

@@ -25,14 +25,13 @@ from reput.client.instance.trace_data import (
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.message import Message
-from reput.formats.properties import DELAY
+from reput.formats.properties import DELAY, MSG_REGION, TIMER_DELAY_MS, TRACE_ON
 from reput.formats.record_layout import SysFlag
 
 logger = logging.getLogger("reput.client")
 
-MSG_REGION, TRACE_ON = "MSG_REGION", "TRACE_ON"
 DEFAULT_REGION = "DefaultRegion"
-#: What happens within so many seconds goes into one message.
+#: What happens within this many seconds goes into one message.
 _PAUSE_S = 0.1
 #: Contexts of one message, about the bytes of it, and of its keys, which are indexed.
 _MOST_CONTEXTS, _MOST_SIZE, _MOST_KEYS_SIZE = 100, 128_000, 16_000
@@ -46,14 +45,14 @@ class TraceProducer(Protocol):
     """Sender of traces: a `Producer`."""
 
     async def send(self, message: Message) -> object:
-        """Send a message; raises ReputError where that fails."""
+        """Send a message; raises ReputError if that fails."""
 
     async def close(self) -> None:
         """End."""
 
 
 class Traces:
-    """The traces of one client. Nothing waits for them, and where they cannot be sent, only the log tells.
+    """The traces of one client. Nothing waits for them, and if they cannot be sent, only the log tells.
 
     Args:
         client: The client that is traced.
@@ -73,6 +72,7 @@ class Traces:
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
         self._task = client.spawn(self._send_service())
+        client.before_close = self.close
 
     async def close(self) -> None:
         """Send what waits, within some seconds."""
@@ -111,7 +111,7 @@ class Traces:
             )  # fmt: skip
 
     def consuming(self, message: MessageClientExt) -> ConsumedContext | None:
-        """A handler is given a message; None where its broker wants no traces, and for a trace itself."""
+        """A handler is given a message; None if its broker wants no traces, and for a trace itself."""
         if message.properties.get(TRACE_ON) == "false" or message.topic == self._topic:
             return None
         region_id = message.properties.get(MSG_REGION, DEFAULT_REGION)
@@ -148,7 +148,7 @@ class Traces:
         *,
         is_from_check: bool,
     ) -> None:
-        """A broker was told how a transaction ended."""
+        """A broker has got the end of a transaction."""
         self._add(
             EndedContext(
                 _traced(message, message_id), self._client.now_ms(), DEFAULT_REGION, self._group, broker_address,
@@ -213,4 +213,4 @@ def _type_of(request: SendRequest) -> MessageType:
     if request.sys_flag & SysFlag.TRANSACTION_PREPARED:
         return MessageType.TRANS_HALF
     names = {part.partition("\x01")[0] for part in request.properties.split("\x02")}
-    return MessageType.DELAY if names & {DELAY, "TIMER_DELAY_MS"} else MessageType.NORMAL
+    return MessageType.DELAY if names & {DELAY, TIMER_DELAY_MS} else MessageType.NORMAL

@@ -9,9 +9,9 @@ from reput.errors import AccessDeniedError, MQBrokerError, RemotingError
 from reput.remoting.codes import ResponseCode
 from reput.remoting.queue_tables import QueueKey
 
-#: A send of so many seconds keeps others away from its broker for so many (`latencyMax`, `notAvailableDuration`).
+#: Seconds of a send, and seconds for which its broker gets no other send (`latencyMax`, `notAvailableDuration`).
 _AWAY_S = ((15.0, 30.0), (5.0, 10.0), (3.0, 6.0), (1.8, 5.0), (0.55, 2.0))
-#: A send that failed counts as one of so many seconds.
+#: A send that failed counts as one of this duration in seconds.
 FAILED_S = 10.0
 #: Refusals after which another broker may do what is asked (`DefaultMQProducer.retryResponseCodes`).
 _TRY_ANOTHER = frozenset(

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 from reput.client.instance.client_instance import ClientInstance
 from reput.client.instance.send_request import (
     COMPRESS_FROM,
-    SHARDING_KEY,
     SendRequest,
     batch_requests,
     check_topic_of_send,
@@ -21,8 +20,9 @@ from reput.client.instance.send_request import (
 from reput.client.instance.send_result import SendResult
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.formats.message import RETRY_TOPIC_PREFIX, Message
+from reput.formats.properties import SHARDING_KEY
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.timer_requests import NOT_IN_BATCHES
+from reput.remoting.timer_properties import NOT_IN_BATCHES
 
 _Send: TypeAlias = Callable[[SendRequest, Sequence[Message], QueueKey | None], Awaitable[list[SendResult]]]
 
@@ -43,7 +43,7 @@ class _Place(NamedTuple):
 class ProduceAccumulator:
     """Puts messages for one topic, or one queue, that are sent in one turn of the loop into one request.
 
-    Nothing waits for more messages: where one task sends alone, each of its messages is a request, as it is without.
+    Nothing waits for more messages: if one task sends alone, each of its messages is a request, as it is without.
 
     Args:
         client: Gives ids.

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from reput.client.instance.arguments import check_arguments, check_function, check_queue, check_topic_name
 from reput.client.instance.client_instance import ClientInstance
-from reput.client.instance.mq_client_api import decoded
 from reput.client.instance.namespaces import Namespace
 from reput.client.instance.send_request import (
-    SHARDING_KEY,
-    TIMER_DELAY_MS,
     SendRequest,
     batch_requests,
     check_one,
@@ -26,19 +23,17 @@ from reput.client.instance.send_request import (
     send_request,
 )
 from reput.client.instance.send_result import SendResult
-from reput.client.instance.topic_route import DEFAULT_TOPIC
 from reput.client.producing.mq_fault_strategy import MQFaultStrategy
 from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
 from reput.config.arguments import check_seconds, check_text, refusal
-from reput.errors import ConfigError, MessageIllegalError, MQClientError, ReputError
+from reput.errors import MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message
-from reput.formats.properties import check_text_of_property
+from reput.formats.properties import INSTANCE_ID, SHARDING_KEY, TIMER_DELAY_MS, check_text_of_property
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.recall_handle import decode_recall_handle
-from reput.remoting.topic_validator import MAX_GROUP_LENGTH, TRACE_TOPIC
+from reput.remoting.topic_validator import AUTO_CREATE_TOPIC, MAX_GROUP_LENGTH, TRACE_TOPIC
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
 
@@ -58,7 +53,6 @@ if TYPE_CHECKING:
     )
 
 #: The property in which Java's producers tell their namespace.
-INSTANCE_ID = "INSTANCE_ID"
 #: How long a send of traces may take.
 _TRACE_S = 5.0
 
@@ -130,7 +124,7 @@ class Producer:
         self._check_transaction = check_transaction
         self._topics = [self._namespace.wrap(topic) for topic in topics]
         if check_transaction is not None:  # as Java's producers, whose brokers may have transactions of the group
-            self._topics.append(DEFAULT_TOPIC)
+            self._topics.append(AUTO_CREATE_TOPIC)
         self._tls = tls
         self._credentials = credentials
         self._faults = MQFaultStrategy()
@@ -143,26 +137,29 @@ class Producer:
     async def start(self) -> None:
         """Begin; no server is waited for before the first send."""
         if self._client is not None:
-            raise MQClientError("this producer is started already")
-        client = ClientInstance(
+            raise self._client.no_second_start()
+        client = self._client = ClientInstance(
             self._namesrv, handlers=self._handlers, heartbeat=self._heartbeat, tls=self._tls,
             credentials=self._credentials,
         )  # fmt: skip
+        try:
+            await self._begin(client)
+        except BaseException:
+            await self._end(client)
+            self._client = None  # it may be started again
+            raise
+
+    async def _begin(self, client: ClientInstance) -> None:
         if self._check_transaction is not None:
-            from reput.client.producing.transactions import (
-                Transactions,  # here: other producers are imported without it
-            )
+            from reput.client.producing.transactions import Transactions  # others are imported without it
 
             self._transactions = Transactions(client, self._group, self._check_transaction, self._namespace)
             self._handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._transactions.asked
         if self._auto_batch:
-            from reput.client.producing.produce_accumulator import (
-                ProduceAccumulator,  # here: other producers do without it
-            )
+            from reput.client.producing.produce_accumulator import ProduceAccumulator  # others do without it
 
             self._accumulator = ProduceAccumulator(client, partial(self._send, client))
         client.start()
-        self._client = client
         for topic in self._topics:
             client.spawn(client.routes.follow(topic))
         if self._trace_topic is not None:
@@ -178,15 +175,13 @@ class Producer:
         """Leave the group, and close the connections; sends that are not answered fail. Closing again does nothing."""
         client = self._client
         if client is not None and client.is_open:
-            try:
-                if self._traces is not None:
-                    await self._traces.close()
-            finally:
-                await client.close(
-                    lambda address: client.api.unregister(
-                        address, client.client_id, producer=self._group, consumer=None
-                    )
-                )
+            await self._end(client)
+
+    async def _end(self, client: ClientInstance) -> None:
+        """End all that `_begin` began, however far it came."""
+        await client.close(
+            lambda address: client.api.unregister(address, client.client_id, producer=self._group, consumer=None)
+        )
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -333,24 +328,9 @@ class Producer:
             MQClientError, RemotingError: The broker is not there, or does not answer.
         """
         client = self._open_client()
-        from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+        from reput.client.producing.recalls import recall_message  # here: other producers do without it
 
-        check_topic_name(topic)
-        if recall_handle is None:
-            raise ConfigError(
-                "recall_handle None: a message can be taken back that waits for a time of its own, not for one of the "
-                "18 levels of delay (delay_ms=61_000, not 60_000), and at a broker of RocketMQ 5.4 or of reput's"
-            )
-        check_text("recall_handle", recall_handle)
-        handle = decode_recall_handle(recall_handle)
-        if handle is None:
-            raise MessageIllegalError(f"recall_handle {recall_handle!r}: expected the recall_handle of a SendResult")
-        topic = self._namespace.wrap(topic)
-        await client.routes.publish_queues(topic)
-        address = client.master(handle.broker_name)
-        header = RecallMessageRequestHeader(topic, recall_handle, self._group)
-        answer = await client.api.call(address, RequestCode.RECALL_MESSAGE, header, timeout_s=self._timeout)
-        return decoded(address, RecallMessageResponseHeader, answer.ext_fields).msg_id
+        return await recall_message(client, self._namespace, self._group, topic, recall_handle, self._timeout)
 
     async def send_in_transaction(
         self,

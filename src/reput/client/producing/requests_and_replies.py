@@ -10,18 +10,29 @@ from collections.abc import Mapping
 from reput.errors import ConfigError, MQClientError, RemotingTimeoutError
 from reput.events import Event
 from reput.formats.message import Message
-from reput.formats.properties import KEYS, TAGS, UNIQ_KEY, WAIT, decode_properties, split_keys
+from reput.formats.properties import (
+    CLUSTER,
+    CORRELATION_ID,
+    KEYS,
+    MSG_TYPE,
+    REPLY_TO_CLIENT,
+    TAGS,
+    TTL,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    split_keys,
+)
 from reput.formats.record_layout import SysFlag
 from reput.remoting.client_call_headers import ReplyMessageRequestHeader
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
+from reput.remoting.topic_validator import REPLY_TOPIC_POSTFIX
 from reput.transport.connection import Connection
 
 logger = logging.getLogger("reput.client")
 
-CORRELATION_ID, REPLY_TO_CLIENT, TTL = "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"
-MESSAGE_TYPE, REPLY = "MSG_TYPE", "reply"
-_CLUSTER, _REPLY_TOPIC = "CLUSTER", "REPLY_TOPIC"
+REPLY = "reply"
 _OWN = {UNIQ_KEY, TAGS, KEYS, WAIT}
 
 
@@ -38,7 +49,7 @@ class RequestsAndReplies:
         return number, {CORRELATION_ID: number, REPLY_TO_CLIENT: client_id, TTL: str(int(timeout_s * 1000))}
 
     async def wait(self, number: str, timeout_s: float) -> Message:
-        """The reply to a request; raises RemotingTimeoutError where none comes in time."""
+        """The reply to a request; raises RemotingTimeoutError if none comes in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._waiting[number]
@@ -80,10 +91,10 @@ def _message(header: ReplyMessageRequestHeader, body: bytes, properties: dict[st
 def reply_of(request: Mapping[str, str], body: bytes) -> Message:
     """The message that replies to a request, by the request's properties.
 
-    Raises MQClientError where the message was no request.
+    Raises MQClientError if the message was no request.
     """
-    missing = [name for name in (_CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if name not in request]
+    missing = [name for name in (CLUSTER, CORRELATION_ID, REPLY_TO_CLIENT) if name not in request]
     if missing:
         raise MQClientError(f"the message waits for no reply: it lacks {', '.join(missing)}")
     kept = {name: request[name] for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL) if name in request}
-    return Message(f"{request[_CLUSTER]}_{_REPLY_TOPIC}", body, properties={MESSAGE_TYPE: REPLY, **kept})
+    return Message(f"{request[CLUSTER]}_{REPLY_TOPIC_POSTFIX}", body, properties={MSG_TYPE: REPLY, **kept})

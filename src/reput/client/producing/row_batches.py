@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.client.instance.namespaces import Namespace
-from reput.client.instance.send_request import MAX_MESSAGE_SIZE, SHARDING_KEY
+from reput.client.instance.send_request import MAX_MESSAGE_SIZE
 from reput.client.instance.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError
 from reput.formats.java import INT32_MAX
 from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic_characters
+from reput.formats.properties import SHARDING_KEY
 from reput.formats.unique_id import UniqueIds
 from reput.kernels.machine.java_hash import java_hash_slices
 from reput.kernels.records.batch_items import batch_bodies
@@ -25,10 +26,10 @@ from reput.kernels.records.message_columns import check_schema, typed_columns
 from reput.kernels.records.message_table import CheckedTable
 from reput.kernels.records.property_maps import with_property
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.timer_requests import NOT_IN_BATCHES
+from reput.remoting.timer_properties import NOT_IN_BATCHES
 
 #: Rows that are encoded in one call; rows and bytes of a batch at most.
-BLOCK_ROWS = 65_536
+CHUNK_ROWS = 65_536
 _BATCH_ROWS, _BATCH_BYTES = 1000, 1 << 20
 #: Columns that a message's sender has a say in; a broker assigns the others.
 _SENT = ("topic", "queue_id", "body", "tags", "keys", "unique_key", "properties", "flag", "born_timestamp")
@@ -48,13 +49,13 @@ RESULTS = pa.schema(
 
 
 class RowBatch(NamedTuple):
-    """Some rows of a block, for one queue.
+    """Some rows of a chunk, for one queue.
 
     Attributes:
         queue: Where they go.
         born_timestamp: In ms.
         body: Of the request.
-        begin, end: Which rows, as the block has them in order.
+        begin, end: Which rows, as the chunk has them in order.
     """
 
     queue: QueueKey
@@ -103,17 +104,17 @@ class SentTable:
         topic = pa.DictionaryArray.from_arrays(coded.indices, pa.array(names, pa.string()))
         self._table = table.set_column(table.column_names.index("topic"), "topic", topic)
 
-    def blocks(self) -> Iterator[RowBlock]:
-        """The rows in their order, `BLOCK_ROWS` at most in each."""
+    def chunks(self) -> Iterator[RowChunk]:
+        """The rows in their order, `CHUNK_ROWS` at most in each."""
         row = 0
-        for batch in self._table.to_batches(max_chunksize=BLOCK_ROWS):
+        for batch in self._table.to_batches(max_chunksize=CHUNK_ROWS):
             if batch.num_rows:
                 keys = None if self._sharding_keys is None else self._sharding_keys[row : row + batch.num_rows]
-                yield RowBlock(typed_columns(batch, row), row, keys)
+                yield RowChunk(typed_columns(batch, row), row, keys)
                 row += batch.num_rows
 
 
-class RowBlock:
+class RowChunk:
     """Rows that are encoded in one call.
 
     Args:
@@ -205,7 +206,7 @@ class RowBlock:
                 )
 
     def _places(self, queues: Mapping[str, Sequence[QueueKey]], turn: int) -> npt.NDArray[np.int32]:
-        """int32[rows]: the place of each row's queue among those of its topic."""
+        """int32[rows]: the place of each row's queue among its topic's queues."""
         topics = self._batch["topic"].dictionary_encode()
         codes = topics.indices.to_numpy()
         asked, hashes = self._asked_queues(), self._hashes()
@@ -248,7 +249,7 @@ class RowBlock:
         return np.abs(hashes.astype(np.int64))
 
     def _with_ids(self, given: pa.Array | None, ids: UniqueIds, now_ms: int) -> pa.Array:
-        """The unique keys, made where a row has none."""
+        """The unique keys, made if a row has none."""
         if given is not None:
             given = pc.if_else(pc.equal(given, ""), pa.scalar(None, pa.string()), given)
             if given.null_count == 0:

@@ -15,10 +15,9 @@ from reput.client.instance.client_instance import ClientInstance
 from reput.client.instance.namespaces import Namespace
 from reput.client.producing.batch_sender import BatchSender
 from reput.client.producing.mq_fault_strategy import FAILED_S, MQFaultStrategy, may_pass
-from reput.client.producing.producer import INSTANCE_ID
-from reput.client.producing.row_batches import RESULTS, RowBatch, RowBlock, SentTable, StoredBatch
+from reput.client.producing.row_batches import RESULTS, RowBatch, RowChunk, SentTable, StoredBatch
 from reput.errors import MessageIllegalError, MQClientError, RemotingError, ReputError
-from reput.formats.properties import encode_properties
+from reput.formats.properties import INSTANCE_ID, encode_properties
 from reput.formats.unique_id import UniqueIds
 from reput.remoting.queue_tables import QueueKey
 from reput.transport.tls import ClientTls
@@ -93,10 +92,10 @@ class RowSender:
     async def send(self) -> pa.Table:
         """Send all rows; returns where they are, see `RESULTS`. Errors as of `Producer.send_arrow`."""
         results: list[pa.Table] = []
-        blocks = self._rows.blocks()
+        chunks = self._rows.chunks()
         try:
-            while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-                results.append(await self._send_block(block))
+            while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+                results.append(await self._send_chunk(chunk))
         except ReputError as error:
             error.stored_messages = sum(map(len, results))
             raise
@@ -105,16 +104,16 @@ class RowSender:
                 sender.close()
         return pa.concat_tables([RESULTS.empty_table(), *results])
 
-    async def _send_block(self, block: RowBlock) -> pa.Table:
+    async def _send_chunk(self, chunk: RowChunk) -> pa.Table:
         queues = await self._queues()
         turn, now_ms = secrets.randbelow(1 << 16), self._client.now_ms()
-        waiting: _Waiting = await asyncio.to_thread(block.batches, queues, turn=turn, ids=self._ids, now_ms=now_ms)
+        waiting: _Waiting = await asyncio.to_thread(chunk.batches, queues, turn=turn, ids=self._ids, now_ms=now_ms)
         stored: list[StoredBatch] = []
         reasons: list[str] = []
         for _ in range(self._attempts):
             errors = await self._send_waiting(waiting, stored)
             if not errors:
-                return await asyncio.to_thread(block.results, stored)
+                return await asyncio.to_thread(chunk.results, stored)
             for error in errors:
                 if not may_pass(error):
                     raise error
@@ -122,12 +121,12 @@ class RowSender:
             waiting = await self._again(waiting)
         left = sum(one.end - one.begin for batches in waiting.values() for one in batches)
         told = "; ".join(dict.fromkeys(reasons))
-        found = MQClientError(f"{left} of {block.rows} rows were not sent after {self._attempts} attempts: {told}")
+        found = MQClientError(f"{left} of {chunk.rows} rows were not sent after {self._attempts} attempts: {told}")
         found.retriable = True
         raise found
 
     async def _queues(self) -> dict[str, tuple[QueueKey, ...]]:
-        """The queues to send to, by topic: where rows do not name theirs, only of brokers that answer, if some do."""
+        """The queues to send to, by topic: if rows do not name theirs, only of brokers that answer, if some do."""
         now = asyncio.get_running_loop().time()
         found = {}
         for topic in self._rows.topics:

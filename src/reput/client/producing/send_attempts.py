@@ -33,7 +33,7 @@ class SendAttempts:
         faults: Which of them answer.
         group: The producer's, as brokers know it.
         timeout_s: How long one attempt may take.
-        attempts: How many there are, where the queue does not matter.
+        attempts: How many there are, if the queue does not matter.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SendAttempts:
 
 
 async def _check_timers(client: ClientInstance, address: str) -> None:
-    """Raises MQClientError where a broker would deliver a message with a timer at once."""
+    """Raises MQClientError if a broker would deliver a message with a timer at once."""
     version = await client.version(address)
     if version < _VERSION_TIMERS:
         raise MQClientError(

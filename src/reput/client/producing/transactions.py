@@ -19,6 +19,7 @@ from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.message import Message
 from reput.formats.message_id import decode_message_id
+from reput.formats.properties import PGROUP, TRAN_MSG
 from reput.formats.record_layout import SysFlag
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("reput.client")
 
 _M = TypeVar("_M")
-
-TRAN_MSG, PGROUP = "TRAN_MSG", "PGROUP"
 
 
 class LocalTransactionState(IntEnum):
@@ -68,7 +67,7 @@ class Transactions:
         namespace: Of group and topics.
 
     Attributes:
-        traces: Is told of each end; None for no traces.
+        traces: Gets each end; None for no traces.
     """
 
     def __init__(self, client: ClientInstance, group: str, check: CheckTransaction, namespace: Namespace) -> None:
@@ -100,7 +99,7 @@ class Transactions:
         return TransactionSendResult(half, state)
 
     async def _end(self, message: Message, half: SendResult, state: LocalTransactionState) -> None:
-        """Tell the broker how a transaction ended; where that fails, the broker asks later."""
+        """Tell the broker how a transaction ended; if that fails, the broker asks later."""
         transaction_id = half.transaction_id or half.message_id
         header = EndTransactionRequestHeader(
             self._group, half.queue_offset, decode_message_id(half.offset_message_id)[1], int(state), half.message_id,

@@ -11,14 +11,14 @@ from reput.kernels.records.columns import RecordColumns
 from reput.log.damages import Damage
 
 _FLAGS = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK
-#: First bytes of a frame. Those of zlib are checked by their sum (RFC 1950).
+#: First bytes of a frame. zlib's are checked by their sum (RFC 1950).
 _MAGICS = {SysFlag.COMPRESSION_LZ4: b"\x04\x22\x4d\x18", SysFlag.COMPRESSION_ZSTD: b"\x28\xb5\x2f\xfd"}
 
 
 def wrong_compressions(path: str, columns: RecordColumns) -> list[Damage]:
     """Records of the file `path` that are not compressed as their flags say, as damage.
 
-    A flag without such a body is wrong, and so is a kind without the flag where the body is of that kind. An empty body
+    A flag without such a body is wrong, and so is a kind without the flag if the body is of that kind. An empty body
     has no compression.
     """
     rows = np.flatnonzero((columns["sys_flag"] & _FLAGS != 0) & (columns["body_size"] > 0))

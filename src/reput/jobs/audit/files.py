@@ -124,7 +124,7 @@ class _FileSet:
 def list_store(directory: StoreDirectory) -> StoreListing:
     """List names and sizes of a store's files, and read the small ones.
 
-    Raises StoreError where a folder cannot be listed.
+    Raises StoreError if a folder cannot be listed.
     """
     findings: list[Finding] = []
     log = _numbered(*directory.commit_log_folders)
@@ -305,7 +305,7 @@ def _checkpoint(path: str, is_used: bool, findings: list[Finding]) -> Checkpoint
 
 
 def _folders(path: str) -> Iterator[tuple[str, str]]:
-    """(name, path) of each subfolder of a folder; none where the folder is missing."""
+    """(name, path) of each subfolder of a folder; none if the folder is missing."""
     for entry in DISK.list_directory(path) if DISK.is_directory(path) else ():
         if entry.is_directory:
             yield entry.name, os.path.join(path, entry.name)

@@ -22,7 +22,7 @@ from reput.formats.index_file import (
     entry_position,
     slot_position,
 )
-from reput.jobs.audit.runs import MAX_RUNS, AscendingRun, RunFinder
+from reput.jobs.audit.ascending_runs import MAX_RUNS, AscendingRun, RunFinder
 from reput.jobs.findings import Finding
 from reput.kernels.queues.index_file import SLOT_COUNT, IndexKeys, IndexTable
 from reput.kernels.queues.unit_types import INDEX_ENTRY_TYPE
@@ -70,12 +70,10 @@ def order_findings(files: Sequence[AuditedIndexFile]) -> Iterator[Finding]:
         name, name_before = os.path.basename(file.path), os.path.basename(before.path)
         begin, end = file.header.begin_phy_offset, before.header.end_phy_offset
         if name < name_before:
-            text = (
-                f"its entries begin at commit log offset {begin}, after those of {name_before}, which has a later name"
-            )
+            text = f"its entries begin at commit log offset {begin}, after {name_before}, which has a later name"
             yield Finding("index-order", file.path, text)
         elif begin < end:
-            text = f"its entries begin at commit log offset {begin}, and those of {name_before} end only at {end}"
+            text = f"its entries begin at commit log offset {begin}, and {name_before}'s entries end only at {end}"
             yield Finding("index-order", file.path, text)
 
 

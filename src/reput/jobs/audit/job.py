@@ -24,20 +24,26 @@ from reput.errors import StoreFormatError
 from reput.files import DISK
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import INDEX
-from reput.jobs.audit.batches import BatchQueueItem, BatchQueueRuns, find_batch_runs
-from reput.jobs.audit.commands import commands_for
-from reput.jobs.audit.crcs import crc_findings, joined
-from reput.jobs.audit.end import checkpoint_findings, damage_findings, early_end_finding, has_grown, late_begin_finding
+from reput.jobs.audit.batch_consume_queues import BatchQueueItem, BatchQueueRuns, find_batch_runs
+from reput.jobs.audit.consumer_offsets import lost_offset_findings, offset_findings, unused_offset_findings
 from reput.jobs.audit.files import StoreListing
 from reput.jobs.audit.index import IndexFileItem, check_index_file, order_findings
-from reput.jobs.audit.keys import KeyTarget
-from reput.jobs.audit.losses import NO_WITNESSES, LogBounds, Range, Rests, lost_range, weigh
+from reput.jobs.audit.index_entries import KeyTarget
+from reput.jobs.audit.log_findings import (
+    checkpoint_findings,
+    damage_findings,
+    early_end_finding,
+    has_grown,
+    late_begin_finding,
+)
+from reput.jobs.audit.lost_ranges import NO_WITNESSES, LogBounds, Range, Unmatched, lost_range, weigh
 from reput.jobs.audit.merge import MergedUnits, merge_keys, merge_units
-from reput.jobs.audit.offsets import lost_offset_findings, offset_findings, unused_offset_findings
 from reput.jobs.audit.plan import AuditPlan, list_extensions, make_plan
-from reput.jobs.audit.rest import IndexRest, QueueRest, look_at_index_file, look_at_queues
-from reput.jobs.audit.scan import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
-from reput.jobs.audit.times import time_findings
+from reput.jobs.audit.property_crcs import crc_findings, joined
+from reput.jobs.audit.repair_commands import commands_for
+from reput.jobs.audit.scan_task import AuditTarget, SplitAudit, audit_split, dispatched_end, lacks_units
+from reput.jobs.audit.store_times import time_findings
+from reput.jobs.audit.unmatched import ComparedIndexFile, ComparedQueue, look_at_index_file, look_at_queues
 from reput.jobs.findings import (
     MOST_OF_A_CODE,
     Commands,
@@ -72,8 +78,8 @@ class AuditResult:
             only the first are there (`reput.jobs.findings.MOST_OF_A_CODE`).
         counts: count of all findings, by code.
         commands: the commands that the advice of the findings names.
-        messages: count of messages that were read (`reput.kernels.records.stand_ins`).
-        lost_messages: count of messages that queues know, and the log has not (`reput.jobs.audit.losses.Witnesses`).
+        messages: count of messages that were read (`reput.kernels.records.placeholders`).
+        lost_messages: count of messages that queues know, and the log has not (`lost_ranges.Witnesses`).
         uncounted_bytes: bytes of the losses whose number of messages no queue has.
         log_bytes: bytes of the records that were read.
         log_end: commit log offset of the end of the last record.
@@ -203,14 +209,14 @@ class _Audit:
         scanned = time.perf_counter()
         log = self._bounds(plan, outcomes)
         merged = self._merge_units(plan, log, batches, outcomes)
-        index_rests = self._merge_keys(plan, keys, outcomes)
-        rests = [rest for of_kind in merged for rest in of_kind.rests]
-        self._findings.add(offset_findings(self._directory.path, plan.consumer_offsets, rests))
+        compared_index = self._merge_keys(plan, keys, outcomes)
+        compared = [queue for of_kind in merged for queue in of_kind.compared]
+        self._findings.add(offset_findings(self._directory.path, plan.consumer_offsets, compared))
         if plan.has_queues:
-            unused = unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, rests)
+            unused = unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, compared)
             self._findings.add(unused)
-            self._findings.add(lost_offset_findings(self._directory.path, log.begin, listing.batch_topics, rests))
-        self._look_at_rest(log, plan, rests, index_rests, max(of_kind.reached for of_kind in merged))
+            self._findings.add(lost_offset_findings(self._directory.path, log.begin, listing.batch_topics, compared))
+        self._look_at_unmatched(log, plan, compared, compared_index, max(of_kind.reached for of_kind in merged))
         findings = tuple(sorted_findings(self._findings.kept))
         kept = Counter(finding.code for finding in findings)
         finished = time.perf_counter()
@@ -228,7 +234,7 @@ class _Audit:
             newest_ms=_newest_ms(outcomes),
             units=sum(of_kind.units for of_kind in merged),
             expired_units=self._expired_units,
-            queues=len(rests),
+            queues=len(compared),
             index_entries=sum(file.header.entry_count for file in index),
             index_files=len(index),
             seconds=finished - started,
@@ -253,7 +259,7 @@ class _Audit:
             return None
         last = len(files) - 1
         items = [
-            IndexFileItem(number, file.path, slots, entries, plan.was_killed and number == last)
+            IndexFileItem(number, file.path, slots, entries, plan.may_be_written and number == last)
             for number, file in enumerate(files)
         ]
         checked = self._runner.run(check_index_file, items, description="check the index", progress=self._progress)
@@ -296,7 +302,7 @@ class _Audit:
         return replace(plan, listing=replace(plan.listing, extensions=extensions)) if extensions.file_size else plan
 
     def _look_again(self, target: AuditTarget, outcomes: list[SplitAudit]) -> None:
-        """Audit splits of an open store again where units were missing although units of later records were there.
+        """Audit splits of an open store again if units were missing although units of later records were there.
 
         Dispatch writes the units of many records queue by queue: the missing units may be there by now.
         """
@@ -353,8 +359,8 @@ class _Audit:
         listing = plan.listing
         of_units = [outcome.units for outcome in outcomes if outcome.units is not None]
         of_batches = [outcome.batches for outcome in outcomes]
-        undispatched = None
-        if plan.was_killed:
+        undispatched = plan.dispatched_end
+        if plan.was_killed and undispatched is None:
             last = dispatched_end(outcomes)
             # Files are made before their first units are written.
             has_units = any(outcome.found_units for outcome in outcomes) or any(queue.runs for queue in batches)
@@ -366,18 +372,24 @@ class _Audit:
             self._findings.merge(merged[-1].findings)
         return merged
 
-    def _merge_keys(self, plan: AuditPlan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]) -> list[IndexRest]:
+    def _merge_keys(
+        self, plan: AuditPlan, keys: KeyTarget | None, outcomes: Sequence[SplitAudit]
+    ) -> list[ComparedIndexFile]:
         if keys is None:
             return []
         results = [outcome.keys for outcome in outcomes if outcome.keys is not None]
-        may_wait = plan.was_killed and (not keys.files or any(result.last >= 0 for result in results))
+        undispatched = plan.dispatched_end
+        if plan.was_killed and undispatched is None:
+            last = max((result.last for result in results), default=-1)
+            undispatched = last if last >= 0 or not keys.files else None
         folder = os.path.join(self._directory.path, INDEX)
-        findings, rests = merge_keys(keys.files, keys.slots, folder, results, plan.listing.log_files, may_wait=may_wait)
+        log_files = plan.listing.log_files
+        findings, compared = merge_keys(keys.files, keys.slots, folder, results, log_files, undispatched)
         self._findings.merge(findings)
-        return rests
+        return compared
 
-    def _look_at_rest(
-        self, log: LogBounds, plan: AuditPlan, queues: list[QueueRest], index: list[IndexRest], reached: int
+    def _look_at_unmatched(
+        self, log: LogBounds, plan: AuditPlan, queues: list[ComparedQueue], index: list[ComparedIndexFile], reached: int
     ) -> None:
         description, listing = "look at the rest", plan.listing
         groups = [tuple(queues[i : i + _QUEUES_OF_A_TASK]) for i in range(0, len(queues), _QUEUES_OF_A_TASK)]
@@ -393,9 +405,9 @@ class _Audit:
         self._findings.add(self._counted_losses(of_queues, of_index))
         self._findings.counts["record-damaged"] += self._untold
         findings = Findings()
-        for rests in (*of_queues, *of_index):
-            findings.merge(rests.findings)
-        witnesses = np.concatenate([NO_WITNESSES, *(rests.witnesses for rests in of_queues)])
+        for found in (*of_queues, *of_index):
+            findings.merge(found.findings)
+        witnesses = np.concatenate([NO_WITNESSES, *(found.witnesses for found in of_queues)])
         if any(findings.counts[code] for code in _BEHIND_END) and has_grown(self._directory, log.end):
             findings = findings.without(_BEHIND_END)
             witnesses = witnesses[log.is_lost(witnesses[:, 0])]
@@ -408,17 +420,17 @@ class _Audit:
             findings.add([early] if early else [])
         units, entries = (findings.sizes[code] for code in _EXPIRED)
         self._expired_units = units
-        newest_ms = max((rests.expired_ms for rests in of_index), default=0)
+        newest_ms = max((found.expired_ms for found in of_index), default=0)
         if late := late_begin_finding(listing, units, entries, newest_ms, self._file_reserved_time):
             findings = findings.without(_EXPIRED)
             findings.add([late])
-            self._lost_messages += sum(rests.expired_messages for rests in of_queues)
+            self._lost_messages += sum(found.expired_messages for found in of_queues)
         self._findings.merge(findings)
 
-    def _counted_losses(self, of_queues: Sequence[Rests], of_index: Sequence[Rests]) -> Iterator[Finding]:
+    def _counted_losses(self, of_queues: Sequence[Unmatched], of_index: Sequence[Unmatched]) -> Iterator[Finding]:
         """Findings of losses, with the units and entries that lead there: these are no findings of their own."""
         for number, finding in enumerate(self._losses.values()):
-            units, entries = (sum(int(rests.counts[number]) for rests in part) for part in (of_queues, of_index))
+            units, entries = (sum(int(found.counts[number]) for found in part) for part in (of_queues, of_index))
             lead = f"{counted(units, 'unit')} of queues and {counted(entries, 'entry')} of the index lead there"
             yield replace(finding, text=f"{finding.text}; {lead}" if units or entries else finding.text)
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from reput.counts import counted
 from reput.formats.index_file import entry_position
+from reput.jobs.audit.ascending_runs import Int64s
+from reput.jobs.audit.consume_queues import DIFFERENT, EXT_DIFFERENT, SlotRanges
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.index import AuditedIndexFile
-from reput.jobs.audit.keys import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
-from reput.jobs.audit.ranges import RangeTable, adjacent, gaps, union
-from reput.jobs.audit.rest import IndexRest, QueueRest, repeated_offset
-from reput.jobs.audit.runs import Int64s
-from reput.jobs.audit.units import DIFFERENT, EXT_DIFFERENT, SlotRanges
+from reput.jobs.audit.index_entries import REPEATED, WRONG_TIME, KeyAudit, MissingKeys
+from reput.jobs.audit.range_tables import RangeTable, adjacent, gaps, union
+from reput.jobs.audit.unmatched import ComparedIndexFile, ComparedQueue, repeated_offset
 from reput.jobs.findings import Finding, Findings
 from reput.log.directory import LogFile
 
@@ -32,7 +32,7 @@ class MergedUnits:
     """
 
     findings: Findings = field(default_factory=Findings)
-    rests: list[QueueRest] = field(default_factory=list)
+    compared: list[ComparedQueue] = field(default_factory=list)
     units: int = 0
     reached: int = 0
 
@@ -62,14 +62,14 @@ def merge_units(
         merged.reached = max(merged.reached, int(ranges[~different, _END].max(initial=0)))
         verified = union(_slots(ranges[~different]))
         wrong_ext = ranges[ranges[:, _STATE] == EXT_DIFFERENT]
-        rest = QueueRest(
+        queue = ComparedQueue(
             folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), RangeTable(verified),
             (int(verified[0, 0]), int(verified[-1, 1])) if len(verified) else (0, 0),
             ext_different=RangeTable(np.stack(adjacent(wrong_ext[:, _FIRST], wrong_ext[:, _COUNT])[1:], axis=1)),
         )  # fmt: skip
-        merged.rests.append(_with_different(rest, ranges[different], merged.findings))
+        merged.compared.append(_with_different(queue, ranges[different], merged.findings))
     for (topic, queue_id), starts in listed.items():  # queues whose records retention has deleted, or that had none
-        merged.rests.append(QueueRest(folder.path, topic, queue_id, is_batch, folder.file_size, starts))
+        merged.compared.append(ComparedQueue(folder.path, topic, queue_id, is_batch, folder.file_size, starts))
     if waiting:
         text = f"{counted(waiting, 'unit')}, of records from commit log offset {first_waiting} on"
         finding = Finding("not-dispatched", folder.path, text, commit_log_offset=first_waiting, count=waiting)
@@ -96,13 +96,13 @@ def _slots(ranges: Int64s) -> Int64s:
     return np.stack([ranges[:, _FIRST], ranges[:, _FIRST] + ranges[:, _COUNT]], axis=1)
 
 
-def _with_different(rest: QueueRest, different: Int64s, findings: Findings) -> QueueRest:
+def _with_different(queue: ComparedQueue, different: Int64s, findings: Findings) -> ComparedQueue:
     """The queue with the slots whose units differ. Records whose slot belongs to another record become findings."""
     if not len(different):
-        return rest
+        return queue
     remaining = different = _side_by_side(different)
-    known, repeated = rest.known.rows, []
-    if not rest.is_batch:
+    known, repeated = queue.known.rows, []
+    if not queue.is_batch:
         firsts, ends = different[:, _FIRST], different[:, _FIRST] + different[:, _COUNT]
         lows, highs = np.searchsorted(known[:, 1], firsts, "right"), np.searchsorted(known[:, 0], ends)
         parts = [different[lows == highs, :_STATE]]
@@ -112,7 +112,7 @@ def _with_different(rest: QueueRest, different: Int64s, findings: Findings) -> Q
             if count == 1:
                 repeated.append((first, offset, end))
             else:
-                findings.add(repeated_offset(rest, begin, stop - begin, offset) for begin, stop in taken.tolist())
+                findings.add(repeated_offset(queue, begin, stop - begin, offset) for begin, stop in taken.tolist())
                 left = gaps(taken, first, first + count)
                 sizes = left[:, 1] - left[:, 0]
                 parts.append(np.stack([left[:, 0], sizes, *np.full((2, len(left)), [[offset], [end]])], axis=1))
@@ -120,7 +120,7 @@ def _with_different(rest: QueueRest, different: Int64s, findings: Findings) -> Q
         remaining = remaining[np.argsort(remaining[:, _FIRST], kind="stable")]
         known = union(np.concatenate([known, _slots(remaining)]))
     return replace(
-        rest, known=RangeTable(known), different=RangeTable(remaining[:, :_STATE]),
+        queue, known=RangeTable(known), different=RangeTable(remaining[:, :_STATE]),
         repeated=RangeTable(np.array(repeated, np.int64).reshape(-1, 3)),
     )  # fmt: skip
 
@@ -142,15 +142,14 @@ def merge_keys(
     folder: str,
     results: Sequence[KeyAudit],
     log_files: Sequence[LogFile],
-    *,
-    may_wait: bool,
-) -> tuple[Findings, list[IndexRest]]:
+    undispatched: int | None,
+) -> tuple[Findings, list[ComparedIndexFile]]:
     """Merge the entries and keys of all tasks: findings, and the files with what is still to be compared.
 
     Args:
         folder: of the index.
         results: of all tasks, in log order.
-        may_wait: whether keys after the last record that has an entry need no entry yet.
+        undispatched: keys of records from this commit log offset on need no entry yet; None: all keys need one.
     """
     findings = Findings()
     wrong_begins = set()
@@ -160,7 +159,7 @@ def merge_keys(
         wrong_begins |= set() if position else {number}
         text = f"{name} is {found}, the record was stored at {expected}"
         findings.add([Finding("index-header-wrong", files[number].path, text, position)])
-    rests = []
+    compared = []
     entries = np.concatenate([np.empty((0, 4), np.int64), *(np.stack(result.entries, axis=1) for result in results)])
     entries = entries[np.lexsort((entries[:, 1], entries[:, 0]))]
     borders = np.searchsorted(entries[:, 0], np.arange(len(files) + 1))
@@ -172,12 +171,11 @@ def merge_keys(
         starts, firsts, counts = adjacent(odd[:, 1], odd[:, 2], odd[:, 3])
         _add_entries(findings, file.path, slots, np.stack([firsts, counts, odd[starts, 3]], axis=1))
         known = union(np.stack([of_file[:, 1], of_file[:, 1] + of_file[:, 2]], axis=1))
-        rests.append(
-            IndexRest(file.path, slots, file.header.begin_timestamp, file.header.index_count, RangeTable(known))
+        compared.append(
+            ComparedIndexFile(file.path, slots, file.header.begin_timestamp, file.header.index_count, RangeTable(known))
         )
-    last = max((result.last for result in results), default=-1)
-    findings.add(_missing_findings(folder, results, log_files, last if may_wait else None))
-    return findings, rests
+    findings.add(_missing_findings(folder, results, log_files, undispatched))
+    return findings, compared
 
 
 def _add_entries(findings: Findings, path: str, slots: int, ranges: Int64s) -> None:
@@ -196,13 +194,13 @@ def _add_entries(findings: Findings, path: str, slots: int, ranges: Int64s) -> N
 
 
 def _missing_findings(
-    folder: str, results: Sequence[KeyAudit], log_files: Sequence[LogFile], last: int | None
+    folder: str, results: Sequence[KeyAudit], log_files: Sequence[LogFile], undispatched: int | None
 ) -> Iterator[Finding]:
     waiting = []
     starts = [file.start_offset for file in log_files]
     for missing in _joined_missing(results):
         offset, to, count = missing.first, missing.last, missing.count
-        if last is not None and offset >= last:
+        if undispatched is not None and offset >= undispatched:
             waiting.append((offset, count))
             continue
         file = log_files[bisect_right(starts, offset) - 1]

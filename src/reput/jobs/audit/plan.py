@@ -9,14 +9,15 @@ from reput.files import DISK
 from reput.formats.metadata import ConsumerOffsets
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.paths import CONSUME_QUEUE_EXT
-from reput.jobs.audit.batches import BatchQueueRuns
+from reput.jobs.audit.batch_consume_queues import BatchQueueRuns
+from reput.jobs.audit.consume_queues import UnitTarget
+from reput.jobs.audit.consumer_offsets import read_offsets
 from reput.jobs.audit.files import ListedQueues, StoreListing, list_queues, list_store
-from reput.jobs.audit.keys import KeyTarget
-from reput.jobs.audit.offsets import read_offsets
-from reput.jobs.audit.scan import AuditTarget
-from reput.jobs.audit.units import UnitTarget
+from reput.jobs.audit.index_entries import KeyTarget
+from reput.jobs.audit.scan_task import AuditTarget
 from reput.jobs.log_bounds import bounded_splits, fixed_log_end
 from reput.log.directory import StoreDirectory
+from reput.log.dispatch_marks import dispatched_end
 from reput.log.metadata import read_shutdown
 from reput.log.splits import Split
 
@@ -31,6 +32,8 @@ class AuditPlan:
     Attributes:
         consumer_offsets: offsets of groups, read before the end of the log.
         was_killed: a writer has the store open, or was killed.
+        dispatched_end: offset up to which another process has dispatched the log, read before the end of the log; None
+            if the store dispatches by itself.
         clean_end: end of the log at the last clean exit; 0 if it is unknown.
         has_queues: whether the store's consume queues are files.
     """
@@ -38,6 +41,7 @@ class AuditPlan:
     listing: StoreListing
     consumer_offsets: ConsumerOffsets
     was_killed: bool
+    dispatched_end: int | None
     clean_end: int
     has_queues: bool
     log_end: int | None
@@ -57,6 +61,11 @@ class AuditPlan:
         )
 
     @property
+    def may_be_written(self) -> bool:
+        """Whether queues and index may be half written: by a writer, by one that was killed, or by another process."""
+        return self.was_killed or self.dispatched_end is not None
+
+    @property
     def may_get_extensions(self) -> bool:
         """Whether extensions may still be made: the store had none when it was listed."""
         return self.has_queues and not self.listing.extensions.file_size
@@ -67,7 +76,7 @@ class AuditPlan:
         return replace(target, units=replace(target.units, ext_file_size=self.listing.extensions.file_size))
 
     def groups(self, split_bytes: int) -> list[list[Split]]:
-        """Groups of splits. The splits of a group must join: one group, or one a file where the log has gaps."""
+        """Groups of splits. The splits of a group must join: one group, or one a file if the log has gaps."""
         log_files = self.listing.log_files
         size = max(split_bytes, -(-sum(file.size for file in log_files) // _MOST_SPLITS))
         splits = bounded_splits(log_files, size, self.log_end)
@@ -84,9 +93,10 @@ def list_extensions(path: str) -> ListedQueues:
 def make_plan(directory: StoreDirectory, _: str) -> AuditPlan:
     """Task: list a store."""
     consumer_offsets = read_offsets(directory.path)
+    dispatched = dispatched_end(directory.path, DISK)
     listing = list_store(directory)
     log_end = fixed_log_end(directory, listing.log_files) if listing.log_is_whole else None
     has_queues = not any(foreign.hides_queues for foreign in directory.foreign_parts())
     was_killed, shutdown = directory.was_killed, read_shutdown(directory.path, DISK)
     clean_end = 0 if was_killed or shutdown is None else shutdown.commit_log_end
-    return AuditPlan(listing, consumer_offsets, was_killed, clean_end, has_queues, log_end)
+    return AuditPlan(listing, consumer_offsets, was_killed, dispatched, clean_end, has_queues, log_end)

@@ -39,11 +39,11 @@ from reput.jobs.backup.target import BackupTarget, find_target, folder_of, held_
 from reput.jobs.rebuild.emptied_queues import find_emptied_queues
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
+from reput.kernels.records.placeholders import message_count
 from reput.kernels.records.record_scan import ScanLevel
-from reput.kernels.records.stand_ins import message_count
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.failed_sync import watched
-from reput.log.positions import LastRecord, LogPosition
+from reput.log.resume_points import LastRecord, ResumePoint
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
 from reput.log.tail import LogTail
@@ -176,10 +176,10 @@ def _new_time(names: Sequence[str]) -> int:
 
 
 def _check_same_log(directory: StoreDirectory, target: BackupTarget, before: Manifest) -> None:
-    """Raise ConfigError where the target has backups of another store: of another path, and with another log."""
+    """Raise ConfigError if the target has backups of another store: of another path, and with another log."""
     if directory.path == before.store:
         return
-    if before.last is not None and _has(directory, _position(before)):
+    if before.last is not None and _has(directory, _resume_point(before)):
         return
     raise ConfigError(
         f"{target.path}: has the backups of {before.store}, and {directory.path} does not continue its log; give "
@@ -187,18 +187,18 @@ def _check_same_log(directory: StoreDirectory, target: BackupTarget, before: Man
     )
 
 
-def _has(directory: StoreDirectory, position: LogPosition) -> bool:
-    """Whether the log is unchanged before a position."""
+def _has(directory: StoreDirectory, point: ResumePoint) -> bool:
+    """Whether the log is unchanged before a point."""
     try:
-        LogTail(directory).check(position)
+        LogTail(directory).check(point)
     except DataLossError:
         return False
     return True
 
 
-def _position(manifest: Manifest) -> LogPosition:
+def _resume_point(manifest: Manifest) -> ResumePoint:
     last = manifest.last
-    return LogPosition(
+    return ResumePoint(
         manifest.end_offset,
         None if last is None else LastRecord(last.offset, last.store_timestamp, last.header_size, last.header_crc),
     )
@@ -222,7 +222,7 @@ class _BackupJob:
         self.messages = self.copied_bytes = 0
 
     def run_again_while_files_go(self, created_timestamp: int) -> tuple[Manifest, tuple[str, ...]]:
-        """Copy all but the manifest; start again where retention has deleted files that were to be read.
+        """Copy all but the manifest; start again if retention has deleted files that were to be read.
 
         Objects that were copied by then are not copied again.
         """
@@ -285,7 +285,7 @@ class _BackupJob:
         before = self._before
         if before is None or before.end_offset > end:
             return []
-        if before.end_offset > begin and not _has(self._directory, _position(before)):
+        if before.end_offset > begin and not _has(self._directory, _resume_point(before)):
             return []
         sizes = self._target.sizes(LOG)
         return [

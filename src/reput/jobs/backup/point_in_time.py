@@ -13,6 +13,7 @@ import numpy as np
 
 from reput.errors import ConfigError, CorruptMetadataError
 from reput.files import FileLayer
+from reput.files.truncate import truncate_files
 from reput.formats.backup import EmptiedQueue, LastBackedUp, Manifest
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, decode_metadata, encode_metadata
@@ -77,13 +78,7 @@ class Cut:
     def run(self, directory: StoreDirectory) -> None:
         """Cut the log; doing it again changes nothing. Queues and index are to be built anew."""
         files = directory.files
-        for log_file in reversed(directory.log_files()):  # backwards, so that no kill leaves a gap
-            if log_file.start_offset >= self.end:
-                files.unlink(log_file.path)
-            elif log_file.end_offset > self.end:
-                with files.open(log_file.path, writable=True) as file:
-                    file.zero_from(self.end - log_file.start_offset)
-                    file.sync()
+        truncate_files(files, [(file.path, file.start_offset) for file in directory.log_files()], self.end)
         for queue in self.emptied:
             files.remove_tree(os.path.join(directory.path, queue.path))
             write_emptied_queue(queue, directory.path, files)
@@ -92,7 +87,7 @@ class Cut:
 def find_cut(directory: StoreDirectory, until: Until, manifest: Manifest) -> Cut:
     """Find the end of the log at a point in time: the files are read from the last one backwards, up to a record.
 
-    Raises ConfigError where no record is as early.
+    Raises ConfigError if no record is as early.
     """
     tail = LogTail(directory)
     for file in reversed(directory.log_files()):

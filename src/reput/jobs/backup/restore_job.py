@@ -180,7 +180,7 @@ def _not_empty(store: str) -> StoreFormatError:
 
 
 def _check_sizes(target: BackupTarget, manifest: Manifest, known: Mapping[str, Any]) -> None:
-    """Raise ConfigError where sizes of queues or index are unknown: a broker misreads files of other sizes."""
+    """Raise ConfigError if sizes of queues or index are unknown: a broker misreads files of other sizes."""
     unknown = [camel_case(name) for name in SIZES if name not in known]
     if unknown:
         raise ConfigError(
@@ -345,7 +345,7 @@ class _RestoreFile:
 def _verified_blocks(target: BackupTarget, name: str, sha256: str, size: int) -> Iterator[bytes]:
     """Read an object block by block, and verify size and SHA-256 after the last block.
 
-    Raises CorruptBackupError where the object is missing or differs.
+    Raises CorruptBackupError if the object is missing or differs.
     """
     path, digest, read = f"{target.path}/{name}", hashlib.sha256(), 0
     advice = "put it back from a copy of the target, or restore another backup"

@@ -27,12 +27,19 @@ from reput.formats.paths import (
 )
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
-from reput.jobs.rebuild.geometry import find_sizes, has_queue_files
 from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import StoreDirectory
-from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE
+from reput.log.dispatch_marks import (
+    BATCH_LOCK,
+    DISPATCH_FILE,
+    DISPATCHER_LOCK,
+    FORMER_BATCH_LOCK,
+    RECOVERY_FILE,
+    WORK_FOLDER,
+)
+from reput.log.geometry.build_sizes import find_sizes, has_queue_files
 from reput.log.metadata import BACKUP_SUFFIX, read_shutdown
-from reput.log.positions import LogPosition
+from reput.log.resume_points import ResumePoint
 from reput.log.scan import OnDamage, scan_split
 from reput.log.sink_commits import read_sinks
 from reput.log.splits import Split
@@ -41,7 +48,9 @@ from reput.log.tail import LogTail
 #: Files that a restore makes anew, and files of a running process.
 _DERIVED = {CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, STAGING}
 #: Files of the state of this store's files; they do not fit a restored store, whose start looks at its own files.
-_CONFIG_OF_STATE = {SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, SINKS_FILE}
+_CONFIG_OF_STATE = {
+    SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, BATCH_LOCK, FORMER_BATCH_LOCK, RECOVERY_FILE, SINKS_FILE,
+}  # fmt: skip
 _INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 _QUEUE_SIZE = "mapped_file_size_consume_queue"
 #: Keys of the configuration that a rebuild needs, besides the log.
@@ -68,7 +77,7 @@ class SourceState:
         losses: reasons to believe that the log was longer, each as the end of a sentence.
     """
 
-    end: LogPosition
+    end: ResumePoint
     config: Mapping[str, bytes]
     damaged: tuple[str, ...]
     losses: tuple[str, ...]
@@ -107,7 +116,7 @@ def look_at_source(directory: StoreDirectory) -> SourceState:
 def stored_sizes(directory: StoreDirectory, *, has_records: bool) -> dict[str, int | bool]:
     """Values of `SIZES` that the store's files tell: sizes of derived files, extensions, light queues.
 
-    Where records were not dispatched yet, or queues are lost, the sizes of queues and index are unknown and left out: a
+    If records were not dispatched yet, or queues are lost, the sizes of queues and index are unknown and left out: a
     store with other sizes than the broker's is of no use. Without records they are RocketMQ's defaults.
     """
     is_untold = has_records and not has_queue_files(directory)
@@ -127,13 +136,13 @@ def left_out(directory: StoreDirectory) -> list[str]:
     names = [entry.name for entry in files.list_directory(root) if entry.name not in {*_DERIVED, COMMIT_LOG, CONFIG}]
     folder = os.path.join(root, CONFIG)
     for entry in files.list_directory(folder) if files.is_directory(folder) else ():
-        is_known = entry.name in _CONFIG_OF_STATE or entry.name.endswith((BACKUP_SUFFIX, ".tmp"))
-        if entry.is_directory or not (is_known or entry.name.endswith(_JSON)):
+        is_known = entry.name in _CONFIG_OF_STATE or entry.name.endswith((BACKUP_SUFFIX, ".tmp", _JSON))
+        if entry.name != WORK_FOLDER and (entry.is_directory or not is_known):
             names.append(f"{CONFIG}/{entry.name}")
     return names
 
 
-def _log_end(directory: StoreDirectory, sinks: Sinks) -> LogPosition:
+def _log_end(directory: StoreDirectory, sinks: Sinks) -> ResumePoint:
     tail = LogTail(directory)
     end = tail.latest()
     for _ in range(_LOOKS):  # a walk that begins at damage raises; where the log has grown, it goes on
@@ -148,7 +157,7 @@ def _log_end(directory: StoreDirectory, sinks: Sinks) -> LogPosition:
             split = Split(file, end.offset, file.end_offset, is_record_start=True)
             scan = scan_split(split, level=ScanLevel.HEADER, on_damage=OnDamage.END, files=directory.files)
             for columns in scan:
-                end = LogPosition(columns.next_offset, tail.last_record(file, columns))
+                end = ResumePoint(columns.next_offset, tail.last_record(file, columns))
     return end
 
 
@@ -163,8 +172,8 @@ def _known_end(directory: StoreDirectory) -> tuple[int, int]:
     return shutdown.commit_log_end if shutdown is not None else 0, flushed_ms
 
 
-def _newest_ms(directory: StoreDirectory, end: LogPosition, flushed_ms: int) -> int:
-    """Latest store time (ms) of the log's records; `flushed_ms` where a record is that late, or may have been."""
+def _newest_ms(directory: StoreDirectory, end: ResumePoint, flushed_ms: int) -> int:
+    """Latest store time (ms) of the log's records; `flushed_ms` if a record is that late, or may have been."""
     log_files = directory.log_files()
     if end.last is None and log_files and log_files[0].start_offset:  # retention has deleted the records
         return flushed_ms
@@ -200,9 +209,9 @@ def _read_config_files(directory: StoreDirectory) -> tuple[dict[str, bytes], lis
 
 
 def _whole_json(path: str, files: FileLayer) -> bytes | None:
-    """Bytes of the file, or of its backup; None where both are damaged. RocketMQ writes one after the other in place.
+    """Bytes of the file, or of its backup; None if both are damaged. RocketMQ writes one after the other in place.
 
-    So one of the two is whole at any moment. Both are read again where neither was whole: a writer may have finished
+    So one of the two is whole at any moment. Both are read again if neither was whole: a writer may have finished
     one and begun the other between the reads.
     """
     for _ in range(_READS):
@@ -217,7 +226,7 @@ def _whole_json(path: str, files: FileLayer) -> bytes | None:
 
 
 def _read(path: str, files: FileLayer) -> bytes:
-    """Read a small file; empty where it is missing, also for the moment in which its writer replaces it."""
+    """Read a small file; empty if it is missing, also for the moment in which its writer replaces it."""
     try:
         return files.read_bytes(path)
     except StoreError:

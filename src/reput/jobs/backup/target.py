@@ -34,7 +34,7 @@ class BackupTarget(Protocol):
     path: str
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Names of the objects of a folder, with their sizes in bytes; empty where the folder is missing."""
+        """Names of the objects of a folder, with their sizes in bytes; empty if the folder is missing."""
         ...
 
     def read(self, name: str) -> Iterator[bytes]:
@@ -235,7 +235,7 @@ def find_target(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
 
 @contextmanager
 def held_target(path: str, files: FileLayer, *, prunes: bool = False) -> Iterator[FolderTarget | ObjectTarget]:
-    """Open a target to write a backup, or to prune it, and make it where it is new.
+    """Open a target to write a backup, or to prune it, and make it if it is new.
 
     A folder is locked against every other backup and prune. An object storage has no locks: there, marks keep a prune
     and backups apart, and two backups at the same time do each other no harm. After an error a new folder that has no
@@ -318,7 +318,7 @@ def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
 
 
 def _check_free(target: FolderTarget | ObjectTarget, files: FileLayer) -> None:
-    """Raise StoreFormatError where the path of a new target has other files."""
+    """Raise StoreFormatError if the path of a new target has other files."""
     names = list(target.sizes(""))
     if isinstance(target, FolderTarget) and files.exists(target.path):
         if not files.is_directory(target.path):

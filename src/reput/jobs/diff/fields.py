@@ -88,7 +88,7 @@ class DifferingFields:
         return [[name for name, column in differs.items() if column[row]] for row in range(rows)]
 
     def _properties(self, left: RecordColumns, right: RecordColumns) -> list[list[PropertyPair] | None]:
-        """The properties that differ of each row, empty where only their bytes do; None where they do not differ."""
+        """The properties that differ of each row, empty if only their bytes do; None if they do not differ."""
         found: list[list[PropertyPair] | None] = []
         for row in range(min(left.rows, right.rows)):
             texts = [self._properties_text(side, row) for side in (left, right)]

@@ -1,7 +1,7 @@
 """`diff`: compare two stores message by message, by commit log offset or by queue offset: missing, extra, different.
 
-Each task sums up hashes of its split by blocks of messages. Only messages of blocks whose sums differ are compared one
-by one, and only different messages are read again, to find the fields that differ.
+Each task sums up hashes of its split by buckets of messages. Only messages of buckets whose sums differ are compared
+one by one, and only different messages are read again, to find the fields that differ.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from reput.errors import ConfigError
 from reput.jobs.diff.fields import DifferingFields
 from reput.jobs.diff.match import DIFFERENT, EXTRA, MISSING, SCHEMA, Match, match_rows
 from reput.jobs.diff.rows import (
-    Blocks,
-    BlockSet,
+    Buckets,
+    BucketSet,
     By,
     QueueItem,
     QueueOutcome,
     RowOutcome,
     RowTarget,
-    WantedBlocks,
+    WantedBuckets,
     add_up,
     has_properties_as_map,
     read_queue_rows,
@@ -48,7 +48,7 @@ _MOST_SPLITS = 2048
 #: Messages of both stores that are compared one by one in a round.
 _ROUND_ROWS = 2_000_000
 MAX_ROWS = 10_000
-#: Fields that depend on the commit log offset; they may differ where messages are compared by queues.
+#: Fields that depend on the commit log offset; they may differ if messages are compared by queues.
 LOCATION_FIELDS = ("commit_log_offset", "prepared_transaction_offset", "property_crc")
 
 
@@ -187,7 +187,7 @@ class _Diff:
             self._by = "queue"
         target = RowTarget(self._by, ignored_mask(self._ignored))
         outcomes = [self._sum_up(target, side, name) for side, name in zip(sides, ("left", "right"), strict=True)]
-        sums = [add_up([one.blocks for one in of_side if one.blocks is not None]) for of_side in outcomes]
+        sums = [add_up([one.buckets for one in of_side if one.buckets is not None]) for of_side in outcomes]
         counts = dict.fromkeys((MISSING, EXTRA, DIFFERENT), 0)
         tables: list[pa.Table] = []
         fields = DifferingFields(
@@ -236,12 +236,12 @@ class _Diff:
         sides: Sequence[_Side],
         outcomes: Sequence[Sequence[RowOutcome | QueueOutcome]],
     ) -> Match:
-        """Compare the messages of the blocks of a round one by one."""
+        """Compare the messages of the buckets of a round one by one."""
         assert target.wanted is not None
-        wanted = BlockSet(target.wanted)
+        wanted = BucketSet(target.wanted)
         rows_of_sides = []
         for side, of_side, name in zip(sides, outcomes, ("left", "right"), strict=True):
-            concerned = [i for i, outcome in enumerate(of_side) if _has_any(outcome.blocks, wanted)]
+            concerned = [i for i, outcome in enumerate(of_side) if _has_any(outcome.buckets, wanted)]
             # A resumed task is identified by the description and its item, so the description must name the round.
             description = f"look at differences of the {name} store, {number}"
             if self._of_queues:
@@ -265,22 +265,22 @@ def _list_queues(directory: StoreDirectory) -> tuple[QueueItem, ...]:
     return *(QueueItem(queue, False) for queue in simple), *(QueueItem(queue, True) for queue in batch)
 
 
-def _has_any(blocks: Blocks | None, wanted: BlockSet) -> bool:
-    assert blocks is not None
-    return bool(wanted.has(blocks.names, blocks.queues, blocks.blocks).any())
+def _has_any(buckets: Buckets | None, wanted: BucketSet) -> bool:
+    assert buckets is not None
+    return bool(wanted.has(buckets.names, buckets.queues, buckets.buckets).any())
 
 
-def _rounds(left: Blocks, right: Blocks) -> Iterator[WantedBlocks]:
-    """Rounds of differing blocks, in the order of topic, queue id and block."""
-    negative = Blocks(right.names, right.queues, right.blocks, -right.counts, np.uint64(0) - right.sums)
+def _rounds(left: Buckets, right: Buckets) -> Iterator[WantedBuckets]:
+    """Rounds of differing buckets, in the order of topic, queue id and bucket."""
+    negative = Buckets(right.names, right.queues, right.buckets, -right.counts, np.uint64(0) - right.sums)
     totals, differences = add_up([left, right]), add_up([left, negative])
     differs = (differences.counts != 0) | (differences.sums != 0)
     ranks = np.argsort(sorted(range(len(totals.names)), key=lambda number: totals.names[number]))
     rows = np.flatnonzero(differs)
-    rows = rows[np.lexsort((totals.blocks[rows], ranks[totals.queues[rows]]))] if rows.size else rows
+    rows = rows[np.lexsort((totals.buckets[rows], ranks[totals.queues[rows]]))] if rows.size else rows
     numbers = np.cumsum(totals.counts[rows]) // _ROUND_ROWS
     for number in np.unique(numbers).tolist():
         some = rows[numbers == number]
         queues, numbers_of_queues = np.unique(totals.queues[some], return_inverse=True)
         names = tuple(totals.names[queue] for queue in queues.tolist())
-        yield WantedBlocks(names, numbers_of_queues, totals.blocks[some])
+        yield WantedBuckets(names, numbers_of_queues, totals.buckets[some])

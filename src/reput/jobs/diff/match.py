@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 
 
 class PropertyPair(NamedTuple):
-    """A property that differs: its value on both sides, as far as it is shown; None where there is none."""
+    """A property that differs: its value on both sides, as far as it is shown; None if there is none."""
 
     name: str | None
     left: str | None
@@ -45,7 +45,7 @@ class PropertyPair(NamedTuple):
 class Match:
     """Differences in order, int64[n] each: kinds (numbers of MISSING, EXTRA, DIFFERENT), queues, records of both sides.
 
-    `queues` are numbers into `names`. Offsets and sizes are -1 where a side has no record.
+    `queues` are numbers into `names`. Offsets and sizes are -1 if a side has no record.
     """
 
     names: tuple[Name, ...]

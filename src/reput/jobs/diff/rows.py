@@ -1,7 +1,7 @@
-"""Rows of `diff`: a key and a hash for each message, first summed up by blocks of keys, then one by one.
+"""Rows of `diff`: a key and a hash for each message, first summed up by buckets of keys, then one by one.
 
-A block is a range of keys of one queue, or of the log. Hashes add up in any order, so the sums of all tasks make the
-sums of the store. Two stores agree in a block if its count and sum are equal.
+A bucket is a range of keys of one queue, or of the log. Hashes add up in any order, so the sums of all tasks make the
+sums of the store. Two stores agree in a bucket if its count and sum are equal.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from reput.formats.record_layout import SysFlag
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 from reput.kernels.records.columns import RecordColumns
 from reput.kernels.records.content_hash import hash_contents
+from reput.kernels.records.placeholders import without_placeholders
 from reput.kernels.records.record_scan import ScanLevel
-from reput.kernels.records.stand_ins import without_stand_ins
 from reput.log.damages import Damages
 from reput.log.directory import QueueFiles
 from reput.log.scan import OnDamage, scan_split
@@ -33,8 +33,8 @@ Int64s = npt.NDArray[np.int64]
 UInt64s = npt.NDArray[np.uint64]
 By = Literal["log", "queue"]
 
-#: Size of a block: in commit log bytes, and in queue offsets.
-_LOG_BLOCK, _QUEUE_BLOCK = 1 << 20, 1 << 12
+#: Size of a bucket: in commit log bytes, and in queue offsets.
+_LOG_BUCKET, _QUEUE_BUCKET = 1 << 20, 1 << 12
 _ODD = np.uint64(0x9FB21C651E98DF25)
 
 #: Topic and queue id; `WHOLE_LOG` for rows of the whole log.
@@ -72,31 +72,31 @@ class Rows(NamedTuple):
     queue_offsets: Int64s
 
 
-class Blocks(NamedTuple):
-    """Counts and sums of rows, one element a block: int64[n], and uint64[n] for the sums of hashes."""
+class Buckets(NamedTuple):
+    """Counts and sums of rows, one element a bucket: int64[n], and uint64[n] for the sums of hashes."""
 
     names: tuple[Name, ...]
     queues: Int64s
-    blocks: Int64s
+    buckets: Int64s
     counts: Int64s
     sums: UInt64s
 
 
-class WantedBlocks(NamedTuple):
-    """Blocks whose rows are wanted, with columns of `Blocks`."""
+class WantedBuckets(NamedTuple):
+    """Buckets whose rows are wanted, with columns of `Buckets`."""
 
     names: tuple[Name, ...]
     queues: Int64s
-    blocks: Int64s
+    buckets: Int64s
 
 
 @dataclass(frozen=True, slots=True)
 class RowTarget:
-    """Options of tasks: key, ignored fields, and the blocks whose rows are wanted. Without `wanted`: sums of all."""
+    """Options of tasks: key, ignored fields, and the buckets whose rows are wanted. Without `wanted`: sums of all."""
 
     by: By
     ignored: int
-    wanted: WantedBlocks | None = None
+    wanted: WantedBuckets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class RowOutcome:
     """Outcome of a task for one split, a `SplitOutcome`. Damage is passed over, so there is no fault."""
 
     read: SplitResult
-    blocks: Blocks | None
+    buckets: Buckets | None
     rows: tuple[Rows, ...]
     damages: Damages
     fault: CorruptRecordError | None = None
@@ -121,29 +121,29 @@ class QueueItem(NamedTuple):
 class QueueOutcome:
     """Outcome of a task for one queue."""
 
-    blocks: Blocks | None
+    buckets: Buckets | None
     rows: tuple[Rows, ...]
 
 
 def read_split_rows(target: RowTarget, split: Split) -> RowOutcome:
     """Task: read one split of a log. CRCs are not checked: a damaged body is a difference."""
     scan = scan_split(split, level=ScanLevel.QUEUES, check_crc=False, on_damage=OnDamage.SKIP)
-    blocks, rows = _collect(
-        target, (_record_rows(target, messages) for columns in scan if (messages := without_stand_ins(columns)).rows)
+    buckets, rows = _collect(
+        target, (_record_rows(target, messages) for columns in scan if (messages := without_placeholders(columns)).rows)
     )
-    return RowOutcome(scan.result, blocks, rows, scan.damages)
+    return RowOutcome(scan.result, buckets, rows, scan.damages)
 
 
 def read_queue_rows(target: RowTarget, queue: QueueItem) -> QueueOutcome:
     """Task: read one queue of a directory without a log. A unit counts as a message."""
-    blocks, rows = _collect(target, _unit_rows(queue))
-    return QueueOutcome(blocks, rows)
+    buckets, rows = _collect(target, _unit_rows(queue))
+    return QueueOutcome(buckets, rows)
 
 
-def _collect(target: RowTarget, batches: Iterator[Rows]) -> tuple[Blocks | None, tuple[Rows, ...]]:
+def _collect(target: RowTarget, batches: Iterator[Rows]) -> tuple[Buckets | None, tuple[Rows, ...]]:
     if target.wanted is None:
         return add_up([_sums(target.by, rows) for rows in batches]), ()
-    wanted = BlockSet(target.wanted)
+    wanted = BucketSet(target.wanted)
     return None, tuple(_wanted_rows(target.by, rows, wanted) for rows in batches)
 
 
@@ -184,79 +184,79 @@ def _unit_rows(queue: QueueItem) -> Iterator[Rows]:
         yield Rows((name,), queues, slots, hashes, offsets, sizes, slots)
 
 
-def _blocks_of(by: By, keys: Int64s) -> Int64s:
-    blocks: Int64s = keys // (_LOG_BLOCK if by == "log" else _QUEUE_BLOCK)
-    return blocks
+def _buckets_of(by: By, keys: Int64s) -> Int64s:
+    buckets: Int64s = keys // (_LOG_BUCKET if by == "log" else _QUEUE_BUCKET)
+    return buckets
 
 
-def _sums(by: By, rows: Rows) -> Blocks:
-    blocks = _blocks_of(by, rows.keys)
+def _sums(by: By, rows: Rows) -> Buckets:
+    buckets = _buckets_of(by, rows.keys)
     # A content hash may ignore the key. So it is mixed with the key: two rows that have swapped keys must be noticed.
     hashes = (rows.hashes ^ rows.keys.view(np.uint64)) * _ODD
     if by == "log":
-        return _add_up((WHOLE_LOG,), np.zeros(blocks.size, np.int64), blocks, np.ones_like(blocks), hashes)
-    return _add_up(rows.names, rows.queues, blocks, np.ones_like(blocks), hashes)
+        return _add_up((WHOLE_LOG,), np.zeros(buckets.size, np.int64), buckets, np.ones_like(buckets), hashes)
+    return _add_up(rows.names, rows.queues, buckets, np.ones_like(buckets), hashes)
 
 
-def _add_up(names: tuple[Name, ...], queues: Int64s, blocks: Int64s, counts: Int64s, sums: UInt64s) -> Blocks:
-    """Add up rows to one element for each queue and block."""
+def _add_up(names: tuple[Name, ...], queues: Int64s, buckets: Int64s, counts: Int64s, sums: UInt64s) -> Buckets:
+    """Add up rows to one element for each queue and bucket."""
     if not queues.size:
-        return Blocks(names, queues, blocks, counts, sums)
+        return Buckets(names, queues, buckets, counts, sums)
     small = queues.astype(np.uint16) if len(names) < 1 << 16 else queues  # sixteen bits are sorted by counting
     order = np.argsort(small, kind="stable")
-    if ((np.diff(blocks[order]) < 0) & (np.diff(queues[order]) == 0)).any():  # log order differs from queue order
-        order = np.lexsort((blocks, queues))
-    queues, blocks = queues[order], blocks[order]
-    starts = np.flatnonzero(np.append(True, (np.diff(queues) != 0) | (np.diff(blocks) != 0)))
-    return Blocks(
-        names, queues[starts], blocks[starts], np.add.reduceat(counts[order], starts),
+    if ((np.diff(buckets[order]) < 0) & (np.diff(queues[order]) == 0)).any():  # log order differs from queue order
+        order = np.lexsort((buckets, queues))
+    queues, buckets = queues[order], buckets[order]
+    starts = np.flatnonzero(np.append(True, (np.diff(queues) != 0) | (np.diff(buckets) != 0)))
+    return Buckets(
+        names, queues[starts], buckets[starts], np.add.reduceat(counts[order], starts),
         np.add.reduceat(sums[order], starts),
     )  # fmt: skip
 
 
-def add_up(results: Sequence[Blocks]) -> Blocks:
-    """Add up the sums of several results by queue and block. Names are in the order of their first result."""
+def add_up(results: Sequence[Buckets]) -> Buckets:
+    """Add up the sums of several results by queue and bucket. Names are in the order of their first result."""
     numbers: dict[Name, int] = {}
     columns: list[tuple[npt.NDArray[np.int64 | np.uint64], ...]] = []
     for result in results:
         queue_numbers = np.array([numbers.setdefault(name, len(numbers)) for name in result.names], np.int64)
         if result.queues.size:
-            columns.append((queue_numbers[result.queues], result.blocks, result.counts, result.sums))
+            columns.append((queue_numbers[result.queues], result.buckets, result.counts, result.sums))
     if not columns:
         none = np.empty(0, np.int64)
-        return Blocks(tuple(numbers), none, none, none, np.empty(0, np.uint64))
-    queues, blocks, counts, sums = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return _add_up(tuple(numbers), queues, blocks, counts, sums)
+        return Buckets(tuple(numbers), none, none, none, np.empty(0, np.uint64))
+    queues, buckets, counts, sums = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return _add_up(tuple(numbers), queues, buckets, counts, sums)
 
 
-class BlockSet:
-    """Set of wanted blocks, which tests many blocks at once."""
+class BucketSet:
+    """Set of wanted buckets, which tests many buckets at once."""
 
-    def __init__(self, wanted: WantedBlocks) -> None:
+    def __init__(self, wanted: WantedBuckets) -> None:
         self._numbers = {name: number for number, name in enumerate(wanted.names)}
-        self._blocks = np.unique(wanted.blocks)
-        self._keys = np.unique(self._key(wanted.queues, np.searchsorted(self._blocks, wanted.blocks)))
+        self._buckets = np.unique(wanted.buckets)
+        self._keys = np.unique(self._key(wanted.queues, np.searchsorted(self._buckets, wanted.buckets)))
 
     def _key(self, numbers: Int64s, indices: Int64s) -> Int64s:
-        """One number for a queue and a block's index."""
-        return numbers * self._blocks.size + indices
+        """One number for a queue and a bucket's index."""
+        return numbers * self._buckets.size + indices
 
-    def has(self, names: tuple[Name, ...], queues: Int64s, blocks: Int64s) -> npt.NDArray[np.bool_]:
-        """bool[n], whether a block is wanted. `queues` are numbers into `names`."""
+    def has(self, names: tuple[Name, ...], queues: Int64s, buckets: Int64s) -> npt.NDArray[np.bool_]:
+        """bool[n], whether a bucket is wanted. `queues` are numbers into `names`."""
         numbers = np.array([self._numbers.get(name, -1) for name in names], np.int64)[queues]
-        indices = np.minimum(np.searchsorted(self._blocks, blocks), self._blocks.size - 1)
+        indices = np.minimum(np.searchsorted(self._buckets, buckets), self._buckets.size - 1)
         inside: npt.NDArray[np.bool_] = np.isin(self._key(numbers, indices), self._keys)
-        inside &= (numbers >= 0) & (self._blocks[indices] == blocks)
+        inside &= (numbers >= 0) & (self._buckets[indices] == buckets)
         return inside
 
 
-def _wanted_rows(by: By, rows: Rows, wanted: BlockSet) -> Rows:
-    """The rows in wanted blocks."""
-    blocks = _blocks_of(by, rows.keys)
+def _wanted_rows(by: By, rows: Rows, wanted: BucketSet) -> Rows:
+    """The rows in wanted buckets."""
+    buckets = _buckets_of(by, rows.keys)
     if by == "log":
-        kept = wanted.has((WHOLE_LOG,), np.zeros_like(blocks), blocks)
+        kept = wanted.has((WHOLE_LOG,), np.zeros_like(buckets), buckets)
     else:
-        kept = wanted.has(rows.names, rows.queues, blocks)
+        kept = wanted.has(rows.names, rows.queues, buckets)
     return Rows(
         rows.names, rows.queues[kept], rows.keys[kept], rows.hashes[kept], rows.offsets[kept], rows.sizes[kept],
         rows.queue_offsets[kept],

@@ -2,7 +2,7 @@
 
 from reput.jobs.lake.export_job import Export, ExportOptions, export, follow
 from reput.jobs.lake.import_job import Import, import_messages
-from reput.jobs.lake.source import open_source
+from reput.jobs.lake.import_source import open_source
 from reput.jobs.protobuf_bodies import ProtobufSchema
 
 __all__ = ["Export", "ExportOptions", "Import", "ProtobufSchema", "export", "follow", "import_messages", "open_source"]

@@ -46,7 +46,7 @@ class TopicDecoders(Mapping[str, BodyDecoder]):
         return TopicDecoders(self._made | dict(decoders), self._texts)
 
     def with_fields(self) -> TopicDecoders:
-        """These without those of inferred schemas that have no fields."""
+        """These without inferred schemas that have no fields."""
         if not self._without_fields:
             return self
         kept = {topic: one for topic, one in self._made.items() if topic not in self._without_fields}
@@ -88,11 +88,11 @@ class BodyDecoders:
         return self.by_topic.get(topic, self.common)
 
     def with_fields(self) -> BodyDecoders:
-        """The decoders without those of inferred schemas that have no fields."""
+        """The decoders without inferred schemas that have no fields."""
         return replace(self, by_topic=self.by_topic.with_fields())
 
     def schema_text(self, topic: str) -> str | None:
-        """Schema of a topic's bodies; None for bodies without fields, and where none could be inferred."""
+        """Schema of a topic's bodies; None for bodies without fields, and if none could be inferred."""
         decoder = self.of(topic)
         if isinstance(decoder, JsonDecoder):
             return body_schema_text(decoder.schema) or None

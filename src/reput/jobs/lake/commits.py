@@ -20,9 +20,9 @@ from reput.formats.own_json import decode_json
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.files import Kind, LakeFile
 from reput.jobs.lake.last_commits import LastCommits
-from reput.jobs.lake.left_out import TableLeftOutError
+from reput.jobs.lake.table_left_out import TableLeftOutError
 from reput.log.damages import NO_DAMAGES, Damage, Damages
-from reput.log.positions import LastRecord, LogPosition
+from reput.log.resume_points import LastRecord, ResumePoint
 
 _NUMBER_DIGITS = 20
 _STAGING = "staging-"
@@ -41,14 +41,14 @@ class LakeCommit:
     Attributes:
         number: from 0 on.
         begin: commit log offset of its begin: the end of the commit before, or of a range that was lost after it.
-        end: position at which the next commit begins.
+        end: point at which the next commit begins.
         lake_files: files of its rows.
         damages: damage that was passed over.
     """
 
     number: int
     begin: int
-    end: LogPosition
+    end: ResumePoint
     lake_files: tuple[LakeFile, ...]
     damages: Damages = NO_DAMAGES
 
@@ -74,11 +74,11 @@ Lacks = Callable[[str, int], list[LakeCommit]]
 
 
 def decode_commit(data: bytes, path: str) -> LakeCommit:
-    """Decode the file of a commit; raises CorruptMetadataError where it is none."""
+    """Decode the file of a commit; raises CorruptMetadataError if it is none."""
     try:
         content: dict[str, Any] = decode_json(data)
         last = content["end"]["last"]
-        end = LogPosition(content["end"]["offset"], None if last is None else LastRecord(**last))
+        end = ResumePoint(content["end"]["offset"], None if last is None else LastRecord(**last))
         lake_files = tuple(LakeFile(**one) for one in content["lake_files"])
         damages = NO_DAMAGES.followed_by([Damage(*one) for one in content.get("damages", ())])
         if "damage_count" in content:
@@ -102,12 +102,13 @@ class LakeCommits:
         folder: the output.
         publish: called for each commit when its files have their names, with the tables that have files of it, and
             `lacks`; after a kill, and at a start, perhaps once more.
-        skip_gone: what a table that lacks commits gets where these or their files are not kept any more: what is there
+        skip_gone: what a table that lacks commits gets if these or their files are not kept any more: what is there
             of them; False: nothing, TableLeftOutError.
 
     Attributes:
         last: the last commit; without its files once they are published.
-        tables: kind and topic of the tables of the commit that was the last one at the start, by folder.
+        tables: kind and topic of the tables of the commit that was the last one at the start, by folder; of very many,
+            one.
         losses: what tables have gone on without, by folder.
     """
 
@@ -124,7 +125,9 @@ class LakeCommits:
         numbers = self._numbers()
         self.last = self._read(numbers[-1]) if numbers else None
         lake_files = () if self.last is None else self.last.lake_files
-        self.tables: dict[str, tuple[Kind, str]] = {one.table: (one.kind, one.topic) for one in lake_files}
+        tables: dict[str, tuple[Kind, str]] = {one.table: (one.kind, one.topic) for one in lake_files}
+        self._are_many = len(tables) > _CHECKED_TABLES
+        self.tables = dict(list(tables.items())[:1]) if self._are_many else tables
         self._last_commits = LastCommits(self._state, files)
         if numbers and self._last_commits.number + 1 < numbers[0]:
             raise CorruptMetadataError(
@@ -138,7 +141,7 @@ class LakeCommits:
     def recover(self) -> None:
         """Complete a commit that was decided before a kill, and remove staged files of undecided commits.
 
-        The tables of the last commit get what they lack, as they were put back from an older copy; where they are very
+        The tables of the last commit get what they lack, as they were put back from an older copy; if they are very
         many, each gets it with its next files.
         """
         if self.last is not None:
@@ -146,7 +149,7 @@ class LakeCommits:
             if not is_whole:
                 self._files.sync_directory(self._commits)  # the killed process has not, perhaps
                 self._name_files(self.last, again=True)
-            if is_whole and len(self.tables) > _CHECKED_TABLES:
+            if is_whole and self._are_many:
                 self._count(self.last)
             else:
                 self._publish(self.last, again=True)
@@ -162,10 +165,10 @@ class LakeCommits:
         self._files.make_directories(folder)
         return folder
 
-    def commit(self, begin: int, end: LogPosition, lake_files: Sequence[LakeFile], damages: Damages) -> LakeCommit:
+    def commit(self, begin: int, end: ResumePoint, lake_files: Sequence[LakeFile], damages: Damages) -> LakeCommit:
         """Commit the staged files: when this returns, they are in the lake, durably.
 
-        Raises StoreError, and commits nothing, where a name that a file would get is another file's.
+        Raises StoreError, and commits nothing, if a name that a file would get is another file's.
         """
         number = self._next_number
         named = tuple(replace(one, commit=number) for one in lake_files)
@@ -266,7 +269,7 @@ class LakeCommits:
                 yield own
 
     def check_new(self, table: str) -> None:
-        """Raise TableLeftOutError where a table that is not there had files that are not kept any more."""
+        """Raise TableLeftOutError if a table that is not there had files that are not kept any more."""
         for _ in self._missed(table, -1, self._next_number):
             pass
 

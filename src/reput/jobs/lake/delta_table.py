@@ -1,6 +1,6 @@
 """Delta tables over an export's files: each commit of the export is one commit of a table, once.
 
-Messages are one table, or, where each topic's bodies have a schema of their own, a table for each topic; rejects are
+Messages are one table, or, if each topic's bodies have a schema of their own, a table for each topic; rejects are
 another one. The log of a table holds the number of the export's last commit (an application transaction, `txn`), and
 the commit's range of the commit log (`commitInfo`). So a start after a kill knows whether a table has a commit.
 """
@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -23,12 +23,14 @@ from reput.files import FileLayer
 from reput.jobs.lake.commits import Lacks, LakeCommit
 from reput.jobs.lake.file_bounds import file_bounds
 from reput.jobs.lake.files import Kind, LakeFile
-from reput.jobs.lake.left_out import TableLeftOutError
 from reput.jobs.lake.staging import Staging
 from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, field_paths, lineage, table_schema
+from reput.jobs.lake.table_left_out import TableLeftOutError
 
 #: Application id of the transactions of exports.
 APP_ID = "reput export"
+#: Logs of as many tables are synced at once.
+_SYNCED_TABLES = 256
 
 
 class DeltaTables:
@@ -58,11 +60,19 @@ class DeltaTables:
     def publish(self, tables: Iterable[str], lacks: Lacks) -> None:
         """Add the files of commits to tables: what they lack."""
         deltalake = _deltalake()
+        unsynced: list[str] = []
         for table in tables:
+            path = os.path.join(self._output, table)
             try:
-                self._publish(deltalake, os.path.join(self._output, table), partial(lacks, table))
+                self._publish(deltalake, path, partial(lacks, table))
             except TableLeftOutError as error:
                 self.left_out[table] = str(error)
+                continue
+            unsynced.append(path)  # also one that lacks nothing: a killed process has not synced it, perhaps
+            if len(unsynced) == _SYNCED_TABLES:
+                self._sync(unsynced)
+                unsynced.clear()
+        self._sync(unsynced)
 
     def sweep(self) -> None:
         """Do nothing: a vacuum finds the files that no version of a table names."""
@@ -81,7 +91,7 @@ class DeltaTables:
                 continue
             except deltalake.exceptions.DeltaError as error:
                 raise StoreError(f"{path}: the Delta table cannot be compacted: {error}") from error
-            self._sync(path)
+            self._sync([path])
 
     def _tidy(self, path: str, table: Any) -> None:
         upkeep = self._upkeep
@@ -96,7 +106,7 @@ class DeltaTables:
         made = [os.path.join(path, unquote(one)) for one in sorted(set(after) - before)]  # paths in its log are URLs
         self._files.sync_files(made)
         self._files.sync_directories(sorted({os.path.dirname(one) for one in made}))
-        self._sync(path)  # before old files go
+        self._sync([path])  # before old files go
         # full: also files that a killed upkeep has left, and no version names
         hours = math.ceil(upkeep.retain_hours)
         table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
@@ -106,26 +116,41 @@ class DeltaTables:
     def _publish(self, deltalake: Any, path: str, lacks: Callable[[int], list[LakeCommit]]) -> None:
         table = self._find(deltalake, path)
         done = None if table is None else table.transaction_version(APP_ID)
-        for commit in lacks(-1 if done is None else done):
+        for number, commit in enumerate(lacks(-1 if done is None else done)):
+            if number:
+                self._sync([path])
+                table = self._find(deltalake, path)
             try:
-                table = self._ready(deltalake, path, commit.lake_files[0], table)
-                table.create_write_transaction(
-                    [self._action(deltalake, path, one) for one in commit.lake_files],
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=PARTITION_COLUMNS.names,
-                    commit_properties=deltalake.CommitProperties(
-                        custom_metadata=lineage(commit, self._store),
-                        app_transactions=[deltalake.Transaction(APP_ID, commit.number)],
-                    ),
-                )
+                self._append(deltalake, path, commit, table)
             except deltalake.exceptions.DeltaError as error:
                 raise StoreError(
                     f"{path}: the Delta table does not take commit {commit.number}: {error}; its files are there, "
                     "and the next export tries again"
                 ) from error
-            self._sync(path)
-            table = None
+
+    def _append(self, deltalake: Any, path: str, commit: LakeCommit, table: Any) -> None:
+        """Add files to a table, with the number of their commit; it is made with them if it is missing."""
+        one = commit.lake_files[0]
+        schema = table_schema(self._schema(one.kind, one.topic))
+        actions = [self._action(deltalake, path, one) for one in commit.lake_files]
+        properties = deltalake.CommitProperties(
+            custom_metadata=lineage(commit, self._store),
+            app_transactions=[deltalake.Transaction(APP_ID, commit.number)],
+        )
+        if table is None:
+            self._files.make_directories(path)
+            deltalake.transaction.create_table_with_add_actions(
+                path, deltalake.Schema.from_arrow(schema), actions, partition_by=PARTITION_COLUMNS.names,
+                commit_properties=properties,
+            )  # fmt: skip
+            return
+        if not field_paths(schema) <= field_paths(pa.schema(table.schema())):
+            # a commit of no rows: only it brings fields within a field
+            deltalake.write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")
+        table.create_write_transaction(
+            actions, mode="append", schema=table.schema(), partition_by=PARTITION_COLUMNS.names,
+            commit_properties=properties,
+        )  # fmt: skip
 
     def _find(self, deltalake: Any, path: str) -> Any:
         try:
@@ -138,22 +163,6 @@ class DeltaTables:
                 "--allow-data-loss (fail_on_data_loss=False): it is made anew then, of the batches that are kept"
             ) from error
 
-    def _ready(self, deltalake: Any, path: str, one: LakeFile, table: Any) -> Any:
-        """A table with all columns of its files; it is made if it is missing.
-
-        Args:
-            table: as it was just loaded; None: to be loaded.
-        """
-        table = table or self._find(deltalake, path)
-        schema = table_schema(self._schema(one.kind, one.topic))
-        if table is not None:
-            if not field_paths(schema) <= field_paths(pa.schema(table.schema())):
-                # a commit of no rows: only it brings fields within a field
-                deltalake.write_deltalake(table, schema.empty_table(), mode="append", schema_mode="merge")
-            return table
-        self._files.make_directories(path)
-        return deltalake.DeltaTable.create(path, schema=schema, mode="error", partition_by=PARTITION_COLUMNS.names)
-
     def _action(self, deltalake: Any, table: str, one: LakeFile) -> Any:
         path = os.path.join(self._output, one.path)
         return deltalake.transaction.AddAction(
@@ -165,15 +174,16 @@ class DeltaTables:
             stats=json.dumps(_statistics(file_bounds(path), one.rows)),
         )
 
-    def _sync(self, path: str) -> None:
-        """Sync a table's log, before the export removes its staging folder.
+    def _sync(self, paths: Sequence[str]) -> None:
+        """Sync the logs of tables, before the export removes its staging folder.
 
-        A commit writes at most five files: the table's first entry or the entry of a schema that has grown, its own
-        entry, two checkpoints, and the name of the last checkpoint.
+        A commit writes at most five files: the entry of a schema that has grown, its own entry, two checkpoints, and
+        the name of the last checkpoint.
         """
-        log = os.path.join(path, "_delta_log")
-        self._files.sync_files([os.path.join(log, entry.name) for entry in self._files.list_directory(log)[-5:]])
-        self._files.sync_directories([log, path])
+        logs = [os.path.join(path, "_delta_log") for path in paths]
+        newest = {log: self._files.list_directory(log)[-5:] for log in logs}
+        self._files.sync_files([os.path.join(log, entry.name) for log, entries in newest.items() for entry in entries])
+        self._files.sync_directories([*logs, *paths])
 
 
 def _statistics(bounds: Mapping[str, tuple[Any, Any]], rows: int) -> dict[str, Any]:

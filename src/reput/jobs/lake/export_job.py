@@ -21,10 +21,10 @@ from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
 from reput.jobs.lake.export_options import ExportOptions
 from reput.jobs.lake.export_result import Export, RunSums
-from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, finish_files, stage_split
+from reput.jobs.lake.export_task import SAMPLE_COLUMNS, StagedSplit, finish_files, stage_parts, stage_split
 from reput.jobs.lake.exported_log import ExportedLog
 from reput.jobs.lake.files import Kind, LakeFile, groups_to_merge
-from reput.jobs.lake.kept_schemas import KeptSchemas
+from reput.jobs.lake.inferred_schemas import InferredSchemas
 from reput.jobs.lake.rejects import Reject, first_rejects
 from reput.jobs.lake.rows import LakeRows, make_rows
 from reput.jobs.lake.staging import Staging
@@ -43,8 +43,10 @@ from reput.jobs.sampled_fields import no_schema
 from reput.jobs.split_tasks import run_over_splits
 from reput.log.damages import NO_DAMAGES, joined
 from reput.log.directory import StoreDirectory
-from reput.log.positions import LogPosition
+from reput.log.plans.plan_parts import part_groups
+from reput.log.resume_points import ResumePoint
 from reput.log.splits import SplitStop
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.progress import Progress
 
 __all__ = ["Export", "ExportOptions", "export", "follow"]
@@ -140,7 +142,8 @@ class _ExportJob:
         self._path, self._state = directory.path, folder.state_folder()
         self._runner, self._options, self._files = runner, options, files
         rows = make_rows(directory.name, options)
-        self._kept = KeptSchemas(self._state, files)
+        warn_of_unknown_topics(rows.selection.topics, directory)
+        self._kept = InferredSchemas(self._state, files)
         self._rows = replace(rows, decoders=with_kept(rows.decoders, dict(self._kept.texts)))
         self._log = ExportedLog(directory, rows.selection.on_damage)
         if not folder.resumed and options.schema:
@@ -171,7 +174,7 @@ class _ExportJob:
         log_end = end
         sums, rejects, damages = RunSums(), dict[str, Reject](), NO_DAMAGES
         while begin.offset < end.offset:
-            stop = self._log.commit_end(begin, end, self._options.commit_bytes)
+            stop = self._log.commit_end(begin, end, self._options.commit_bytes, self._rows.selection)
             commit = self._commit(begin.offset, stop, rejects, progress)
             sums.add(commit.lake_files)  # and not the commit: a run may have a million files
             damages = joined([damages, commit.damages])
@@ -215,7 +218,7 @@ class _ExportJob:
         return faults
 
     def _commit(
-        self, begin: int, end: LogPosition, rejects: dict[str, Reject], progress: Progress | None
+        self, begin: int, end: ResumePoint, rejects: dict[str, Reject], progress: Progress | None
     ) -> LakeCommit:
         """Export a range of the log as one commit; adds the first reject of each topic to `rejects`."""
         staging = Staging(self._commits.stage(), self._files)
@@ -256,7 +259,7 @@ class _ExportJob:
         return self._commits.commit(begin, end, lake_files, damages)
 
     def _stage_topics(
-        self, topics: Iterable[str], staging: Staging, begin: int, end: LogPosition, progress: Progress | None
+        self, topics: Iterable[str], staging: Staging, begin: int, end: ResumePoint, progress: Progress | None
     ) -> list[LakeFile]:
         """Write rows of some topics by their schemas of now."""
         rows = replace(self._rows, selection=replace(self._rows.selection, topics=frozenset(topics)))
@@ -264,14 +267,23 @@ class _ExportJob:
         return [one for outcome in outcomes for one in outcome.lake_files]
 
     def _stage(
-        self, rows: LakeRows, staging: Staging, begin: int, end: LogPosition, description: str,
+        self, rows: LakeRows, staging: Staging, begin: int, end: ResumePoint, description: str,
         progress: Progress | None,
     ) -> list[StagedSplit]:  # fmt: skip
         """Write rows of a range of the log to staged files."""
-        splits = self._log.splits(begin, end.offset, self._options.split_bytes)
-        outcomes, _ = run_over_splits(
-            self._runner, partial(stage_split, rows, staging), splits, description=description, progress=progress
-        )
+        size, parts = self._options.split_bytes, self._log.parts(begin, end.offset, rows.selection)
+        if parts is None:
+            splits = self._log.splits(begin, end.offset, size)
+            outcomes, _ = run_over_splits(
+                self._runner, partial(stage_split, rows, staging), splits, description=description, progress=progress
+            )
+        else:
+            groups = [[part for _, part in group] for group in part_groups([(None, part) for part in parts], size)]
+            outcomes = self._runner.run(
+                partial(stage_parts, rows, staging), groups, description=description, progress=progress
+            )
+            if faults := [outcome.fault for outcome in outcomes if outcome.fault is not None]:
+                raise faults[0]
         cut = [outcome.read for outcome in outcomes if outcome.read.stop is SplitStop.LOG_END]
         if cut:
             raise DataLossError(
@@ -283,7 +295,7 @@ class _ExportJob:
     def _infer(self, samples: TopicSamples) -> None:
         """Infer the schemas of new topics, and keep them for later runs, before a row is written by them.
 
-        Raises ConfigError where no topic has JSON bodies at all: then JSON is a wrong option.
+        Raises ConfigError if no topic has JSON bodies at all: then JSON is a wrong option.
         """
         decoders = with_inferred(self._rows.decoders, samples)
         if not self.has_commits and not any(decoder.type.num_fields for decoder in decoders.by_topic.values()):
@@ -325,7 +337,7 @@ class _ExportJob:
             self._rows = replace(self._rows, field_ids={**self._rows.field_ids, **ids})
 
     def _first_rejects(self, staged: Sequence[LakeFile], staging: Staging) -> list[Reject]:
-        """First reject of each topic; raises ConfigError for the first one where none is allowed."""
+        """First reject of each topic; raises ConfigError for the first one if none is allowed."""
         rejects = first_rejects(staged, staging)
         if rejects and self._options.strict:
             raise ConfigError(

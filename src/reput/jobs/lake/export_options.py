@@ -28,7 +28,7 @@ SPLIT_BYTES = 64 << 20
 COMMIT_BYTES = 4 << 30
 #: A smaller file takes longer to open than to read (Spark's default of spark.sql.files.openCostInBytes).
 TARGET_FILE_BYTES = 4 << 20
-#: Snapshots are kept for so long where tables are compacted (Iceberg's default of history.expire.max-snapshot-age-ms).
+#: Snapshots are kept for so long if tables are compacted (Iceberg's default of history.expire.max-snapshot-age-ms).
 RETAIN_HOURS = 120.0
 #: Version of the files' layout: a later reput with the same layout continues an export. That of raw bodies is older.
 _LAYOUT, _RAW_LAYOUT = "export 2", "export 1"

@@ -5,7 +5,7 @@ The files of a task depend on its split alone, not on the runner.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -16,10 +16,12 @@ from reput.jobs.lake.rows import LakeRows
 from reput.jobs.lake.staging import StagedFileWriter, StagedTextWriter, Staging
 from reput.jobs.lake.topic_schemas import TopicSamples
 from reput.jobs.text_rows import TextKind
-from reput.log.damages import Damages
-from reput.log.reads.reader import record_batches
-from reput.log.scan import scan_split
-from reput.log.splits import Split, SplitResult
+from reput.log.damages import Damages, joined
+from reput.log.plans.plan_parts import Part, part_range
+from reput.log.point_reads import Points
+from reput.log.reads.batches import read_points, record_batches
+from reput.log.scan import SplitScan, scan_split
+from reput.log.splits import Split, SplitResult, SplitStop
 
 #: Bytes of rows that a task holds before it writes them: this bounds a file, and a worker's memory.
 _CHUNK_BYTES = 96 << 20
@@ -45,19 +47,49 @@ class StagedSplit:
 
 def stage_split(rows: LakeRows, staging: Staging, split: Split) -> StagedSplit:
     """Task: write one split to staged files, synced, in log order for each kind, topic and day."""
-    scan = scan_split(split, level=rows.selection.level, on_damage=rows.selection.on_damage, files=staging.files)
+    scans: list[SplitScan] = []
+    fault, lake_files, samples = _stage(rows, staging, [split], scans)
+    return StagedSplit(scans[0].result, fault, lake_files, scans[0].damages, samples)
+
+
+def stage_parts(rows: LakeRows, staging: Staging, parts: Sequence[Part]) -> StagedSplit:
+    """Task: write the wanted records of parts that lie behind one another, as `stage_split`."""
+    scans: list[SplitScan] = []
+    fault, lake_files, samples = _stage(rows, staging, parts, scans)
+    begin, end = part_range(parts[0])[0], part_range(parts[-1])[1]
+    cut = [scan.result for scan in scans if scan.result.stop is SplitStop.LOG_END]
+    read = SplitResult(Split(parts[0].file, begin, end, True), begin, end, SplitStop.SPLIT_END)
+    return StagedSplit(cut[0] if cut else read, fault, lake_files, joined(scan.damages for scan in scans), samples)
+
+
+def _stage(
+    rows: LakeRows, staging: Staging, parts: Sequence[Part], scans: list[SplitScan]
+) -> tuple[CorruptRecordError | None, tuple[LakeFile, ...], TopicSamples]:
+    """Write parts; adds their scans to `scans`. Returns the damage that ended it, the files, and samples of bodies."""
     chunk, staged = _Chunk(rows, staging), list[LakeFile]()
     fault: CorruptRecordError | None = None
     try:
-        for columns in scan:
-            for batch in record_batches(rows.selection.select(columns), rows.selection):
+        for part in parts:
+            for batch in _batches(rows, staging, part, scans):
                 if chunk.bytes >= _CHUNK_BYTES and not chunk.ends_inside(batch):
                     staged += chunk.write()
                 chunk.add(batch)
         staged += chunk.write()
     except CorruptRecordError as error:
         fault = error
-    return StagedSplit(scan.result, fault, tuple(staged), scan.damages, chunk.samples)
+    return fault, tuple(staged), chunk.samples
+
+
+def _batches(rows: LakeRows, staging: Staging, part: Part, scans: list[SplitScan]) -> Iterator[pa.RecordBatch]:
+    """The wanted rows of a part; adds the scan of a split to `scans`."""
+    selection = rows.selection
+    if isinstance(part, Points):
+        yield from read_points(part, selection, files=staging.files)
+        return
+    scan = scan_split(part, level=selection.level, on_damage=selection.on_damage, files=staging.files)
+    scans.append(scan)
+    for columns in scan:
+        yield from record_batches(selection.select(columns), selection)
 
 
 def finish_files(rows: LakeRows, staging: Staging, text: TextKind | None, group: Sequence[LakeFile]) -> LakeFile:

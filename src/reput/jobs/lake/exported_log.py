@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from reput.errors import DataLossError
+from reput.log.clean_exit_check import lost_end
 from reput.log.damages import Damage
 from reput.log.directory import StoreDirectory
-from reput.log.lost_end import lost_end
-from reput.log.positions import LogPosition, TailLimit
-from reput.log.reads.reader import read_split
+from reput.log.plans.plan import plan_range
+from reput.log.plans.plan_parts import Part, part_bytes, part_range, read_part
+from reput.log.resume_points import ResumePoint, TailLimit
 from reput.log.scan import OnDamage
 from reput.log.selection import Selection
 from reput.log.splits import Split, plan_splits
@@ -20,6 +22,8 @@ from reput.log.tail import LogTail
 
 #: More than a file of a log has: a split for each file.
 _ANY_FILE_BYTES = 1 << 32
+#: A range is read in full below this size, as a run that follows a store has: a plan asks every queue.
+_SCANNED_BYTES = 64 << 20
 
 
 class ExportedLog:
@@ -33,14 +37,17 @@ class ExportedLog:
         self._directory = directory
         self._on_damage = on_damage
         self._tail = LogTail(directory, on_damage=on_damage)
+        self._planned: tuple[object, list[Part] | None] | None = None
+        self._is_scanned = False
 
     def begin(
-        self, last: LogPosition | None, *, fail_on_data_loss: bool
-    ) -> tuple[LogPosition, tuple[tuple[int, int], ...]]:
-        """Position at which a run continues after the last commit, and the ranges that are lost before it.
+        self, last: ResumePoint | None, *, fail_on_data_loss: bool
+    ) -> tuple[ResumePoint, tuple[tuple[int, int], ...]]:
+        """Point at which a run continues after the last commit, and the ranges that are lost before it.
 
-        Raises DataLossError where the log does not have the records after the last commit any more, or has others.
+        Raises DataLossError if the log does not have the records after the last commit any more, or has others.
         """
+        self._planned, self._is_scanned = None, False
         if last is None:
             return self._tail.earliest(), ()
         try:
@@ -51,34 +58,41 @@ class ExportedLog:
                     f"{error}. Export to another folder, which then begins with the log as it is; or allow the loss, "
                     "and the export continues after it"
                 ) from error
-            position = self._tail.resume(last)
-            return position, ((last.offset, position.offset),)
+            point = self._tail.resume(last)
+            return point, ((last.offset, point.offset),)
         return last, ()
 
-    def end(self, begin: LogPosition) -> LogPosition:
-        """Position after the last record that follows a position now."""
+    def end(self, begin: ResumePoint) -> ResumePoint:
+        """Point after the last record that follows a point now."""
         return self._tail.advance(begin)
 
-    def lost_end(self, end: LogPosition) -> tuple[Damage, ...]:
-        """Damage of a closed store's log behind a position, its end now; raises it if damage is refused."""
+    def lost_end(self, end: ResumePoint) -> tuple[Damage, ...]:
+        """Damage of a closed store's log behind a point, its end now; raises it if damage is refused."""
         lost = lost_end(self._directory, end.offset)
         if lost is not None and self._on_damage is OnDamage.RAISE:
             raise lost.error()
         return () if lost is None else (lost,)
 
-    def commit_end(self, begin: LogPosition, end: LogPosition, commit_bytes: int) -> LogPosition:
-        """End of a commit of about `commit_bytes`: after the last record of a log file, or `end`."""
+    def commit_end(self, begin: ResumePoint, end: ResumePoint, commit_bytes: int, selection: Selection) -> ResumePoint:
+        """End of a commit that reads about `commit_bytes`: after the last record of a log file, or `end`."""
+        parts = None if self._is_scanned else self.parts(begin.offset, end.offset, selection)
+        self._is_scanned = parts is None  # the rest of a run is not planned again for each commit
+        begins = np.array([part_range(part)[0] for part in parts or ()], np.int64)
+        read = np.cumsum([0, *map(part_bytes, parts or ())])
         for file in self._directory.log_files():
-            if begin.offset + commit_bytes <= file.end_offset < end.offset:
-                start = LogPosition(max(begin.offset, file.start_offset))
+            size = file.end_offset - begin.offset
+            if parts is not None:
+                size = int(read[np.searchsorted(begins, file.end_offset)])
+            if size >= commit_bytes and begin.offset < file.end_offset < end.offset:
+                start = ResumePoint(max(begin.offset, file.start_offset))
                 stop = self._tail.advance(start, TailLimit(end_offset=file.end_offset))
-                return stop if stop.offset > begin.offset else LogPosition(file.end_offset, begin.last)
+                return stop if stop.offset > begin.offset else ResumePoint(file.end_offset, begin.last)
         return end
 
     def splits(self, begin: int, end: int, split_bytes: int) -> list[Split]:
-        """Splits from the offset of a record to an end offset, cut as those of whole files.
+        """Splits from the offset of a record to an end offset, cut as the splits of whole files.
 
-        Raises DataLossError where files of this range were deleted meanwhile.
+        Raises DataLossError if files of this range were deleted meanwhile.
         """
         if begin >= end:
             return []
@@ -93,11 +107,25 @@ class ExportedLog:
         inside[-1] = replace(inside[-1], end=end)
         return inside
 
+    def parts(self, begin: int, end: int, selection: Selection) -> list[Part] | None:
+        """Parts with the wanted records of a range, as consume queues prove; None if it is better read in full.
+
+        Raises DataLossError as `splits`.
+        """
+        if end - begin < _SCANNED_BYTES:
+            return None
+        self.splits(begin, end, _ANY_FILE_BYTES)
+        asked = (begin, end, selection.topics)
+        if self._planned is None or self._planned[0] != asked:
+            self._planned = asked, plan_range(self._directory, selection, begin, end)
+        return self._planned[1]
+
     def first_rows(self, selection: Selection, count: int) -> Iterator[pa.RecordBatch]:
         """Read the first `count` rows of the log that a selection wants, or as many as there are."""
         begin = self._tail.earliest()
-        for split in self.splits(begin.offset, self.end(begin).offset, _ANY_FILE_BYTES):
-            for batch in read_split(split, selection, files=self._directory.files):
+        end = self.end(begin).offset
+        for part in self.parts(begin.offset, end, selection) or self.splits(begin.offset, end, _ANY_FILE_BYTES):
+            for batch in read_part(part, selection, self._directory.files):
                 yield batch.slice(0, count)
                 count -= min(count, batch.num_rows)
                 if not count:

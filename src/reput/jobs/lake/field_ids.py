@@ -15,7 +15,7 @@ _KEY = b"PARQUET:field_id"
 
 
 def fresh_ids(schema: pa.Schema) -> dict[str, int]:
-    """Ids that a catalog gives the fields of a new table: from 1 on, those of one level before those within them.
+    """Ids that a catalog gives the fields of a new table: from 1 on, fields of a level before the fields within them.
 
     The order is that of Iceberg's `TypeUtil.assignFreshIds`.
     """

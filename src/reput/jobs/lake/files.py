@@ -39,13 +39,13 @@ class LakeFile:
         name: of the staged file.
         kind: whether the file holds messages, or rows whose bodies were rejected: they could not be decoded.
         topic: as text.
-        date: ISO 8601, of the store timestamps in UTC; None where they are outside the years 1 to 9999.
+        date: ISO 8601, of the store timestamps in UTC; None if they are outside the years 1 to 9999.
         first_offset, last_offset: commit log offsets of the first and the last row.
         rows: count of rows.
         size: bytes of the file.
         table: folder of the table that the file belongs to, below the output: `messages`, `messages/orders`, `rejects`.
         ending: of its name: `.parquet`, `.csv`, `.jsonl`.
-        commit: number of its commit; None before the commit, and where a version up to 0.2 has decided it.
+        commit: number of its commit; None before the commit, and if a version up to 0.2 has decided it.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Partition(NamedTuple):
 
 
 def by_topic(batch: pa.RecordBatch, without: set[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Topics of a batch, but for those of a set, each with its rows, in log order."""
+    """Topics of a batch, but for the topics of a set, each with its rows, in log order."""
     topics = batch["topic"].dictionary_encode()
     names = topics.dictionary.to_pylist()
     if without.issuperset(names):
@@ -204,7 +204,7 @@ def offsets_of_name(name: str) -> tuple[int, int]:
 
 
 def commit_numbers(paths: Sequence[str]) -> list[int]:
-    """Numbers of the commits of files by their names; zeros where they are not all of an export, or put together."""
+    """Numbers of the commits of files by their names; zeros if they are not all of an export, or put together."""
     found = [EXPORTED_NAME.fullmatch(os.path.basename(path)) for path in paths]
     numbers = [int(one[2]) for one in found if one is not None and one[2] is not None]
     return numbers if len(numbers) == len(paths) else [0] * len(paths)

@@ -1,6 +1,6 @@
 """Iceberg tables over an export's files: each commit of the export is one snapshot of a table, once.
 
-The tables are those of `reput.jobs.lake.delta_table`, in a namespace of a catalog. A table's properties name the last
+The tables are as in `reput.jobs.lake.delta_table`, in a namespace of a catalog. A table's properties name the last
 commit of the export that the table has, and its range of the log. They change with the snapshot, in one commit of the
 catalog, and stay when snapshots expire or files are compacted. So a start after a kill knows whether a table has a
 commit. A snapshot's summary has the same properties, for the history.
@@ -27,9 +27,9 @@ from reput.jobs.lake.commits import Lacks, LakeCommit
 from reput.jobs.lake.field_ids import differing_ids
 from reput.jobs.lake.files import Kind
 from reput.jobs.lake.iceberg_metadata import METADATA, data_file, has_fields, iceberg_schema
-from reput.jobs.lake.left_out import TableLeftOutError
 from reput.jobs.lake.staging import Staging
 from reput.jobs.lake.table_formats import PARTITION_COLUMNS, Upkeep, lineage, table_schema
+from reput.jobs.lake.table_left_out import TableLeftOutError
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -54,7 +54,7 @@ class IcebergTables:
         catalog: name of the catalog; None: the embedded one.
         namespace: of the tables; it is made if it is missing.
 
-    Raises ConfigError where there is no such catalog.
+    Raises ConfigError if there is no such catalog.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class IcebergTables:
             self._open_catalog().close()
 
     def check_place(self, folders: Iterable[str]) -> None:
-        """Raise StoreError where the tables of an earlier commit lead to another folder, from which this one came."""
+        """Raise StoreError if the tables of an earlier commit lead to another folder, from which this one came."""
         from reput.jobs.lake.iceberg_catalog import embedded_location
 
         if self._catalog is None:
@@ -225,8 +225,7 @@ class IcebergTables:
         schema = table_schema(self._schema(kind, topic))
         table = table or self._find(catalog, folder)
         if table is None:
-            self._create_table(catalog, folder, schema)
-            table = self._load(catalog, folder)
+            return self._create_table(catalog, folder, schema)
         if not has_fields(table.schema(), iceberg_schema(schema)):
             with table.update_schema() as columns:
                 columns.union_by_name(schema)
@@ -241,7 +240,9 @@ class IcebergTables:
             return None
 
     def _load(self, catalog: Catalog, folder: str) -> Table:
-        table = catalog.load_table(self._identifier(folder))
+        return self._own(catalog.load_table(self._identifier(folder)))
+
+    def _own(self, table: Table) -> Table:
         if (owner := table.properties.get(OUTPUT)) != self._output:
             raise StoreError(
                 f"{'.'.join(table.name())}: the table is not of this export, but of {owner or 'another'}; rename "
@@ -249,7 +250,7 @@ class IcebergTables:
             )
         return table
 
-    def _create_table(self, catalog: Catalog, folder: str, columns: pa.Schema) -> None:
+    def _create_table(self, catalog: Catalog, folder: str, columns: pa.Schema) -> Table:
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.transforms import IdentityTransform
 
@@ -269,7 +270,7 @@ class IcebergTables:
             properties["write.metadata.path"] = f"{place}/{METADATA}"
         catalog.create_namespace_if_not_exists(self._namespace)
         try:
-            catalog.create_table_if_not_exists(
+            table = catalog.create_table_if_not_exists(
                 self._identifier(folder), schema, location=place, partition_spec=PartitionSpec(*fields),
                 properties=properties,
             )  # fmt: skip
@@ -280,11 +281,12 @@ class IcebergTables:
                 f"catalog {self._catalog!r} has no warehouse: {error}; set `warehouse:` in ~/.pyiceberg.yaml, or "
                 f"PYICEBERG_CATALOG__{self._catalog.upper()}__WAREHOUSE"
             ) from error
+        return self._own(table)
 
     def _append(self, table: Table, commit: LakeCommit, folder: str, listed: UpkeepFiles) -> None:
         """Add files and lineage in one commit of the catalog.
 
-        Where another writer was quicker, pyiceberg tries again with the table as it is then.
+        If another writer was quicker, pyiceberg tries again with the table as it is then.
 
         Args:
             folder: of the table, below the output.
@@ -292,6 +294,8 @@ class IcebergTables:
         """
         from pyiceberg.schema import index_by_name
         from pyiceberg.typedef import Record
+
+        from reput.jobs.lake.iceberg_catalog import TableChange
 
         if [field.name for field in table.spec().fields] != PARTITION_COLUMNS.names:
             raise ValueError(f"it is not partitioned by {' and '.join(PARTITION_COLUMNS.names)} any more")
@@ -303,7 +307,7 @@ class IcebergTables:
                     "which was made anew, after the file was written; undo that change, or export to another folder"
                 )
         facts = {COMMIT: str(commit.number), **lineage(commit, self._store)}
-        with table.transaction() as change:
+        with TableChange(table) as change:
             # files of earlier versions have no ids of fields: readers find columns by their names
             mapping = table.schema().name_mapping.model_dump_json()
             change.set_properties(facts if _MAPPING in table.properties else {**facts, _MAPPING: mapping})

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def small_files(table: Table, target_bytes: int, count: int) -> list[list[DataFile]]:
     """Groups of small files of a partition, in log order, of partitions that have `count` of them at least.
 
-    Only files of exports count: those of another writer are that writer's.
+    Only files of exports count: another writer's are its own.
     """
     by_partition: dict[tuple[str, int | None], list[DataFile]] = {}
     for task in table.scan().plan_files():

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from reput.counts import counted
 from reput.errors import MessageIllegalError
-from reput.jobs.lake.source import LakeSource, SourcePart
+from reput.jobs.lake.import_source import LakeSource, SourcePart
 from reput.jobs.runner import Runner
 from reput.progress import Progress
 

@@ -44,7 +44,7 @@ class LakeRows:
         return os.path.join(kind, table_name(topic)) if kind == "messages" and self.decoders.has_tables else kind
 
     def file_schema(self, kind: Kind, topic: str) -> pa.Schema:
-        """Schema of the files of a kind and a topic, with ids of fields where they have ids."""
+        """Schema of the files of a kind and a topic, with ids of fields if they have ids."""
         schema = self.schema(kind, topic)
         if self.field_ids is None:
             return schema

@@ -35,13 +35,13 @@ class Tables(Protocol):
     left_out: dict[str, str]
 
     def check_place(self, folders: Iterable[str]) -> None:
-        """Raise StoreError where the tables of an earlier commit lead to another folder than that of the export."""
+        """Raise StoreError if the tables of an earlier commit lead to another folder than that of the export."""
         ...
 
     def field_ids(
         self, tables: Mapping[str, tuple[Kind, str]], check_new: Callable[[str], None]
     ) -> dict[str, dict[str, int]]:
-        """Ids that the files of tables must have, by folder and path of a field; none where files have no ids.
+        """Ids that the files of tables must have, by folder and path of a field; none if files have no ids.
 
         Tables that are missing are made, and columns that are missing added. Of a table that is left out, none.
 

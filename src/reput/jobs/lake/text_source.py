@@ -1,7 +1,7 @@
 """Source of an import that is text: files of CSV, or of JSON lines, with the columns as `reput.jobs.text_rows` says.
 
 A file is one part: where a row of CSV begins is known only after all rows before it. Each file is read twice: as a
-whole before anything is imported, so that a wrong line is told while the source may still be changed, and as a part.
+whole before anything is imported, so that a wrong line is found while the source may still be changed, and as a part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reput.errors import ConfigError, StoreFormatError
 from reput.formats.java import INT32_MAX
 from reput.formats.properties import split_keys
 from reput.jobs.text_rows import TextKind
-from reput.jobs.text_values import BASE64, body_of, json_object
+from reput.jobs.text_values import BASE64, body_of, json_object, message_object
 from reput.kernels.records.message_columns import ASSIGNED
 from reput.kernels.records.record_batch import SCHEMA
 
@@ -36,6 +36,7 @@ _TYPES: dict[str, pa.DataType] = {
 _BODY = f"body{BASE64}"
 _BLOCK_BYTES = 64 << 20
 _ROWS = 8192
+_FIRST_ROW = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,8 @@ class TextPart:
 
     @property
     def first_row(self) -> int:
-        """Number of the first row in the file."""
-        return 0
+        """Number of the first row in the file: rows of text count from 1, as lines do; the header of CSV is none."""
+        return _FIRST_ROW
 
     @property
     def schema(self) -> pa.Schema:
@@ -70,7 +71,7 @@ class TextPart:
         return pa.schema(fields if self.topic is None else [*fields, ("topic", pa.string())])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows in order and on demand; raises as `read_text_file`, where the file has changed."""
+        """Read the rows in order and on demand; raises as `read_text_file`, if the file has changed."""
         for batch in _batches(self.path, self.kind, self.columns):
             if self.topic is not None:
                 batch = batch.append_column("topic", pa.repeat(pa.scalar(self.topic), batch.num_rows))
@@ -221,7 +222,7 @@ def _of_csv(path: str, content: pa.NativeFile, columns: Sequence[str]) -> Iterat
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    reader, row = _csv_reader(path, content, convert), 0
+    reader, row = _csv_reader(path, content, convert), _FIRST_ROW
     try:
         while True:
             try:
@@ -304,7 +305,7 @@ def _properties(texts: pa.Array, path: str, first_row: int) -> pa.Array:
 def _of_json(path: str, content: pa.NativeFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Blank lines are none; fields that are no column of a message are left out."""
     lines = enumerate(io.BufferedReader(content), start=1)
-    numbered = ((number, json_object(line, f"{path}, line {number}")) for number, line in lines if line.strip())
+    numbered = ((number, message_object(line, f"{path}, line {number}")) for number, line in lines if line.strip())
     while some := list(islice(numbered, _ROWS)):
         yield pa.RecordBatch.from_pydict({name: _json_column(name, some, path) for name in columns})
 

@@ -1,8 +1,8 @@
 """Schemas of topics whose JSON bodies become columns: given and checked, or inferred once and kept.
 
 The schema of a topic is inferred when the topic first appears, from its first bodies. It is kept
-(`reput.jobs.lake.kept_schemas`), so that it is the same in every task and in every later run. It may grow: new fields
-come after those that are there.
+(`reput.jobs.lake.inferred_schemas`), so that it is the same in every task and in every later run. It may grow: new
+fields come after those that are there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TopicSamples:
 
 
 def with_inferred(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecoders:
-    """The decoders, and those of the sampled topics."""
+    """The decoders, with decoders of the sampled topics."""
     schemas = {topic: pa.schema(grown_fields((), fields.schema())) for topic, fields in samples.by_topic.items()}
     return _with_schemas(decoders, schemas)
 
@@ -69,7 +69,7 @@ def new_fields(staged: Sequence[LakeFile], staging: Staging) -> TopicSamples:
 
 
 def with_new_fields(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecoders:
-    """The decoders, and those of topics whose inferred schemas get the new ones of the sampled fields.
+    """The decoders, with decoders of topics whose inferred schemas get the new sampled fields.
 
     A field keeps its type.
     """
@@ -82,12 +82,12 @@ def with_new_fields(decoders: BodyDecoders, samples: TopicSamples) -> BodyDecode
 
 
 def with_kept(decoders: BodyDecoders, texts: Mapping[str, str]) -> BodyDecoders:
-    """The decoders, and those of topics whose schemas earlier runs have inferred and kept."""
+    """The decoders, with decoders of topics whose schemas earlier runs have inferred and kept."""
     return replace(decoders, by_topic=TopicDecoders(decoders.by_topic, texts)) if texts else decoders
 
 
 def _with_schemas(decoders: BodyDecoders, schemas: Mapping[str, pa.Schema]) -> BodyDecoders:
-    """The decoders, and those of further topics by their inferred schemas."""
+    """The decoders, with decoders of further topics by their inferred schemas."""
     inferred = {topic: inferred_decoder(schema) for topic, schema in schemas.items()}
     return replace(decoders, by_topic=decoders.by_topic.with_others(inferred))
 
@@ -103,7 +103,7 @@ def inferred_texts(decoders: BodyDecoders, topics: Iterable[str]) -> dict[str, s
 
 
 def check_fit(decoders: BodyDecoders, sample: Iterable[pa.RecordBatch]) -> None:
-    """Raise ConfigError where no body of a sample, with columns `topic` and `body`, fits a given schema."""
+    """Raise ConfigError if no body of a sample, with columns `topic` and `body`, fits a given schema."""
     reasons: list[str | None] = []
     for batch in sample:
         for topic in batch["topic"].unique().to_pylist():

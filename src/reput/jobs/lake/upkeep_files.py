@@ -22,13 +22,13 @@ _METADATA_ENDING = ".metadata.json"
 
 
 class UpkeepFiles:
-    """Files of a commit or upkeep of one table. Where it was killed, the next run removes what the table does not name.
+    """Files of a commit or upkeep of one table. If it was killed, the next run removes what the table does not name.
 
     Args:
         output: folder of the export.
 
     Attributes:
-        folder: of the table, below the output; None where nothing is under way.
+        folder: of the table, below the output; None if nothing is under way.
     """
 
     def __init__(self, output: str, files: FileLayer) -> None:

@@ -18,33 +18,37 @@ from reput.jobs.query.kept_reads import READING, KeptReads
 from reput.log.directory import StoreDirectory
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.plan_parts import Part, part_bytes, read_part
+from reput.log.plans.pruning import Wanted
 from reput.log.reads.open_batches import batch_reader
 from reput.log.selection import Selection, make_selection
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """Wanted rows of one store, not read yet; picklable."""
+    """Wanted rows of one store, not read yet; picklable.
+
+    Attributes:
+        wanted: conditions at least as narrow as the selection; None: the selection's.
+    """
 
     directory: StoreDirectory
     selection: Selection
     clock_margin_ms: int | None = None
+    wanted: Wanted | None = None
 
     def plan(self, split_bytes: int | None = None) -> Sequence[Part]:
         """Plan the parts to read of the log as it is now, in its order. Splits have about `split_bytes` bytes."""
         options = PlanOptions(processors=1, split_bytes=split_bytes, clock_margin_ms=self.clock_margin_ms)
-        return plan_read(self.directory, self.selection, options).parts
+        return plan_read(self.directory, self.selection, options, self.wanted).parts
 
     def read(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Read the rows of a part."""
         return read_part(part, self.selection, self.directory.files)
 
-    def batches(self, progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
-        """Read all wanted rows of the log as it is now, batch by batch on demand. Progress is in log bytes."""
-        return self._batches(self.plan(), progress)
-
-    def _batches(self, parts: Sequence[Part], progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    def batches(self, parts: Sequence[Part], progress: Progress | None = None) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a plan, batch by batch on demand. Progress is in log bytes."""
         done, total = 0, sum(map(part_bytes, parts))
         for part in parts:
             if progress is not None:
@@ -83,8 +87,9 @@ def find_messages(
     """
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
+    warn_of_unknown_topics(selection.topics, directory)
     rows, schema = LogRows(directory, selection, clock_margin_ms), selection.schema
     if kept is None:
-        return batch_reader(schema, rows.batches(progress))
+        return batch_reader(schema, rows.batches(rows.plan(), progress))
     name = f"messages: {', '.join(schema.names)}"
     return batch_reader(schema, kept.read(name, rows.plan, rows.read, schema))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, count
@@ -24,15 +24,19 @@ from reput.counts import counted
 from reput.errors import ConfigError, CorruptRecordError, ReputError
 from reput.extras import require
 from reput.jobs.damages import find_damages
+from reput.jobs.query.field_hints import reserved_field
 from reput.jobs.query.kept_reads import KeptReads
 from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.jobs.runner import LocalRunner
+from reput.log.datasets.arrow_filters import narrowed
 from reput.log.datasets.batch_scanner import BatchScanner
 from reput.log.directory import StoreDirectory
 from reput.log.plans.plan_parts import Part
+from reput.log.plans.pruning import Wanted, wanted_by
 from reput.log.reads.open_batches import batch_reader
 from reput.log.selection import make_selection
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.progress import Progress
 
 if TYPE_CHECKING:
@@ -49,7 +53,7 @@ _SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 #: A character of a word; a word, or a character of none; and a place where no word goes on.
 _WORD, _TOKEN, _NO_WORD_NEXT = re.compile(r"\w"), re.compile(r"\w+|\W"), re.compile(r"(?!\w)")
-#: Limit of topics that an error lists where a statement names an unknown table.
+#: Limit of topics that an error lists if a statement names an unknown table.
 _SHOWN_TOPICS = 10
 
 
@@ -128,27 +132,18 @@ class Source:
         """Rows with these columns of the log, of one topic or of all wanted topics."""
         topics = self.topics if topic is None else [topic]
         directory = StoreDirectory(self.path, commit_log_path=self.commit_log_path)
-        wanted = make_selection(
+        selection = make_selection(
             columns=columns, topics=topics, begin=self.begin, end=self.end, store=directory.name, mode=self.mode
         )
-        return LogRows(directory, wanted)
+        return LogRows(directory, selection, wanted=wanted_by(selection))
 
-    def rows(self, topic: str | None, columns: TopicColumns, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Batches with these columns of a topic's table, or of the table of all topics."""
-        log_rows = self.read(topic, columns.log_columns(names))
-        if self.kept is None:
-            return (columns.rows(batch, names) for batch in log_rows.batches(self.progress))
-        read = f"read {MESSAGES if topic is None else f'topic {topic}'}: {', '.join(names)}"
-        task = partial(_decoded, log_rows, columns, names)
-        return self.kept.read(read, log_rows.plan, task, columns.schema_of(names))
+    def columns(self, topic: str, plan: Callable[[LogRows], Sequence[Part]] | None = None) -> TopicColumns:
+        """Columns of a topic's table; `plan` plans the read of a sample of its bodies, if another one has done so."""
+        return topic_columns((self.schemas or {}).get(topic), lambda: self._sample(topic, plan))
 
-    def columns(self, topic: str) -> TopicColumns:
-        """Columns of a topic's table."""
-        return topic_columns((self.schemas or {}).get(topic), lambda: self._sample(topic))
-
-    def _sample(self, topic: str) -> Iterable[pa.Array]:
-        rows = 0
-        for batch in self.read(topic, ["body"]).batches():
+    def _sample(self, topic: str, plan: Callable[[LogRows], Sequence[Part]] | None) -> Iterable[pa.Array]:
+        rows, bodies = 0, self.read(topic, ["body"])
+        for batch in bodies.batches(bodies.plan() if plan is None else plan(bodies)):
             yield batch["body"].slice(0, SAMPLE_ROWS - rows)
             rows += batch.num_rows
             if rows >= SAMPLE_ROWS:
@@ -201,7 +196,8 @@ class SqlTable(ds.Dataset):  # type: ignore[misc]
     def __init__(self, source: Source, topic: str | None) -> None:
         self._source = source
         self.topic = topic
-        self.columns = TopicColumns() if topic is None else source.columns(topic)
+        self._plans: dict[Wanted | None, Sequence[Part]] = {}
+        self.columns = TopicColumns() if topic is None else source.columns(topic, self._plan)
         self.undecoded = 0
         self.failure: ReputError | None = None
 
@@ -216,13 +212,34 @@ class SqlTable(ds.Dataset):  # type: ignore[misc]
         """Scanner of some columns, with the rows that pass a filter."""
         return BatchScanner(self.schema, self._rows, columns, filter)
 
-    def _rows(self, names: Sequence[str], _: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+    def _plan(self, rows: LogRows) -> Sequence[Part]:
+        """The parts of a read, planned once: by a statement's scans with the same conditions, and its sample."""
+        if rows.wanted not in self._plans:
+            self._plans[rows.wanted] = rows.plan()
+        return self._plans[rows.wanted]
+
+    def _read(self, names: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        """Rows with these columns that may pass a filter."""
+        source, columns = self._source, self.columns
+        rows = source.read(self.topic, columns.log_columns(names))
+        if expression is not None:
+            assert rows.wanted is not None, "made by Source.read"
+            rows = replace(rows, wanted=narrowed(rows.wanted, expression, rows.directory, columns.schema))
+        if source.kept is None:
+            return (columns.rows(batch, names) for batch in rows.batches(self._plan(rows), source.progress))
+        of = MESSAGES if self.topic is None else f"topic {self.topic}"
+        assert rows.wanted is not None, "made by Source.read"
+        where = "" if expression is None else f" where {rows.wanted.text}"  # Arrow prints long lists in part
+        task = partial(_decoded, rows, columns, names)
+        return source.kept.read(f"read {of}: {', '.join(names)}{where}", rows.plan, task, columns.schema_of(names))
+
+    def _rows(self, names: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         self.undecoded = 0
         needed = list(names)
         if BODY_ERROR not in needed and not set(self.columns.names).isdisjoint(needed):
             needed.append(BODY_ERROR)
         try:
-            for rows in self._source.rows(self.topic, self.columns, needed):
+            for rows in self._read(needed, expression):
                 if BODY_ERROR in needed:
                     self.undecoded += rows.num_rows - rows[BODY_ERROR].null_count
                 yield rows.select(list(names))
@@ -267,7 +284,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def undecoded_finding(topic: str, count: int | None = None) -> str:
-    """Text about bodies of a topic that could not be decoded; without a count, where it is not known."""
+    """Text about bodies of a topic that could not be decoded; without a count, if it is not known."""
     bodies = "some bodies do" if count is None else counted(count, "body does", "bodies do")
     return f"topic {topic}: {bodies} not fit the schema, so fields are null; {BODY_ERROR} says why"
 
@@ -303,7 +320,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
-        hint = source.quoting_hint(sql, '"', str(error))
+        hint = source.quoting_hint(sql, '"', str(error)) or _field_hint(connection, source, sql, str(error))
         raise ConfigError(f"sql: {_on_one_line(str(error))}{hint}") from None
     if len(statements) != 1 or statements[0].type not in (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN):
         raise ConfigError("sql: expected one statement that reads: select ... from topic")
@@ -311,6 +328,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         names = sorted([MESSAGES, *source.table_names(source.topics_of_store())])
         answer = connection.sql("select unnest($names) as name", params={"names": names})
         return SqlRows(answer.to_arrow_reader(_BATCH_ROWS), [], source)
+    warn_of_unknown_topics(source.topics, StoreDirectory(source.path, commit_log_path=source.commit_log_path))
     tables = {topic: SqlTable(source, topic) for topic in source.tables(sql)}
     tables[MESSAGES] = SqlTable(source, None)
     for name, table in tables.items():
@@ -326,8 +344,18 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         raise ConfigError(f"sql: {_on_one_line(_reason(str(error), source))}{hint}{''.join(hints)}") from None
 
 
+def _field_hint(connection: duckdb.DuckDBPyConnection, source: Source, sql: str, reason: str) -> str:
+    """Hint to quote a field whose name is a word of SQL; empty if the statement names none."""
+    words = connection.sql(
+        "select keyword_name from duckdb_keywords() where keyword_category in ('reserved', 'type_function')"
+    ).fetchall()
+    fields = (name for topic in source.tables(sql) for name in source.columns(topic).schema.names)
+    field = reserved_field(sql, reason, fields, {word for (word,) in words})
+    return "" if field is None else f'; if the field {field} is meant, it stands in quotes: "{field}"'
+
+
 def _with_types_of_files(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """The answer with text in place of intervals, unions and BIGNUMs, which Parquet or CSV have no type for."""
+    """The answer with text in place of what Arrow, Parquet or CSV have no type for."""
     types = list(map(_type_of_files, answer.types))
     if not any(types):
         return answer
@@ -338,9 +366,14 @@ def _with_types_of_files(answer: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRela
     return answer.project(", ".join(columns))
 
 
+#: Types whose values are text outside of DuckDB: Arrow would have bytes of a BIT, no zone of a time, and -1 for the
+#: largest UHUGEINT.
+_ONLY_DUCKDBS = ("interval", "union", "bignum", "bit", "time with time zone", "uhugeint")
+
+
 def _type_of_files(kind: DuckDBPyType) -> str | None:
     """Type, in DuckDB's words, that a value of one is written as; None for its own."""
-    if kind.id in ("interval", "union", "bignum"):
+    if kind.id in _ONLY_DUCKDBS:
         return "varchar"
     if kind.id not in ("list", "array", "struct", "map"):
         return None
@@ -370,7 +403,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _reason(text: str, source: Source) -> str:
-    """DuckDB's text; where it proposes its own tables in place of an unknown one, the topics are listed instead."""
+    """DuckDB's text; if it proposes its own tables in place of an unknown one, the topics are listed instead."""
     unknown, has_proposal, _ = text.partition("does not exist!\nDid you mean")
     if not (has_proposal and "Table with name" in unknown):
         return text

@@ -11,7 +11,7 @@ from reput.errors import ConfigError
 from reput.jobs.decoding import BodyDecoder, JsonDecoder, make_decoder
 from reput.kernels.records.record_batch import SCHEMA
 
-#: Column with the reason why a body could not be decoded; null where it could.
+#: Column with the reason why a body could not be decoded; null if it could.
 BODY_ERROR = "body_error"
 #: Count of bodies, from the oldest on, that a schema is inferred from.
 SAMPLE_ROWS = 10_000
@@ -25,9 +25,9 @@ class TopicColumns:
     gets the prefix `body_`.
 
     Attributes:
-        decoder: of the bodies; None where they have no fields.
+        decoder: of the bodies; None if they have no fields.
         names: column names of the decoder's fields, in order.
-        reason: why there are no fields; None where there are, or where none are wanted.
+        reason: why there are no fields; None if there are, or if none are wanted.
     """
 
     decoder: JsonDecoder | None = None
@@ -36,7 +36,7 @@ class TopicColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns: the columns of `read_log`, the fields, and `body_error` where there are fields."""
+        """All columns: the columns of `read_log`, the fields, and `body_error` if there are fields."""
         if self.decoder is None:
             return SCHEMA
         fields = [field.with_name(name) for name, field in zip(self.names, self.decoder.schema, strict=True)]

@@ -18,6 +18,7 @@ from reput.files import DISK, File
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.paths import offset_to_file_name, topic_folder_name
+from reput.jobs.rebuild.spill_file import SpillFile
 from reput.jobs.record_faults import has_units, queue_fault, record_damage, wrong_queue_offsets
 from reput.kernels.queues.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE
@@ -58,10 +59,8 @@ class BatchUnitSpill:
         self._on_damage = on_damage
         self.chunks: dict[QueueKey, list[UnitChunk]] = {}
         self.undeclared: set[str] = set()
-        self._path = path
+        self._file = SpillFile(path)
         self._types = types
-        self._file: File | None = None
-        self._position = 0
         self._pending: dict[QueueKey, list[bytes]] = {}
         self._bytes = 0
 
@@ -102,22 +101,17 @@ class BatchUnitSpill:
             self.damages = self.damages.followed_by([damage])
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = DISK.open(self._path, writable=True, create=True)
         for key, units in self._pending.items():
             content = b"".join(units)
-            self._file.write(self._position, content)
-            self.chunks.setdefault(key, []).append(UnitChunk(self._path, self._position, len(content)))
-            self._position += len(content)
+            chunk = UnitChunk(self._file.path, self._file.write(content), len(content))
+            self.chunks.setdefault(key, []).append(chunk)
         self._pending.clear()
         self._bytes = 0
 
     def close(self) -> None:
-        """Spill the remaining units, and close the file. It is removed with the job, so it is not synced."""
-        if self._pending:
-            self._spill()
-        if self._file is not None:
-            self._file.close()
+        """Spill the remaining units, and close the file."""
+        self._spill()
+        self._file.close()
 
 
 class FinishedBatchQueue(NamedTuple):

@@ -95,7 +95,7 @@ class Built(NamedTuple):
 class Build:
     """Phases of one rebuild, with the arguments that they share.
 
-    Where the log turns out to need another pass (batch topics, repeated queue offsets), the pass builds in a folder of
+    If the log turns out to need another pass (batch topics, repeated queue offsets), the pass builds in a folder of
     its own: so the files and outcomes of finished tasks stay valid for a start after a kill.
 
     Attributes:
@@ -146,7 +146,7 @@ class Build:
         )
 
     def _scan(self) -> tuple[list[ScanOutcome], bool]:
-        """Write the units and spill the keys: in parallel, or by one task in log order where slots do not join."""
+        """Write the units and spill the keys: in parallel, or by one task in log order if slots do not join."""
         plan, types, description = self._plan, self._plan.geometry.types, "read the log"
         splits = bounded_splits(plan.log_files, plan.split_bytes, plan.log_end)
         target = self._begin("at-once", types)
@@ -181,7 +181,7 @@ class Build:
         return outcomes, in_order
 
     def _begin(self, name: str, types: QueueTypes, misnumbered: frozenset[int] = frozenset()) -> ScanTarget:
-        """Make the folders of a pass over the log, and remove those of the pass before it."""
+        """Make the folders of a pass over the log, and remove the folders of the pass before it."""
         if self.folder:
             DISK.remove_tree(os.path.dirname(self.folder))
         self.folder, self.types = os.path.join(self._path, name, "built"), types

@@ -30,7 +30,7 @@ _BEFORE_ALL = (0, 1)
 
 
 class _Location(NamedTuple):
-    """Commit log offset and size of a unit's record; size 0 where there is no unit."""
+    """Commit log offset and size of a unit's record; size 0 if there is no unit."""
 
     offset: int
     size: int
@@ -174,7 +174,7 @@ def _queues(directory: StoreDirectory) -> Iterator[tuple[str, list[LogFile]]]:
 
 
 def _folders(files: FileLayer, path: str) -> list[str]:
-    """Names of the subfolders of a folder; none where the folder is missing."""
+    """Names of the subfolders of a folder; none if the folder is missing."""
     if not files.is_directory(path):
         return []
     return [entry.name for entry in files.list_directory(path) if entry.is_directory]

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reput.files import DISK, File
+from reput.files import DISK
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.consume_queue_ext import END_MARK
 from reput.formats.paths import offset_to_file_name
+from reput.jobs.rebuild.spill_file import SpillFile
 from reput.kernels.queues.consume_queue import UnitRuns
 from reput.kernels.queues.consume_queue_ext import ExtRuns, ExtWrite, place_ext_units
 
@@ -69,9 +70,7 @@ class ExtSpill:
 
     def __init__(self, path: str) -> None:
         self.chunks: dict[tuple[str, int], list[ExtChunk]] = {}
-        self._path = path
-        self._file: File | None = None
-        self._position = 0
+        self._file = SpillFile(path)
         self._pending: dict[tuple[str, int], list[_Pending]] = {}
         self._bytes = 0
 
@@ -89,28 +88,21 @@ class ExtSpill:
             self._spill()
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = DISK.open(self._path, writable=True, create=True)
         for key, pending in self._pending.items():
             for run in pending:
                 arrays: list[npt.NDArray[Any]] = [*run.sizes, *run.data]
                 content = b"".join(array.tobytes() for array in arrays)
-                self._file.write(self._position, content)
-                chunk = ExtChunk(
-                    self._path, self._position, run.first_offset, run.count,
-                    len(content) - run.count * _SIZE_OF_SIZE,
-                )  # fmt: skip
+                data_size = len(content) - run.count * _SIZE_OF_SIZE
+                position = self._file.write(content)
+                chunk = ExtChunk(self._file.path, position, run.first_offset, run.count, data_size)
                 self.chunks.setdefault(key, []).append(chunk)
-                self._position += len(content)
         self._pending.clear()
         self._bytes = 0
 
     def close(self) -> None:
-        """Spill the remaining ext units, and close the file. It is removed with the job, so it is not synced."""
-        if self._pending:
-            self._spill()
-        if self._file is not None:
-            self._file.close()
+        """Spill the remaining ext units, and close the file."""
+        self._spill()
+        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +119,14 @@ class ExtLayout:
     folder: str
     file_size: int
 
-    def run(self, chunks: Sequence[ExtChunk]) -> int:
-        """Write and sync the extension, and put its addresses into the units; returns the bytes in use.
+    def run(self, chunks: Sequence[ExtChunk], end: int = 0) -> int:
+        """Write and sync ext units, and put their addresses into the units; returns the extension's new end.
 
         Args:
-            chunks: all chunks of the queue, in log order.
+            chunks: all chunks of the queue, or all further ones, in log order.
+            end: end of the extension before.
         """
-        end = 0
+        first_file = end - end % self.file_size
         for chunk in chunks:
             sizes, data = chunk.read()
             units = np.empty(chunk.count * UNIT_SIZE, np.uint8)
@@ -145,10 +138,10 @@ class ExtLayout:
             for path, position, in_file in self._by_file(units, chunk.first_offset):
                 with DISK.open(path, writable=True) as file:
                     file.write(position, in_file.data)
-        for start in range(0, end, self.file_size):
+        for start in range(first_file, end, self.file_size):
             with DISK.open(self._path(start), writable=True) as file:
                 file.sync()
-        if end:
+        if chunks and end:
             DISK.sync_directory(self.folder)
         return end
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reput.files import DISK, File
+from reput.files import DISK
 from reput.formats.index_file import HEADER_SIZE, IndexHeader, encode_header, entry_position, file_size
-from reput.formats.paths import index_file_name
+from reput.formats.paths import index_file_name_after
+from reput.jobs.rebuild.spill_file import SpillFile
 from reput.kernels.queues.index_file import IndexKeys, IndexTable, index_keys
 from reput.kernels.records.columns import RecordColumns
 
@@ -57,26 +58,20 @@ class KeySpill:
 
     def __init__(self, path: str) -> None:
         self.chunks: list[KeyChunk] = []
-        self._path = path
-        self._file: File | None = None
-        self._position = 0
+        self._file = SpillFile(path)
 
     def put(self, columns: RecordColumns) -> None:
         """Add the keys of a scan at `ScanLevel.KEYS`; rolled back messages have none (`IndexService.buildIndex`)."""
         keys = index_keys(columns)
         if not keys.hashes.size:
             return
-        if self._file is None:
-            self._file = DISK.open(self._path, writable=True, create=True)
-        self.chunks.append(KeyChunk(self._path, self._position, keys.hashes.size))
+        self.chunks.append(KeyChunk(self._file.path, self._file.position, keys.hashes.size))
         for column in (keys.offsets, keys.timestamps, keys.hashes):
-            self._file.write(self._position, column.data)
-            self._position += column.nbytes
+            self._file.write(column.data)
 
     def close(self) -> None:
-        """Close the file. It is removed with the job, so it is not synced."""
-        if self._file is not None:
-            self._file.close()
+        """Close the file."""
+        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +115,49 @@ class IndexFilePlan:
 
 
 def plan_index_files(
-    folder: str, chunks: Sequence[KeyChunk], max_hash_slot_num: int, max_index_num: int
+    folder: str,
+    chunks: Sequence[KeyChunk],
+    max_hash_slot_num: int,
+    max_index_num: int,
+    *,
+    taken: int = 0,
+    last: tuple[str, int, int] = ("", 0, 0),
 ) -> list[IndexFilePlan]:
-    """Divide the keys of all chunks, in log order, among index files in a folder."""
+    """Divide the keys of all chunks, in log order, among index files in a folder.
+
+    Args:
+        folder: of the new files.
+        chunks: all keys.
+        max_hash_slot_num: hash slots of a file.
+        max_index_num: entries of a file.
+        taken: count of keys that are in an index file already.
+        last: name, end timestamp (ms) and end offset of the index file before them; ("", 0, 0) without one.
+    """
     plans: list[IndexFilePlan] = []
     capacity = max_index_num - 1
     ends = np.cumsum([0, *(chunk.key_count for chunk in chunks)])
     total = int(ends[-1])
-    name_ms, previous = -1, (0, 0)
-    for begin in range(0, total, capacity):
+
+    def find(number: int) -> tuple[int, int]:
+        """The chunk of a key, and the key's number in it."""
+        chunk = int(np.searchsorted(ends, number, "right")) - 1
+        return chunk, number - int(ends[chunk])
+
+    def timestamp_and_offset(number: int) -> tuple[int, int]:
+        chunk, inside = find(number)
+        return chunks[chunk].timestamp_and_offset(inside)
+
+    name, *before = last
+    for begin in range(taken, total, capacity):
         end = min(begin + capacity, total)
-        first, last = (int(i) for i in np.searchsorted(ends, [begin, end - 1], "right") - 1)
-        skip = begin - int(ends[first])
-        timestamp, _ = chunks[first].timestamp_and_offset(skip)
-        name_ms = max(name_ms + 1, min(max(timestamp, 0), _LAST_NAME_MS))
+        (first, skip), (final, _) = find(begin), find(end - 1)
+        timestamp, _ = timestamp_and_offset(begin)
+        name = index_file_name_after(name, min(max(timestamp, 0), _LAST_NAME_MS), _NAME_UTC_OFFSET_S)
+        previous = timestamp_and_offset(begin - 1) if begin else (before[0], before[1])
         plans.append(
             IndexFilePlan(
-                os.path.join(folder, index_file_name(name_ms, _NAME_UTC_OFFSET_S)),
-                max_hash_slot_num, max_index_num, *previous, tuple(chunks[first : last + 1]), skip, end - begin,
+                os.path.join(folder, name), max_hash_slot_num, max_index_num, *previous,
+                tuple(chunks[first : final + 1]), skip, end - begin,
             )
         )  # fmt: skip
-        previous = chunks[last].timestamp_and_offset(end - 1 - int(ends[last]))
     return plans

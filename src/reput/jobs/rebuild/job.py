@@ -23,7 +23,7 @@ from reput.jobs.rebuild.build import Build, Built, RebuildResult
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
 from reput.jobs.rebuild.options import RebuildOptions
 from reput.jobs.rebuild.plan import BuildFolder, BuildPlan, plan_build
-from reput.jobs.rebuild.reachable import check_reachable
+from reput.jobs.rebuild.reachable_messages import check_reachable
 from reput.jobs.rebuild.swap import check_folders, locked, plan_swap
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
@@ -71,12 +71,12 @@ def rebuild(
 
     Raises:
         StoreFormatError: no store, a foreign file in the log, or files of two equally frequent sizes, so that the size
-            must be given; also where `output` exists and is not an empty folder, or `<output>.unfinished` belongs to no
+            must be given; also if `output` exists and is not an empty folder, or `<output>.unfinished` belongs to no
             rebuild.
         CorruptRecordError: damage in the log, a queue offset beyond what the log can hold, a topic that cannot
             name a folder; not with `damaged="skip"`.
         ConfigError: file sizes or delay levels that RocketMQ does not allow; an `output` inside the store; other
-            options than those of the killed rebuild; `damaged="skip"` in place.
+            options than the killed rebuild had; `damaged="skip"` in place.
         CorruptConsumeQueueError: in place: the store's queues lead to whole records that the new ones do not reach; not
             with `allow_fewer`.
         StoreLockedError: another process builds this output, or has the store open that is to be rebuilt in place, or

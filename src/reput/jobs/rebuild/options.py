@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from reput.config.dispatch_rules import DispatchRules
+from reput.config.dispatch_rules import BUILD_KEYS, DispatchRules
 from reput.jobs.job_folder import Option
 from reput.log.directory import StoreDirectory
 
@@ -15,22 +15,10 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES = 64 << 20
 
-#: Options that are keys of `MessageStoreConfig`.
-_CONFIG_KEYS = (
-    "mapped_file_size_consume_queue",
-    "mapper_file_size_batch_consume_queue",
-    "max_hash_slot_num",
-    "max_index_num",
-    "enable_consume_queue_ext",
-    "mapped_file_size_consume_queue_ext",
-    "enable_lmq",
-    "message_delay_level",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOptions:
-    """Options of a rebuild. The first eight are keys of `MessageStoreConfig`.
+    """Options of a rebuild. The first eight are `BUILD_KEYS`.
 
     Sizes that are not given (None) are the most frequent sizes of the store's files, else RocketMQ's defaults; a file
     of another size, as it was cut, is a finding.
@@ -77,7 +65,7 @@ class RebuildOptions:
     @property
     def config(self) -> dict[str, Any]:
         """The keys of `MessageStoreConfig` that are given, with their values."""
-        return {name: value for name in _CONFIG_KEYS if (value := getattr(self, name)) is not None}
+        return {name: value for name in BUILD_KEYS if (value := getattr(self, name)) is not None}
 
     def of_job(self, directory: StoreDirectory) -> dict[str, Option]:
         """The options that every start of one job must have, with the names of the store and its log folders.

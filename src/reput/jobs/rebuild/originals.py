@@ -1,6 +1,6 @@
 """Originals of what a repair changes, kept beside: `topics.json.broken`, `consumequeue.broken`, `commitlog.broken/`.
 
-Where such a name is taken by another original, the next name is `.broken.2`. The same content is not kept twice: a
+If such a name is taken by another original, the next name is `.broken.2`. The same content is not kept twice: a
 repair that was killed and runs again leaves the same files as an undisturbed repair.
 
 RocketMQ does not start with a file of an unknown name beside log files. So originals of a log folder go to another

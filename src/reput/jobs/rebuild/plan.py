@@ -1,4 +1,4 @@
-"""Plan of a rebuild, fixed at its first start: files and outcomes of a killed start must fit those of the next.
+"""Plan of a rebuild, fixed at its first start: files and outcomes of a killed start must fit the next one's.
 
 Files and outcomes of tasks of the first phase are not synced, since tasks of the second phase write or sync all files.
 So they count only until the machine is restarted, and only for an unchanged log.
@@ -11,13 +11,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reput.config.dispatch_rules import DispatchRules
+from reput.config.message_store import MessageStoreConfig
 from reput.files import DISK
 from reput.files.owner import owner_text
 from reput.jobs.job_folder import JobFolder
-from reput.jobs.rebuild.geometry import Geometry, find_geometry
 from reput.jobs.rebuild.options import RebuildOptions
+from reput.jobs.rebuild.unit_writer import FurtherUnits
 from reput.jobs.resuming import keep, load
 from reput.log.directory import LogFile, StoreDirectory
+from reput.log.geometry.build_sizes import find_sizes
+from reput.log.geometry.file_sizes import BATCH, queue_files
+from reput.log.queue_types import QueueTypes, find_queue_types
 from reput.log.scan import OnDamage
 from reput.log.sink_commits import SinkWatch
 
@@ -26,6 +30,23 @@ if TYPE_CHECKING:
 
 _BUILD, _OUTCOMES = "build", "outcomes"
 _PLAN, _RESULT, _SWAP = "plan", "result", "swap"
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Files that a rebuild makes.
+
+    Attributes:
+        config: sizes of files, and delay levels; its other keys mean nothing here.
+        types: topics with batch consume queues.
+        further: what queues have besides a unit for each message.
+        findings: derived files of the store that cannot be right, each with the consequence.
+    """
+
+    config: MessageStoreConfig
+    types: QueueTypes
+    further: FurtherUnits
+    findings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +77,26 @@ class BuildPlan:
     def is_of_same_log(self, other: BuildPlan) -> bool:
         """Whether the log is unchanged, by sizes and times of its files."""
         return (self.log_files, self.modified_ms, self.log_end) == (other.log_files, other.modified_ms, other.log_end)
+
+
+def find_geometry(directory: StoreDirectory, options: RebuildOptions) -> Geometry:
+    """Find the geometry of a rebuild of this store.
+
+    Raises:
+        ConfigError: a value that RocketMQ does not allow.
+        StoreFormatError: the store's files do not tell a size.
+        CorruptMetadataError: `topics.json` and its backup are damaged.
+    """
+    config, findings = find_sizes(directory, options.config, index=options.index)
+    further = FurtherUnits(
+        config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None,
+        options.bit_maps,
+        multi_dispatch=config.enable_lmq,
+        enable_lmq=config.enable_lmq,
+        any_topic=options.rules.multi_dispatches_any_topic,
+    )
+    types = find_queue_types(directory, {queue.topic for queue in queue_files(directory, BATCH)})
+    return Geometry(config, types, further, tuple(findings))
 
 
 def plan_build(directory: StoreDirectory, options: RebuildOptions) -> BuildPlan:

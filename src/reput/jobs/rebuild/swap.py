@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from reput.errors import StoreFormatError, StoreLockedError
 from reput.files import DISK
+from reput.files.attempts import end_attempts
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_checkpoint
 from reput.formats.paths import (
     ABORT,
@@ -30,7 +31,7 @@ from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.jobs.rebuild.build import RebuildResult
 from reput.jobs.rebuild.originals import free_name, keep_copy
 from reput.log.directory import StoreDirectory
-from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, marks_path
+from reput.log.dispatch_marks import DISPATCH_FILE, DISPATCHER_LOCK, RECOVERY_FILE, attempts_path, marks_path
 
 #: Folders in the order in which the new ones come. Without consume queues a start of RocketMQ dispatches everything.
 _FOLDERS = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX)
@@ -116,7 +117,7 @@ def plan_swap(directory: StoreDirectory, built: str, aside: str, result: Rebuild
 def locked(store: str) -> Iterator[None]:
     """Hold the locks of a store and of its dispatcher, so that no other process writes the store's queues.
 
-    Raises StoreLockedError where another process holds one of them.
+    Raises StoreLockedError if another process holds one of them.
     """
     with ExitStack() as held:
         held.callback(DISK.lock(os.path.join(store, LOCK)).release)
@@ -128,11 +129,12 @@ def locked(store: str) -> Iterator[None]:
                 raise StoreLockedError(
                     f"{path}: another process dispatches the log of {store}; stop it first"
                 ) from None
+            end_attempts(attempts_path(store), DISK)  # a dispatcher that was killed may have left some
         yield
 
 
 def check_folders(directory: StoreDirectory) -> None:
-    """Raise StoreFormatError where a store's queues and index cannot be swapped."""
+    """Raise StoreFormatError if a store's queues and index cannot be swapped."""
     for foreign in directory.foreign_parts():
         if foreign.hides_queues:
             raise StoreFormatError(

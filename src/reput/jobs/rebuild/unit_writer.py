@@ -7,7 +7,7 @@ checks from the `WrittenRange`s whether the slots of all tasks join without a ga
 from __future__ import annotations
 
 import os
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +42,7 @@ class FurtherUnits:
 
     Attributes:
         ext_file_size: size in bytes of the files of consume queue extensions; None without extensions.
-        bit_maps: bit maps of ext units, as for `MessageStore.open`; picklable where a task runs in another process.
+        bit_maps: bit maps of ext units, as for `MessageStore.open`; picklable if a task runs in another process.
         multi_dispatch: whether the queues that INNER_MULTI_DISPATCH names get units.
         enable_lmq: whether light message queues have queue id 0.
         any_topic: whether messages of retry and system topics have units in these queues, too.
@@ -90,7 +90,7 @@ class UnitWriter:
 
     Attributes:
         ranges: slots that were written, by (topic, queue id).
-        ext: ext units of the written units, where `further` asks for them; they are spilled to the file `ext_path`.
+        ext: ext units of the written units, if `further` asks for them; they are spilled to the file `ext_path`.
         damages: records whose queue offset the queue's next records contradict, and with `OnDamage.SKIP` whole records
             that cannot have a unit; they are left out.
         misnumbered: commit log offsets of records that have a unit here, and turned out to have a wrong queue offset:
@@ -118,7 +118,8 @@ class UnitWriter:
         self._batch_topics = batch_topics
         self._folder = folder
         self._file_size = file_size
-        self._made: set[str] = set()
+        #: Path of each file that was made, by topic, queue id and first byte.
+        self._made: dict[tuple[str, int, int], str] = {}
         self._further = further
         self.ext = ExtSpill(ext_path)
 
@@ -295,7 +296,7 @@ class UnitWriter:
             if queue is None:
                 offset = int(columns["queue_offset"][row])
                 queue = self.ranges[name, queue_id] = WrittenRange(name, queue_id, offset, offset)
-                DISK.make_directories(queue_folder(self._folder, queue))
+                DISK.add_directories(queue_folder(self._folder, queue))
             ranges.append(queue)
         return ranges
 
@@ -326,10 +327,11 @@ class UnitWriter:
 
     def _file(self, queue: WrittenRange, start: int) -> str:
         """Path of the queue file that begins at position `start` of the queue. The first task to need it makes it."""
-        path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
-        if path not in self._made:
+        path = self._made.get((queue.topic, queue.queue_id, start))
+        if path is None:
+            path = os.path.join(queue_folder(self._folder, queue), offset_to_file_name(start))
             DISK.open(path, writable=True, create=True, size=self._file_size).close()
-            self._made.add(path)
+            self._made[queue.topic, queue.queue_id, start] = path
         return path
 
 
@@ -361,8 +363,8 @@ class QueueFinish:
                     if start < begin:
                         file.write(0, _FILLER * ((begin - start) // UNIT_SIZE))
                     file.sync()
-            DISK.sync_directory(folder)
             used += end - head
+        DISK.sync_directories(folders_above(self.folder, self.queues))
         return used
 
 
@@ -371,10 +373,16 @@ def queue_folder(folder: str, queue: WrittenRange) -> str:
     return os.path.join(folder, queue.topic, str(queue.queue_id))
 
 
+def folders_above(folder: str, queues: Iterable[WrittenRange]) -> list[str]:
+    """Folders with the names of queues' files, of queues and of topics; after their sync a new queue's names stay."""
+    of_queues = {queue_folder(folder, queue) for queue in queues}
+    return sorted(of_queues | {os.path.dirname(path) for path in of_queues} | {folder})
+
+
 def _ends_of_last_units(
     columns: RecordColumns, rows: npt.NDArray[np.bool_], next_offsets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """int64[queues], commit log offset after the record of each queue's last unit; 0 where no row has it.
+    """int64[queues], commit log offset after the record of each queue's last unit; 0 if no row has it.
 
     Records without a unit, as they repeat a queue offset or are left out, do not count: dispatch does not see them.
     """
@@ -387,7 +395,7 @@ def _ends_of_last_units(
 def _rows_with_unit(
     columns: RecordColumns, names: list[str | None], batch_topics: Set[str]
 ) -> npt.NDArray[np.bool_] | None:
-    """bool[rows], False for prepared and rolled back messages, and for batch topics; None where all have a unit."""
+    """bool[rows], False for prepared and rolled back messages, and for batch topics; None if all have a unit."""
     with_unit = has_units(columns)
     if batch_topics:
         with_unit &= ~np.isin(columns["queue"], [k for k, name in enumerate(names) if name in batch_topics])

@@ -12,10 +12,10 @@ from reput.files import DISK
 from reput.formats.java import INT64_MAX
 from reput.formats.multi_dispatch import LMQ_PREFIX
 from reput.formats.record_layout import MIN_RECORD_SIZE
+from reput.jobs.audit.ascending_runs import Int64s
 from reput.jobs.audit.files import ListedQueue, ListedQueues, StoreListing
-from reput.jobs.audit.losses import follow
-from reput.jobs.audit.rest import is_used
-from reput.jobs.audit.runs import Int64s
+from reput.jobs.audit.lost_ranges import follow
+from reput.jobs.audit.unmatched import is_used
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 
 
@@ -39,7 +39,7 @@ def known_messages(
         losses: ranges of commit log offsets before it, in order.
 
     Returns:
-        The commit log offset up to which queues know messages; the messages behind the log's end; those of each loss.
+        The commit log offset up to which queues know messages; the messages behind the log's end, and of each loss.
     """
     ranges = np.array(losses, np.int64).reshape(-1, 2)
     counts = np.zeros(len(losses), np.int64)

@@ -1,6 +1,6 @@
 """Plan of a repair: the steps for the findings of an audit, made without changing anything.
 
-A log is mended in place only where no whole record comes after the damage: then its tail is cut, and queues and index
+A log is mended in place only if no whole record comes after the damage: then its tail is cut, and queues and index
 follow. Whole records after damage are never cut off; for these there is `reput.jobs.repair.salvage_job`.
 """
 
@@ -71,7 +71,7 @@ class RepairPlan:
         remaining: findings worse than harmless that no step mends.
         needs_salvage: whether some of the remaining findings are about the log. Then log, queues and index stay as
             they are.
-        lost_messages: messages that the queues know, and that have no whole record; 0 where a salvage counts them.
+        lost_messages: messages that the queues know, and that have no whole record; 0 if a salvage counts them.
     """
 
     steps: tuple[RepairStep, ...]
@@ -225,7 +225,7 @@ def _log_steps(findings: Sequence[Finding], log: LogState) -> list[RepairStep]:
         steps.append(
             RepairStep(StepAction.GROW, path, f"make it {size} bytes long again, by zeros", ("file-size",), size)
         )
-    for tail in log.tails:
+    for tail in reversed(log.tails):  # as every cut of a log goes: `reput.files.truncate`
         text = f"zeros for {tail.data_bytes} bytes that no record proves, with no whole record after them"
         answers = tuple(code for code in codes if code in LOG_CODES)
         steps.append(RepairStep(StepAction.CUT_TAIL, tail.path, text, answers, tail.position, tail.data_bytes))

@@ -18,16 +18,17 @@ from reput.files import DISK, FileLayer
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.job import audit
 from reput.jobs.findings import COMMANDS, Commands, Finding, FindingClass
-from reput.jobs.rebuild.geometry import find_geometry, find_sizes
 from reput.jobs.rebuild.job import is_unfinished, rebuild, remove_rest
 from reput.jobs.rebuild.options import RebuildOptions
+from reput.jobs.rebuild.plan import find_geometry
 from reput.jobs.rebuild.swap import check_folders, locked
-from reput.jobs.repair.look import look_at_log, with_own_name
+from reput.jobs.repair.log_diagnosis import look_at_log, with_own_name
 from reput.jobs.repair.plan import RepairPlan, RepairStep, StepAction, config_steps, make_plan
 from reput.jobs.repair.steps import Seen, take_step
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory
 from reput.log.failed_sync import watched
+from reput.log.geometry.build_sizes import find_sizes
 from reput.progress import Progress
 
 #: Limit of looks: a step may uncover new findings, whose steps may uncover more.
@@ -202,7 +203,7 @@ class _Repair:
         return self.plan
 
     def _check_rebuild(self) -> str:
-        """Text of the sizes of rebuilt files. Raises where a rebuild would refuse, before anything changes."""
+        """Text of the sizes of rebuilt files. Raises if a rebuild would refuse, before anything changes."""
         check_folders(self._directory)
         config, _ = find_sizes(self._directory, self._options.config, index=self._options.index)
         index = f" and index files of {config.max_hash_slot_num} slots and {config.max_index_num} entries"

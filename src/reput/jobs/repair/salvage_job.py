@@ -25,9 +25,8 @@ from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.findings import Finding, FindingClass, is_of_log
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
-from reput.jobs.rebuild.geometry import find_sizes
 from reput.jobs.rebuild.job import rebuild
-from reput.jobs.repair.look import is_linked, must_stay, with_own_name
+from reput.jobs.repair.log_diagnosis import is_linked, must_stay, with_own_name
 from reput.jobs.repair.repair_job import OF_AUDIT, RepairResult, repair
 from reput.jobs.repair.salvage_config import config_notes, copy_config
 from reput.jobs.repair.salvage_log import (
@@ -43,6 +42,7 @@ from reput.jobs.repair.salvage_log import (
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_replaceable
+from reput.log.geometry.build_sizes import find_sizes
 from reput.log.geometry.file_sizes import BATCH, SIMPLE, queue_files
 from reput.log.object_storage import absolute
 from reput.log.queue_types import find_queue_types
@@ -183,7 +183,7 @@ def salvage(
 
 
 def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
-    """Raise StoreFormatError where a foreign file may hold messages that the new store would lack."""
+    """Raise StoreFormatError if a foreign file may hold messages that the new store would lack."""
     path = finding.path
     if not DISK.exists(path):
         raise StoreFormatError(f"{path}: {finding.text}; mount the disk, or remove the link")
@@ -196,7 +196,7 @@ def _check_foreign_file(listing: StoreListing, finding: Finding) -> None:
 def _log_end(directory: StoreDirectory) -> int:
     """Begin of a batch that a killed sink has not committed; else an offset after any log.
 
-    The sink writes an uncommitted batch again, and in the new store its records could not be told from committed ones.
+    The sink writes an uncommitted batch again, and in the new store nothing would tell its records from committed ones.
     """
     with suppress(CorruptMetadataError):  # `config_notes` reports that the file is left out
         begin = SinkWatch(directory.files, directory.path).begin_offset
@@ -206,7 +206,7 @@ def _log_end(directory: StoreDirectory) -> int:
 
 
 def _check_target(path: str, unfinished: str) -> None:
-    """Raise StoreFormatError where the target has files that no salvage has written."""
+    """Raise StoreFormatError if the target has files that no salvage has written."""
     state = os.path.join(unfinished, STATE)
     was_built = DISK.exists(os.path.join(state, _BUILT)) or not DISK.exists(os.path.join(state, JOB_FILE))
     is_named = DISK.exists(unfinished) and was_built and not DISK.exists(os.path.join(unfinished, _STORE))

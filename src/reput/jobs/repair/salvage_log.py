@@ -1,7 +1,7 @@
-"""Log of a salvaged store: whole records at their own offsets, and stand-ins in RocketMQ's formats for lost records.
+"""Log of a salvaged store: whole records at their own offsets, and placeholders in RocketMQ's formats for lost records.
 
-A log has no gaps: a reader goes from record to record. So stand-ins replace lost records: rolled back messages, which
-are in no queue and no index, and which no consumer gets. Where the rest of a file is lost, or a whole file, a blank
+A log has no gaps: a reader goes from record to record. So placeholders replace lost records: rolled back messages,
+which are in no queue and no index, and which no consumer gets. If the rest of a file is lost, or a whole file, a blank
 record ends the file, as in each full file.
 """
 
@@ -24,19 +24,19 @@ from reput.formats.paths import offset_to_file_name
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
 from reput.formats.record import encode_blank, encode_record
 from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
-from reput.jobs.audit.crcs import carries_crc
 from reput.jobs.audit.files import StoreListing
+from reput.jobs.audit.property_crcs import carries_crc
 from reput.jobs.record_faults import faulty_records
 from reput.jobs.repair.known_messages import Known, known_messages
+from reput.kernels.records.placeholders import PLACEHOLDER_HOST, PLACEHOLDER_TOPIC, message_count
 from reput.kernels.records.record_scan import ScanLevel
-from reput.kernels.records.stand_ins import STAND_IN_HOST, STAND_IN_TOPIC, message_count
 from reput.log.damages import Damage
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split, SplitStop
 
-_HOST = encode_host(STAND_IN_HOST)
-_STAND_IN_BYTES = 1 << 20
+_HOST = encode_host(PLACEHOLDER_HOST)
+_PLACEHOLDER_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
 #: Limit of missing files that are made: a file name may be wrong by far.
 _MOST_MISSING_FILES = 100_000
@@ -44,8 +44,8 @@ _MOST_MISSING_FILES = 100_000
 END_OF_LOG = INT64_MAX
 
 
-class StandIn(StrEnum):
-    """Kind of stand-in for lost bytes."""
+class Placeholder(StrEnum):
+    """Kind of placeholder for lost bytes."""
 
     RECORDS = "rolled back records"
     BLANK = "a blank record"
@@ -58,16 +58,16 @@ class Loss:
 
     Attributes:
         path: of the file in which it begins.
-        timestamp: store time (ms) of stand-ins.
-        with_crc: whether stand-ins carry a property CRC.
-        messages: messages that the queues have in it; None where the queues do not reach its end.
+        timestamp: store time (ms) of placeholders.
+        with_crc: whether placeholders carry a property CRC.
+        messages: messages that the queues have in it; None if the queues do not reach its end.
     """
 
     path: str
     begin: int
     end: int
     reason: str
-    stand_in: StandIn
+    placeholder: Placeholder
     timestamp: int = 0
     with_crc: bool = False
     messages: int | None = None
@@ -86,7 +86,7 @@ class FileScan:
         messages: count of the records that are messages; the others stand in for bytes that an earlier salvage lost.
         is_ended: whether a blank record comes after them.
         last_timestamp: store time (ms) of the last record.
-        data_end: commit log offset after the last byte from `end` on that is not zero; `end` where all are.
+        data_end: commit log offset after the last byte from `end` on that is not zero; `end` if all are.
     """
 
     file: LogFile
@@ -132,7 +132,7 @@ def scan_file(file: LogFile, *, log_end: int = END_OF_LOG) -> FileScan:
 
 
 def _data_end(file: LogFile, end: int) -> int:
-    """Commit log offset after a file's last byte that is not zero; `end` where there is none from `end` on."""
+    """Commit log offset after a file's last byte that is not zero; `end` if there is none from `end` on."""
     with DISK.open(file.path) as opened:
         position = max(end - file.start_offset, 0)
         while position < file.size and opened.has_data_from(position):
@@ -146,7 +146,7 @@ def _data_end(file: LogFile, end: int) -> int:
 def _add(losses: list[Loss], damage: Damage, timestamp: int, with_crc: bool, next_size: int) -> None:
     """Add damage before a record of `next_size` bytes to the losses.
 
-    Where no stand-in fits into the damage, the record is lost, too: it may be forged by a body.
+    If no placeholder fits into the damage, the record is lost, too: it may be forged by a body.
     """
     begin, end = damage.begin, damage.end
     if losses and begin <= losses[-1].end:
@@ -156,7 +156,7 @@ def _add(losses: list[Loss], damage: Damage, timestamp: int, with_crc: bool, nex
     if end - begin < _min_size(with_crc=False):
         end += next_size
     with_crc &= end - begin >= _min_size(with_crc=True)
-    losses.append(Loss(damage.path, begin, end, damage.reason, StandIn.RECORDS, timestamp, with_crc))
+    losses.append(Loss(damage.path, begin, end, damage.reason, Placeholder.RECORDS, timestamp, with_crc))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class NewLogFile:
 def plan_log(scans: Sequence[FileScan]) -> tuple[NewLogFile, ...]:
     """Plan the files of the new log: up to the last file with a record, missing files between them included.
 
-    Raises StoreFormatError where there is no record, or where more files are missing than a log can have.
+    Raises StoreFormatError if there is no record, or if more files are missing than a log can have.
     """
     last = max((number for number, scan in enumerate(scans) if scan.records), default=-1)
     if last < 0:
@@ -191,7 +191,7 @@ def plan_log(scans: Sequence[FileScan]) -> tuple[NewLogFile, ...]:
             new_files += _missing_files(new_files[-1].start + new_files[-1].size, file)
         if number < last and not scan.is_ended:
             reason = "no record proves itself from here on, and the log goes on in the next file"
-            losses += (Loss(file.path, scan.end, file.end_offset, reason, StandIn.BLANK),)
+            losses += (Loss(file.path, scan.end, file.end_offset, reason, Placeholder.BLANK),)
         name = offset_to_file_name(file.start_offset)
         new_files.append(NewLogFile(file.path, name, file.start_offset, file.size, scan.end, losses))
     return tuple(new_files)
@@ -207,7 +207,7 @@ def _missing_files(begin: int, following: LogFile) -> Iterator[NewLogFile]:
     for start in range(begin, following.start_offset, size):
         name = offset_to_file_name(start)
         path = os.path.join(os.path.dirname(following.path), name)
-        loss = Loss(path, start, start + size, "the file is not there", StandIn.BLANK)
+        loss = Loss(path, start, start + size, "the file is not there", Placeholder.BLANK)
         yield NewLogFile(None, name, start, size, start, (loss,))
 
 
@@ -235,11 +235,11 @@ def _tail_losses(scans: Sequence[FileScan], begin: int, known: Known, log_end: i
     known_end, data_end = max(known.end, begin), max(scan.data_end for scan in scans)
     if known_end > begin:
         reason = uncommitted if begin >= log_end else unproven
-        yield Loss(_path_at(scans, begin), begin, known_end, reason, StandIn.ZEROS, messages=known.messages)
+        yield Loss(_path_at(scans, begin), begin, known_end, reason, Placeholder.ZEROS, messages=known.messages)
     batch_begin = min(max(log_end, known_end), data_end)
     for low, high, reason in ((known_end, batch_begin, unproven), (batch_begin, data_end, uncommitted)):
         if high > low:
-            yield Loss(_path_at(scans, low), low, high, reason, StandIn.ZEROS)
+            yield Loss(_path_at(scans, low), low, high, reason, Placeholder.ZEROS)
 
 
 def _path_at(scans: Sequence[FileScan], offset: int) -> str:
@@ -261,7 +261,7 @@ def write_log_file(folder: str, file: NewLogFile) -> int:
                     written += len(block)
         for loss in file.losses:
             position = loss.begin - file.start
-            for data in _stand_ins(loss):
+            for data in _placeholders(loss):
                 target.write(position, data)
                 position += len(data)
         target.sync()
@@ -269,15 +269,15 @@ def write_log_file(folder: str, file: NewLogFile) -> int:
     return written
 
 
-def _stand_ins(loss: Loss) -> Iterator[bytes]:
-    if loss.stand_in is StandIn.BLANK:
+def _placeholders(loss: Loss) -> Iterator[bytes]:
+    if loss.placeholder is Placeholder.BLANK:
         yield encode_blank(loss.end - loss.begin)
-    if loss.stand_in is not StandIn.RECORDS:
+    if loss.placeholder is not Placeholder.RECORDS:
         return
     offset, least = loss.begin, _min_size(with_crc=loss.with_crc)
     while offset < loss.end:
         left = loss.end - offset
-        size = left if left <= _STAND_IN_BYTES else min(_STAND_IN_BYTES, left - least)
+        size = left if left <= _PLACEHOLDER_BYTES else min(_PLACEHOLDER_BYTES, left - least)
         yield _rolled_back(offset, size, loss)
         offset += size
 
@@ -285,7 +285,7 @@ def _stand_ins(loss: Loss) -> Iterator[bytes]:
 def _rolled_back(offset: int, size: int, loss: Loss) -> bytes:
     """Record of a rolled back message with this size."""
     room = size - _min_size(with_crc=loss.with_crc) + 1
-    topic = STAND_IN_TOPIC[:room]
+    topic = PLACEHOLDER_TOPIC[:room]
     message = Message(topic, bytes(room - len(topic)), sys_flag=SysFlag.TRANSACTION_ROLLBACK)
     return encode_record(
         message, queue_id=0, queue_offset=0, commit_log_offset=offset, store_timestamp=loss.timestamp,

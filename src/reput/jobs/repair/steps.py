@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reput.files import FileLayer
+from reput.files.truncate import truncate_files
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import (
@@ -109,11 +110,7 @@ def _grow(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
 
 
 def _cut_tail(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:
-    kept = keep_tail(files, step.path, step.position)
-    with files.open(step.path, writable=True) as file:
-        file.zero_from(step.position)
-        file.sync()
-    return [kept]
+    return truncate_files(files, [(step.path, 0)], step.position, keep=keep_tail)
 
 
 def _reset_checkpoint(files: FileLayer, step: RepairStep, _: Seen) -> list[str]:

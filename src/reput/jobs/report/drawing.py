@@ -15,7 +15,7 @@ from reput.jobs.report.plot import Plot, Series
 from reput.jobs.report.table import Value
 from reput.jobs.report.units import UnitStep, unit_of, without_unit, write_name, write_number, write_value
 
-#: Colours of names, which can be told apart from each other, and read on a light and on a dark page.
+#: Colours of names, which differ well from each other, and can be read on a light and on a dark page.
 _PALETTE = (
     "#3f7cc4", "#dd7a2b", "#2f9a74", "#c54f88", "#8267c7", "#ad8a1f", "#2b98b0", "#cf5650", "#6c962d", "#976a50",
     "#5163c6", "#ad61bb",
@@ -91,7 +91,7 @@ def _draw(plot: Plot, colours: _Colours) -> Drawing:
 
 
 def _with_bars_for_one_x(plot: Plot) -> Plot:
-    """Plot with a bar a series where lines or areas have a single x, and so no extent; any other plot as it is."""
+    """Plot with a bar a series if lines or areas have a single x, and so no extent; any other plot as it is."""
     all_x = {x for series in plot.series for x in series.x}
     if plot.kind not in ("line", "area") or len(all_x) != 1 or any(series.y_label for series in plot.series):
         return plot
@@ -237,7 +237,7 @@ def _lines(plot: Plot, colours: _Colours) -> Drawing:
 
 
 def _x_kind(series: Sequence[Series]) -> Literal["time", "value", "category"]:
-    """Kind of an x axis: of times where each x is an ISO 8601 text."""
+    """Kind of an x axis: of times if each x is an ISO 8601 text."""
     all_x = {x for one in series for x in one.x}
     if all(isinstance(x, str) and _milliseconds(x) is not None for x in all_x):
         return "time"

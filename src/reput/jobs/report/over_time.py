@@ -37,7 +37,7 @@ def stacked_over_time(counts: Mapping[str, Mapping[str, int]], x_label: str) -> 
 
 
 def join_times(times: Iterable[str]) -> dict[str, str]:
-    """Each time, in order, with the time of its point in a plot: neighbours share one where there are many times."""
+    """Each time, in order, with the time of its point in a plot: neighbours share one if there are many times."""
     in_order = sorted(set(times))
     width = -(-len(in_order) // _MOST_POINTS)
     return {moment: in_order[number // width * width] for number, moment in enumerate(in_order)}
@@ -51,11 +51,21 @@ def _joined(counts: Mapping[str, int], joined: Mapping[str, str]) -> dict[str, i
 
 
 class StoredOverTime:
-    """Counts messages by topic and store time, in intervals of a second, or of more where there are many intervals."""
+    """Counts messages by topic and store time, in intervals of a second, or of more if there are many intervals."""
 
     def __init__(self) -> None:
         self._width = 0
         self._counts: dict[tuple[str, int], int] = {}
+
+    @staticmethod
+    def counts(schema: pa.Schema) -> bool:
+        """Whether rows have `topic` and `store_timestamp` as messages have them: SQL may give anything these names."""
+        topic, time = (schema.get_field_index(name) for name in ("topic", "store_timestamp"))
+        if -1 in (topic, time):
+            return False
+        kind, moment = schema.types[topic], schema.types[time]
+        is_text = pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind)
+        return bool(is_text and pa.types.is_timestamp(moment) and moment.unit == "us")
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count rows by their columns `topic` and `store_timestamp`; rows that lack either are passed over."""
@@ -104,7 +114,7 @@ class RateOverTime:
     """Messages a second of a job from its start to its end, and its lag.
 
     Args:
-        lag_label: name and unit of the lag that is given to `add`; None where `add` is given none.
+        lag_label: name and unit of the lag that is given to `add`; None if `add` is given none.
         clock: seconds that only grow.
     """
 

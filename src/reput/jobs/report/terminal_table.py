@@ -26,7 +26,7 @@ def printable(text: str) -> str:
 def draw_fields(fields: Mapping[str, Text], room: int) -> RenderableType:
     """Make names and printable values for rich to print.
 
-    Each value stands beside its name, or below it where a line of `room` characters is too short for its numbers.
+    Each value stands beside its name, or below it if a line of `room` characters is too short for its numbers.
     """
     from rich.cells import cell_len
     from rich.padding import Padding
@@ -63,9 +63,9 @@ def draw_table(
         columns: names of the columns.
         cells: printable texts by row and column.
         numeric: whether a column holds numbers, by column; numbers are aligned right, and never cut or wrapped.
-        cut: names of the columns whose cells are cut where they do not fit; cells of other columns wrap.
+        cut: names of the columns whose cells are cut if they do not fit; cells of other columns wrap.
         room: characters of a line.
-        spare: names of the columns that are left out where the table does not fit, the first one first.
+        spare: names of the columns that are left out if the table does not fit, the first one first.
     """
     from rich import box
     from rich.table import Table
@@ -96,7 +96,7 @@ def draw_table(
 def _fit(
     columns: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool], cut: Sequence[str], room: int
 ) -> list[int] | None:
-    """Width of each column: its natural width as far as there is room; None where the columns would be too narrow."""
+    """Width of each column: its natural width as far as there is room; None if the columns would be too narrow."""
     from rich.cells import cell_len
 
     natural, least = [], []

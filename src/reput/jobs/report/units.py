@@ -54,7 +54,7 @@ def _binary(suffix: str) -> tuple[UnitStep, ...]:
 
 
 def _times(ms: float) -> tuple[UnitStep, ...]:
-    """Steps of a time that is counted in units of so many milliseconds."""
+    """Steps of a time that is counted in units of `ms` milliseconds."""
     steps = (("ms", 1, 0), ("s", 1000, 1000), ("min", 60_000, 120_000), ("h", 3_600_000, 7_200_000))
     return tuple(UnitStep(name, size / ms, least / ms) for name, size, least in steps)
 
@@ -70,7 +70,7 @@ _UNITS = (
 
 
 def unit_of(name: str) -> UnitKind | None:
-    """Unit that the words of a name tell; None where they tell none."""
+    """Unit that the words of a name tell; None if they tell none."""
     words = name.replace("_", " ")
     return next((unit for unit in _UNITS if unit.words.search(words)), None)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.jobs.statistics.latency import latency_codes
-from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.columns import N_QUEUE, RecordColumns
 from reput.kernels.records.record_batch import record_batch
 from reput.kernels.records.record_scan import ScanLevel
 
@@ -65,7 +65,7 @@ class Grouping:
 
     @property
     def fine_names(self) -> list[str]:
-        """The columns of the counted rows: the columns of a group, and the latency where it is wanted."""
+        """The columns of the counted rows: the columns of a group, and the latency if it is wanted."""
         return [*self.names, *([LATENCY] if self.latency else [])]
 
     @property
@@ -113,6 +113,29 @@ def count(columns: RecordColumns, grouping: Grouping) -> pa.Table:
         dimensions = [one._replace(numbers=one.numbers[rows]) for one in dimensions]
         dimensions.append(_texts("key", keys))
     return _counted(dimensions, grouping, sizes)
+
+
+def queues_of_points(columns: RecordColumns) -> RecordColumns:
+    """Rows that were read at points, with their queues."""
+    topics = record_batch(columns, ["topic"]).column(0).dictionary_encode()
+    numbers = np.asarray(topics.indices).astype(np.int64) << 32 | columns["queue_id"].view(np.uint32)
+    return _with_queues(columns, numbers)
+
+
+def queues_of_selected(columns: RecordColumns) -> RecordColumns:
+    """Rows that were selected from a scan, with their queues."""
+    return _with_queues(columns, columns["queue"])
+
+
+def _with_queues(columns: RecordColumns, queues: npt.NDArray[Any]) -> RecordColumns:
+    """The rows with their queues, from a number for each row: the same number, the same queue."""
+    _, firsts, numbers = np.unique(queues, return_index=True, return_inverse=True)
+    narrow = columns.narrow.copy()
+    narrow[N_QUEUE] = numbers
+    return RecordColumns(
+        columns.buffer, columns.base_offset, columns.consumed, columns.stop, columns.wide, narrow,
+        firsts.astype(np.int32), columns.key_hashes, columns.key_rows,
+    )  # fmt: skip
 
 
 def add_up(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
@@ -201,7 +224,7 @@ def _buckets(times: npt.NDArray[np.int64], grouping: Grouping) -> _Dimension:
 
 
 def _integers(name: str, values: npt.NDArray[np.int64], kind: pa.DataType) -> _Dimension:
-    """Dimension of integers: numbered by the distance from the least integer, or by rank where they lie far apart."""
+    """Dimension of integers: numbered by the distance from the least integer, or by rank if they lie far apart."""
     low, high = int(values.min()), int(values.max())
     if high - low < 4096:
         return _Dimension(values - low, {name: pa.array(np.arange(low, high + 1), kind)}, high - low + 1)

@@ -33,7 +33,7 @@ class DiskUse:
             modified, expires (fileReservedTime later, and no sooner than the file before it), deleted (when retention
             will delete the file; null for the last file, which stays).
         topics: a row a topic, the largest first: topic, messages, bytes (of records), body_bytes, files (with records
-            of the topic), share (of the bytes of all records, 0 to 1), first_deleted and last_deleted (when retention
+            of the topic), share (of the counted bytes, 0 to 1), first_deleted and last_deleted (when retention
             deletes the first and the last file with records of the topic; null for the last file of the log).
         parts: a row a file and topic: start_offset (of the file), topic, messages, bytes, body_bytes.
     """

@@ -3,7 +3,7 @@
 The same pass over the headers gives latencies, the largest bodies, disk use and damage. Each task reduces its split to
 small tables; the merge adds them up, so neither the runner nor the splits change the result. Headers and properties are
 read; bodies are read only to check CRCs. A stored record counts: an inner batch is one message, and a compressed body
-counts with its stored size.
+counts with its stored size. For some topics only the parts of the log are read that may have their records.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -23,20 +23,25 @@ import pyarrow.compute as pc
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.job_folder import JobFolder, Option
-from reput.jobs.log_bounds import bounded_splits, fixed_log_end, lost_ends
+from reput.jobs.log_bounds import bounded_splits, lost_ends
 from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
-from reput.jobs.statistics.counting import LATENCY, SUMS, Grouping, add_up, count
+from reput.jobs.statistics.counting import LATENCY, SUMS, Grouping, add_up, count, queues_of_points, queues_of_selected
 from reput.jobs.statistics.disk_use import DiskUse, disk_use
 from reput.jobs.statistics.latency import quantiles
+from reput.jobs.statistics.planned_log import PartGroup, PlannedLog, part_groups_of_files, plan_log
 from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.placeholders import without_placeholders
 from reput.kernels.records.record_batch import SCHEMA, record_batch
-from reput.kernels.records.stand_ins import without_stand_ins
 from reput.log.damages import Damages, joined
 from reput.log.directory import LogFile, StoreDirectory
-from reput.log.scan import OnDamage, scan_split, with_rows
-from reput.log.splits import Split, SplitResult
+from reput.log.plans.plan_parts import Part, part_range
+from reput.log.point_reads import Points, read_records
+from reput.log.scan import OnDamage, SplitScan, scan_split, with_rows
+from reput.log.selection import Selection, make_selection
+from reput.log.splits import Split, SplitResult, SplitStop
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.progress import Progress
 
 Dimension = Literal["topic", "queue", "tag", "key", "host"]
@@ -64,8 +69,9 @@ class Statistics:
         largest: the largest bodies as stored, largest first, the older first among equal ones: body_bytes, topic,
             queue_id, queue_offset, commit_log_offset, store_timestamp.
         disk: disk use, and when retention deletes what.
-        damages: ranges of the log that are no whole records; they are counted nowhere.
-        messages: count of messages of the whole log.
+        damages: ranges of the log that are no whole records; they are counted nowhere. With topics: all that may be of
+            these topics, and others only if they were read.
+        messages: count of messages of the whole log, or of the topics.
         log_bytes: bytes of their records.
         seconds: time that the job took.
     """
@@ -100,6 +106,7 @@ def statistics(
     store_path: str | os.PathLike[str],
     *,
     runner: Runner,
+    topics: Iterable[str] | None = None,
     by: Sequence[Dimension] = ("topic", "queue", "tag"),
     bucket: str | None = "1h",
     time_of: Literal["store", "born"] = "store",
@@ -120,6 +127,7 @@ def statistics(
     different keys take a gigabyte in this process.
 
     Args:
+        topics: only messages of these topics count; what consume queues prove to have none of them is not read.
         by: dimensions that make a group, beside the time.
         bucket: width of a time bucket: a number and s, m, h or d (`15m`), aligned to 1970 UTC; None for no time.
         time_of: whether buckets are of the store timestamp or of the born timestamp.
@@ -131,8 +139,8 @@ def statistics(
         work_dir: a folder for outcomes of tasks: a job that was killed continues there.
 
     Raises:
-        ConfigError: an unknown name in `by` or `time_of`, or a `bucket` that is no width; or `work_dir` belongs to a
-            job with other options.
+        ConfigError: an unknown name in `by` or `time_of`, a `bucket` that is no width, or one text as `topics`; or
+            `work_dir` belongs to a job with other options.
         StoreFormatError: no store, or a foreign file in its log; or `work_dir` is not empty and belongs to no such job.
     """
     started = time.perf_counter()
@@ -140,16 +148,19 @@ def statistics(
     if largest < 0:
         raise ConfigError(f"largest={largest}: expected 0 or more")
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
+    selection = None if topics is None else make_selection(topics=topics, store=directory.name)
+    warn_of_unknown_topics(None if selection is None else selection.topics, directory)
     job = partial(
-        _count, directory, partial(_reduce, grouping, largest, check_crc), grouping, largest,
-        config or MessageStoreConfig(), split_bytes, progress,
+        _count, directory, _Reducing(grouping, largest, check_crc, selection), config or MessageStoreConfig(),
+        split_bytes, progress,
     )  # fmt: skip
     if work_dir is None:
         result = job(runner)
     else:
         directory.check_output(work_dir)
         options: dict[str, Option] = {
-            "store": directory.path, "by": list(by), "bucket": bucket, "time_of": time_of, "latency": latency,
+            "store": directory.path, "topics": None if selection is None else sorted(selection.topics or ()),
+            "by": list(by), "bucket": bucket, "time_of": time_of, "latency": latency,
             "largest": largest, "check_crc": check_crc, "split_bytes": split_bytes,
             "commitLogPath": list(directory.commit_log_folders),
         }  # fmt: skip
@@ -159,35 +170,26 @@ def statistics(
     return replace(result, seconds=time.perf_counter() - started)
 
 
-def _list_log(directory: StoreDirectory, _: str) -> tuple[list[LogFile], int | None]:
-    """Task: list the log's files, and its end as it is now if the log may grow."""
-    log_files = directory.log_files()
-    return log_files, fixed_log_end(directory, log_files)
-
-
 def _count(
     directory: StoreDirectory,
-    task: Callable[[Split], _Outcome],
-    grouping: Grouping,
-    largest: int,
+    task: _Reducing,
     config: MessageStoreConfig,
     split_bytes: int,
     progress: Progress | None,
     runner: Runner,
 ) -> Statistics:
     """Run all phases of the job."""
-    listing = partial(_list_log, directory)
-    ((log_files, log_end),) = runner.run(listing, [directory.path], description="list the store", progress=progress)
-    splits = bounded_splits(log_files, split_bytes, log_end)
-    outcomes, _ = run_over_splits(runner, task, splits, description="read the log", progress=progress)
-    disk = disk_use(log_files, _by_file_and_topic(outcomes, log_files), config)
+    listing = partial(plan_log, directory, task.selection)
+    (log,) = runner.run(listing, [directory.path], description="list the store", progress=progress)
+    outcomes = _outcomes(runner, task, log, split_bytes, progress)
+    disk = disk_use(log.log_files, _by_file_and_topic(outcomes, log.log_files), config)
     messages, log_bytes = (sum(disk.topics[name].to_pylist()) for name in ("messages", "bytes"))
     return Statistics(
-        table=_table([outcome.table for outcome in outcomes], grouping),
-        largest=_largest([outcome.largest for outcome in outcomes], largest),
+        table=_table([outcome.table for outcome in outcomes], task.grouping),
+        largest=_largest([outcome.largest for outcome in outcomes], task.largest),
         disk=disk,
         damages=joined(outcome.damages for outcome in outcomes).followed_by(
-            lost_ends(directory, [outcome.read for outcome in outcomes])
+            lost_ends(directory, [*(outcome.read for outcome in outcomes), *log.proven_end()])
         ),
         messages=messages,
         log_bytes=log_bytes,
@@ -195,11 +197,24 @@ def _count(
     )
 
 
+def _outcomes(
+    runner: Runner, task: _Reducing, log: PlannedLog, split_bytes: int, progress: Progress | None
+) -> list[_Outcome]:
+    """Run the tasks, over the planned parts or over all splits."""
+    if log.parts is not None:
+        groups = part_groups_of_files(log.parts, split_bytes)
+        return runner.run(task.parts, groups, description="read the log", progress=progress)
+    splits = bounded_splits(log.log_files, split_bytes, log.log_end)
+    return run_over_splits(runner, task.split, splits, description="read the log", progress=progress)[0]
+
+
 def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency: bool = False) -> Grouping:
     """Grouping from the arguments of `statistics`; raises ConfigError for unknown words."""
     unknown = [name for name in by if name not in _COLUMN_OF]
     if unknown or len(set(by)) != len(by):
-        raise ConfigError(f"by={','.join(by)}: expected each of topic, queue, tag, key and host at most once")
+        raise ConfigError(
+            f"by={','.join(by)}: expected each of topic, queue, tag, key and host at most once; by time: bucket, as 1h"
+        )
     if time_of not in ("store", "born"):
         raise ConfigError(f"time_of={time_of}: expected store or born")
     match = _BUCKET.fullmatch(bucket) if bucket is not None else None
@@ -209,26 +224,69 @@ def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency:
     return Grouping(tuple(_COLUMN_OF[name] for name in by), f"{time_of}_timestamp", bucket_ms, latency)
 
 
-def _reduce(grouping: Grouping, largest: int, check_crc: bool, split: Split) -> _Outcome:
-    """Task: reduce one split to a table by group, a table by topic, and its largest bodies."""
-    scan = scan_split(split, level=grouping.level, check_crc=check_crc, on_damage=OnDamage.SKIP)
-    tables, by_topic = [], []
-    bodies, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
-    derived = "topic" in grouping.columns and not grouping.counts_twice
-    for columns in map(without_stand_ins, scan):
-        if not columns.rows:
-            continue
-        tables.append(count(columns, grouping))
-        if not derived:
-            by_topic.append(count(columns, _BY_TOPIC))
-        if columns["body_size"].max() > floor:  # an equal one is younger than the body that is listed already
-            bodies = _largest([bodies, _large(columns, largest, floor)], largest)
-            floor = bodies["body_bytes"][-1].as_py() if bodies.num_rows == largest else -1
-    table = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
-    topics = add_up(
-        [_BY_TOPIC.schema.empty_table(), *([table.select(["topic", *SUMS])] if derived else by_topic)], ["topic"]
-    )
-    return _Outcome(scan.result, table, topics, bodies, scan.damages)
+@dataclass(frozen=True, slots=True)
+class _Reducing:
+    """Tasks that reduce a part of the log to a table by group, a table by topic, and its largest bodies.
+
+    Attributes:
+        selection: with the topics that count; None: all messages.
+    """
+
+    grouping: Grouping
+    largest: int
+    check_crc: bool
+    selection: Selection | None
+
+    def split(self, split: Split) -> _Outcome:
+        """Task: reduce one split."""
+        scans: list[SplitScan] = []
+        tables = self._reduced(self._columns([split], scans))
+        return _Outcome(scans[0].result, *tables, scans[0].damages)
+
+    def parts(self, group: PartGroup) -> _Outcome:
+        """Task: reduce planned parts."""
+        scans: list[SplitScan] = []
+        tables = self._reduced(self._columns(group.parts, scans))
+        first, last = group.parts[0], group.parts[-1]
+        begin, end = part_range(first)[0], part_range(last)[1]
+        read_end = scans[-1].end_offset if isinstance(last, Split) else end
+        read = SplitResult(Split(first.file, begin, end, True), begin, read_end, SplitStop.SPLIT_END)
+        return _Outcome(read, *tables, joined(scan.damages for scan in scans))
+
+    def _columns(self, parts: Sequence[Part], scans: list[SplitScan]) -> Iterator[RecordColumns]:
+        """The records that count; adds the scans of splits to `scans`."""
+        for part in parts:
+            if isinstance(part, Points):
+                yield from map(queues_of_points, read_records(part))  # all are of the topics, as the plan has proven
+                continue
+            scan = scan_split(part, level=self.grouping.level, check_crc=self.check_crc, on_damage=OnDamage.SKIP)
+            scans.append(scan)
+            for columns in scan:
+                if self.selection is None:
+                    yield without_placeholders(columns)
+                else:
+                    yield queues_of_selected(self.selection.select(columns))
+
+    def _reduced(self, batches: Iterator[RecordColumns]) -> tuple[pa.Table, pa.Table, pa.Table]:
+        """The three tables of the records."""
+        grouping, largest = self.grouping, self.largest
+        tables, by_topic = [], []
+        bodies, floor = _LARGEST_SCHEMA.empty_table(), -1 if largest else np.iinfo(np.int32).max
+        derived = "topic" in grouping.columns and not grouping.counts_twice
+        for columns in batches:
+            if not columns.rows:
+                continue
+            tables.append(count(columns, grouping))
+            if not derived:
+                by_topic.append(count(columns, _BY_TOPIC))
+            if columns["body_size"].max() > floor:  # an equal one is younger than the body that is listed already
+                bodies = _largest([bodies, _large(columns, largest, floor)], largest)
+                floor = bodies["body_bytes"][-1].as_py() if bodies.num_rows == largest else -1
+        table = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
+        topics = add_up(
+            [_BY_TOPIC.schema.empty_table(), *([table.select(["topic", *SUMS])] if derived else by_topic)], ["topic"]
+        )
+        return table, topics, bodies
 
 
 def _large(columns: RecordColumns, count: int, floor: int) -> pa.Table:

@@ -40,8 +40,8 @@ def chosen_root() -> str:
 def cache_root() -> str:
     """Folder for everything that can be deleted and made again: compiled kernels, archives of the JVM.
 
-    `chosen_root`, or where it cannot be written a temporary folder of this user, with a line of warning. Raises
-    ConfigError where there is no folder for temporary files either.
+    `chosen_root`, or if it cannot be written a temporary folder of this user, with a line of warning. Raises
+    ConfigError if there is no folder for temporary files either.
     """
     chosen = chosen_root()
     if can_be_written(chosen):
@@ -93,7 +93,7 @@ def cache_folder() -> str:
 
 
 def _sources(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
-    """(path below the folder, content) of each module of a package, those of its rooms, too."""
+    """(path below the folder, content) of each module of a package, its rooms' modules, too."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _sources(entry, f"{path}{entry.name}/")

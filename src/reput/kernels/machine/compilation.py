@@ -3,8 +3,8 @@
 The first line of a process has the level WARNING, so that a program that takes a minute says why; the others have INFO.
 A command shows them all (`KernelLine` in `cli/display/output.py`), a run of pytest the warnings (`pytest_plugin.py`).
 
-By `logging`, and not by `warnings`: where a program configures nothing, Python prints a warning of a log on stderr, and
-where it does, the line goes where its other lines go. `logging.getLogger("reput.kernels").setLevel("ERROR")` silences
+By `logging`, and not by `warnings`: if a program configures nothing, Python prints a warning of a log on stderr, and
+if it does, the line goes where its other lines go. `logging.getLogger("reput.kernels").setLevel("ERROR")` silences
 it. Tests often turn `warnings` into errors, and would fail once a version.
 """
 
@@ -31,7 +31,7 @@ class Compilation:
         folder: Where compiled kernels are kept.
 
     Attributes:
-        planned: Kernels that are compiled one after the other, those of one start; empty for a kernel at its first use.
+        planned: Kernels that are compiled one after the other, in one start; empty for a kernel at its first use.
         is_kept: Whether all that was compiled is in the folder.
     """
 

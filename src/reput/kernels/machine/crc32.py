@@ -1,7 +1,7 @@
-"""CRC-32 (IEEE, as in zlib) inside kernels: by carry-less multiplication where the target has it, else by tables.
+"""CRC-32 (IEEE, as in zlib) inside kernels: by carry-less multiplication if the target has it, else by tables.
 
 At the sizes of messages zlib's call takes longer than the sum itself: 256 bytes take 14 ns by carry-less
-multiplication, 108 by sixteen tables, 213 through `zlib.crc32`. The folding constants are those of Intel's white paper
+multiplication, 108 by sixteen tables, 213 through `zlib.crc32`. The folding constants are from Intel's white paper
 "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" for the reflected polynomial 0xEDB88320.
 
 RocketMQ stores the sum with its top bit cleared (`UtilAll.crc32`), and 0 for an empty body, CRC-32's own value.

@@ -107,7 +107,7 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
 class Kernel(CPUDispatcher):  # type: ignore[misc]
     """Compiled function of one signature, loaded from the cache, or compiled, when it is first called.
 
-    Numba asks `_compile_for_args` for code as long as there is none, so later calls cost no more than those of any
+    Numba asks `_compile_for_args` for code as long as there is none, so later calls cost no more than of any
     other compiled function.
     """
 
@@ -153,7 +153,7 @@ def missing_kernels() -> list[Kernel]:
 
 
 def load_declared_kernels() -> None:
-    """Load the kernels of imported modules, or compile them where the cache lacks them."""
+    """Load the kernels of imported modules, or compile them if the cache lacks them."""
     with global_compiler_lock:
         begin = time.perf_counter()
         compilation.planned = missing_kernels()

@@ -1,7 +1,7 @@
 """Pages of a mapped file, asked for before they are read: a page that the disk cannot read is a result, and no SIGBUS.
 
 A load from a page that cannot be read ends the process: of a bad sector, of a file that another program has cut, of a
-tmpfs without room. Linux reads pages when it is asked to (`MADV_POPULATE_READ`), and says so where it cannot. Before
+tmpfs without room. Linux reads pages when it is asked to (`MADV_POPULATE_READ`), and says so if it cannot. Before
 Linux 5.14 it does not know the request: then nothing is asked for.
 
 Scans ask for the bytes ahead of them, each time (`asked_until`). Readers of single places ask once for each part of a
@@ -62,7 +62,7 @@ def populate(begin, end, page_size):  # type: ignore[no-untyped-def]
 
 @njit
 def asked_until(limit, end, page_size):  # type: ignore[no-untyped-def]
-    """The address up to which a scan may read that has read up to `limit` of [.., end); 0 where no page can be read."""
+    """The address up to which a scan may read that has read up to `limit` of [.., end); 0 if no page can be read."""
     step = min(end, limit + _SCAN_STEP)
     if populate(limit, step, page_size) == 0:
         return step
@@ -72,7 +72,7 @@ def asked_until(limit, end, page_size):  # type: ignore[no-untyped-def]
 
 @njit
 def _ask(fields, part, begin, end):  # type: ignore[no-untyped-def]
-    """Ask for a part of a map, where that fails for the positions [begin, end) in it; whether these can be read."""
+    """Ask for a part of a map, if that fails for the positions [begin, end) in it; whether these can be read."""
     map_begin, page_size = load_i64_native(fields), load_i64_native(fields + 24)
     first, last = part << PART_SHIFT, min((part + 1) << PART_SHIFT, load_i64_native(fields + 8))
     if last <= first:

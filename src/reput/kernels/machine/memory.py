@@ -111,6 +111,16 @@ def equal_mask_64(typing_context, address, byte):  # type: ignore[no-untyped-def
 
 
 @intrinsic
+def bit_count(typing_context, value):  # type: ignore[no-untyped-def]
+    """Number of the bits that are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
 def trailing_zeros(typing_context, value):  # type: ignore[no-untyped-def]
     """Number of the lowest set bit; 64 for 0."""
 

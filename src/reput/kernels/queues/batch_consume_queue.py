@@ -46,6 +46,16 @@ from reput.kernels.records.columns import (
     W_TAGS_CODE,
     RecordColumns,
 )
+from reput.kernels.records.property_names import (
+    INNER_BASE_REST,
+    INNER_BASE_SIZE,
+    INNER_BASE_WORD,
+    INNER_NUM_REST,
+    INNER_NUM_SIZE,
+    INNER_NUM_WORD,
+    NAME_END,
+    PAIR_END,
+)
 
 _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_MASK,
@@ -53,8 +63,8 @@ _TRANSACTION, _PREPARED, _ROLLBACK = (
     SysFlag.TRANSACTION_ROLLBACK,
 )
 _UNIT = BATCH_UNIT_SIZE
-_INNER_NU = int.from_bytes(b"INNER_NU", "big")
-_INNER_BA = int.from_bytes(b"INNER_BA", "big")
+#: From a pair's begin to its value.
+_NUM_VALUE, _BASE_VALUE = INNER_NUM_SIZE + 1, INNER_BASE_SIZE + 1
 
 #: In `last_offsets` of `group_batch_units`: a queue that gets no units.
 NO_BATCH_QUEUE = INT64_MAX
@@ -80,15 +90,16 @@ def _inner_batch(text, size):  # type: ignore[no-untyped-def]
     base, number, pair, text_end = np.int64(-1), np.int64(-1), text, text + size
     while pair < text_end:
         end = pair
-        while end < text_end and load_u8(end) != 2:
+        while end < text_end and load_u8(end) != PAIR_END:
             end += 1
-        if end - pair > 10:
+        if end - pair > _NUM_VALUE:
             name = load_i64(pair)
-            if name == _INNER_NU and load_u8(pair + 8) == 0x4D and load_u8(pair + 9) == 1:
-                number = _decimal(pair + 10, end)
-            is_base = name == _INNER_BA and load_u8(pair + 8) == 0x53 and load_u8(pair + 9) == 0x45
-            if is_base and end - pair > 11 and load_u8(pair + 10) == 1:
-                base = _decimal(pair + 11, end)
+            is_number = name == INNER_NUM_WORD and load_u8(pair + 8) == INNER_NUM_REST
+            if is_number and load_u8(pair + INNER_NUM_SIZE) == NAME_END:
+                number = _decimal(pair + _NUM_VALUE, end)
+            is_base = name == INNER_BASE_WORD and load_i16(pair + 8) == INNER_BASE_REST
+            if is_base and end - pair > _BASE_VALUE and load_u8(pair + INNER_BASE_SIZE) == NAME_END:
+                base = _decimal(pair + _BASE_VALUE, end)
         pair = end + 1
     if base < 0 or not 0 < number <= MAX_MESSAGE_COUNT:
         return np.int64(-1), np.int64(-1)
@@ -137,7 +148,7 @@ def _group(buffer, wide, narrow, last_offsets, counts, starts, units):  # type: 
 def group_batch_units(columns: RecordColumns, last_offsets: npt.NDArray[np.int64]) -> UnitRuns:
     """Build the 46-byte units of the rows of batch queues, grouped by queue, in log order within each queue.
 
-    A unit's queue offsets are those of the inner batch (INNER_BASE and INNER_NUM), or the record's own, for one message
+    A unit's queue offsets are the inner batch's (INNER_BASE and INNER_NUM), or the record's own, for one message
     (`CommitLog.setBatchSizeIfNeeded`). Prepared and rolled back messages get no unit, nor does a record with a negative
     queue offset or one too large for a unit. Records up to a queue's last record are repeats, and are dropped
     (`BatchConsumeQueue.putBatchMessagePositionInfo`).

@@ -135,7 +135,7 @@ class SelectLimits(NamedTuple):
     """Limits of every pull of a store, as `select_units` reads them: native int64, in this order."""
 
     log_file_size: int
-    #: The last so many bytes of the log count as in memory; the next two limits hold for messages there.
+    #: The last this many bytes of the log count as in memory; the next two limits hold for messages there.
     memory_size: int
     memory_count: int
     memory_bytes: int
@@ -234,7 +234,7 @@ def select_run(units, count, map_fields, log_begin, log_end, max_count, max_size
     """`select_units` for the usual pull: the first units without a filter, so that nothing needs to be copied.
 
     Arguments as in `select_units`; `count` is at least 1. `map_fields`: address of the `MapFields` of the units' map; 0
-    where the pages of units and records were looked at.
+    if the pages of units and records were looked at.
 
     Returns:
         Number of messages, or 0 if this is not the usual pull: it has units without a record or out of order, or

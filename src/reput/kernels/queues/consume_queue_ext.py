@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    #: Bit maps for the records of a scan, one for each row, null for none; or None where no record has one.
+    #: Bit maps for the records of a scan, one for each row, null for none; or None if no record has one.
     BitMaps = Callable[[RecordColumns], pa.BinaryArray | None]
 
 _UNIT, _HEAD, _BLANK, _MARK_SIZE = UNIT_SIZE, MIN_UNIT_SIZE, END_BLANK_SIZE, len(END_MARK)
@@ -135,7 +135,7 @@ def encode_ext_units(
     Args:
         runs: Grouped with rows.
         columns: The columns of the grouping.
-        sources: int32[rows], the row of `bit_maps` for each row of `columns`, -1 for a row without ext unit; None where
+        sources: int32[rows], the row of `bit_maps` for each row of `columns`, -1 for a row without ext unit; None if
             the rows are the same.
         bit_maps: See `bit_maps_of`.
         file_size: Size of an ext file in bytes.

@@ -19,7 +19,9 @@ from reput.formats.multi_dispatch import (
     INNER_MULTI_QUEUE_OFFSET,
     LMQ_PREFIX,
     LMQ_QUEUE_ID,
+    SEPARATOR,
 )
+from reput.formats.paths import MAX_NAME_SIZE
 from reput.formats.record_layout import MIN_RECORD_SIZE, SysFlag
 from reput.kernels.machine.jit import kernel
 from reput.kernels.machine.memory import equal_bytes, load_u8
@@ -36,6 +38,7 @@ from reput.kernels.records.columns import (
     RecordColumns,
 )
 from reput.kernels.records.gather import _is_utf8
+from reput.kernels.records.property_names import NAME_END, PAIR_END
 from reput.kernels.records.record_scan import QUEUE_LINE_SIZE, _queue_number
 
 _TRANSACTION, _PREPARED, _ROLLBACK = (
@@ -49,8 +52,7 @@ _DISPATCH, _OFFSETS, _LMQ, _RETRY, _SYSTEM, _SCHEDULE = range(len(_WORDS))
 #: The concatenated words, and the begin of each: a kernel gets them by address.
 _TEXT = np.frombuffer("".join(_WORDS).encode(), np.uint8).copy()
 _STARTS = np.cumsum([0, *map(len, _WORDS)]).astype(np.int64)
-_MAX_NAME_SIZE = 255
-_COMMA, _EQUALS, _END = 0x2C, 1, 2
+_COMMA = ord(SEPARATOR)
 #: Numbers for one further row: row of the record, position and size of the name, queue id, queue offset.
 _ENTRY = 5
 
@@ -69,11 +71,11 @@ def _find_value(text, size, words, starts, word):  # type: ignore[no-untyped-def
     pair = text
     while pair < end:
         pair_end = pair
-        while pair_end < end and load_u8(pair_end) != _END:
+        while pair_end < end and load_u8(pair_end) != PAIR_END:
             pair_end += 1
         if (
             pair_end - pair > length + 1
-            and load_u8(pair + length) == _EQUALS
+            and load_u8(pair + length) == NAME_END
             and _begins_with(pair, length, words, starts, word)
         ):
             value, value_size = pair + length + 1, pair_end - pair - length - 1
@@ -120,7 +122,7 @@ def _parse_offset(text, end, limit):  # type: ignore[no-untyped-def]
 @njit
 def _is_folder_name(text, size):  # type: ignore[no-untyped-def]
     """As `formats.paths.topic_folder_name`; False for bytes that are no UTF-8: Java cannot have written them."""
-    if size < 1 or size > _MAX_NAME_SIZE:
+    if size < 1 or size > MAX_NAME_SIZE:
         return False
     dots = 0
     for i in range(size):

@@ -19,7 +19,6 @@ from numba import njit
 from reput.formats.consume_queue import SIZE, TAGS_CODE, UNIT_SIZE
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record_layout import SysFlag
-from reput.kernels.machine.blocks import get, put
 from reput.kernels.machine.java_hash import java_hash
 from reput.kernels.machine.jit import kernel
 from reput.kernels.machine.memory import (
@@ -28,7 +27,9 @@ from reput.kernels.machine.memory import (
     store_i32_native,
     store_i64,
 )
-from reput.kernels.queues.index_file import IndexKeys, topic_hash
+from reput.kernels.machine.shared_words import get, put
+from reput.kernels.queues.index_file import IndexKeys
+from reput.kernels.queues.index_search import topic_hash
 from reput.kernels.records.columns import (
     N_KEYS_POSITION,
     N_KEYS_SIZE,
@@ -61,13 +62,13 @@ _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 #: Records and index keys of a small pass, at the most.
 MOST_ROWS, MOST_KEYS = 64, 1024
 
-#: Words of the block that Python and the kernel share: int64 at an address, by their positions in bytes.
+#: Words that Python and the kernel share: int64 at an address, by their positions in bytes.
 (
     _END, _RUN_COUNT, _KEY_COUNT, _TIMESTAMP,  # results: address after the last record, and its store timestamp (ms)
     _ENTRIES, _MASK, _INDEX_TAGS, _FILE_SIZE,
     _RUNS, _UNITS, _NUMBERS, _CODES, _HASHES, _KEY_OFFSETS, _KEY_TIMES,
 ) = range(0, 15 * 8, 8)  # fmt: skip
-_BLOCK_WORDS = 15
+_WORDS = 15
 
 #: A queue of the table, in int64 words: hash (0: no queue), name, hash of `topic#`, number, and its run in this call.
 _E_HASH, _E_QUEUE_ID, _E_TOPIC, _E_TOPIC_SIZE, _E_TOPIC_HASH, _E_NUMBER, _E_RUN = range(0, 7 * 8, 8)
@@ -86,12 +87,12 @@ _ROW_RUN, _ROW_OFFSET, _ROW_SIZE, _ROW_CODE = range(4)
 
 
 @njit
-def _find_queue(block, topic, size, queue_id):  # type: ignore[no-untyped-def]
+def _find_queue(words, topic, size, queue_id):  # type: ignore[no-untyped-def]
     """Address of a queue of the table; 0: the table lacks it."""
-    hashed, mask = np.int64(hash_queue(topic, size, queue_id)), get(block, _MASK)
+    hashed, mask = np.int64(hash_queue(topic, size, queue_id)), get(words, _MASK)
     slot = hashed & mask
     while True:
-        entry = get(block, _ENTRIES) + 8 * _ENTRY_WORDS * slot
+        entry = get(words, _ENTRIES) + 8 * _ENTRY_WORDS * slot
         found = get(entry, _E_HASH)
         if found == 0:
             return np.int64(0)
@@ -112,21 +113,21 @@ def queue_hash(topic, size, queue_id):  # type: ignore[no-untyped-def]
 
 
 @kernel("int64(int64, int64, int64, int64)", allocates=True, short=True)
-def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
+def read_small_pass(words, base, size, offset):  # type: ignore[no-untyped-def]
     """Read the plain records from the address `base` on, `size` bytes, the first of which is at `offset` of the log.
 
     Returns:
-        Number of records; the block of `SmallPass` has the rest.
+        Number of records; the words of `SmallPass` have the rest.
     """
     wide, narrow = np.empty((_WIDE_COUNT, 1), np.int64), np.empty((_NARROW_COUNT, 1), np.int32)
     hashes, rows = np.empty(MOST_KEYS, np.int32), np.empty((MOST_ROWS, 4), np.int64)
     end, p, row, keys, runs = base + size, base, 0, 0, 0
-    first_run = get(block, _RUNS)
+    first_run = get(words, _RUNS)
     while row < MOST_ROWS and read_record(base, p, end, offset + (p - base), wide, narrow, 0) == READ:
         if narrow[N_SYS_FLAG, 0] & _ODD_FLAGS:
             break
         topic, topic_size = base + narrow[N_TOPIC_POSITION, 0], np.int64(narrow[N_TOPIC_SIZE, 0])
-        entry = _find_queue(block, topic, topic_size, narrow[N_QUEUE_ID, 0])
+        entry = _find_queue(words, topic, topic_size, narrow[N_QUEUE_ID, 0])
         if entry == 0:
             break
         number = get(entry, _E_RUN)  # 0: the queue's first record of this call
@@ -140,15 +141,15 @@ def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
             np.uint32(get(entry, _E_TOPIC_HASH)),
             base + narrow[N_UNIQUE_KEY_POSITION, 0], np.int64(narrow[N_UNIQUE_KEY_SIZE, 0]),
             base + narrow[N_KEYS_POSITION, 0], np.int64(narrow[N_KEYS_SIZE, 0]),
-            tags, tags_size if get(block, _INDEX_TAGS) else 0, hashes, keys,
+            tags, tags_size if get(words, _INDEX_TAGS) else 0, hashes, keys,
         )  # fmt: skip
         if found < 0:
             break
         record_offset, record_size = wide[W_COMMIT_LOG_OFFSET, 0], np.int64(narrow[N_SIZE, 0])
         for key in range(keys, found):
-            store_i32_native(get(block, _HASHES) + 4 * key, hashes[key])
-            put(get(block, _KEY_OFFSETS), 8 * key, record_offset)
-            put(get(block, _KEY_TIMES), 8 * key, wide[W_STORE_TIMESTAMP, 0])
+            store_i32_native(get(words, _HASHES) + 4 * key, hashes[key])
+            put(get(words, _KEY_OFFSETS), 8 * key, record_offset)
+            put(get(words, _KEY_TIMES), 8 * key, wide[W_STORE_TIMESTAMP, 0])
         keys = found
         if not number:
             runs += 1
@@ -167,15 +168,15 @@ def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
         put(run, _R_END, record_offset + record_size)
         rows[row, _ROW_RUN], rows[row, _ROW_OFFSET], rows[row, _ROW_SIZE] = run, record_offset, record_size
         rows[row, _ROW_CODE] = np.int64(np.int32(java_hash(np.uint32(0), tags, tags_size)))
-        put(block, _TIMESTAMP, wide[W_STORE_TIMESTAMP, 0])
+        put(words, _TIMESTAMP, wide[W_STORE_TIMESTAMP, 0])
         p += record_size
         row += 1
-    units = get(block, _UNITS)
+    units = get(words, _UNITS)
     for i in range(runs):
         run = first_run + 8 * i
         put(run, _R_ADDRESS, units)
         put(run, _R_SIZE, 0)
-        put(run, _R_POSITION, get(run, _R_OFFSET) * _UNIT % get(block, _FILE_SIZE))
+        put(run, _R_POSITION, get(run, _R_OFFSET) * _UNIT % get(words, _FILE_SIZE))
         units += _UNIT * get(run, _R_COUNT)
         put(get(run, _R_ENTRY), _E_RUN, 0)
     for i in range(row):
@@ -185,11 +186,11 @@ def read_small_pass(block, base, size, offset):  # type: ignore[no-untyped-def]
         store_i32(unit + SIZE, np.int32(rows[i, _ROW_SIZE]))
         store_i64(unit + TAGS_CODE, rows[i, _ROW_CODE])
         put(run, _R_SIZE, get(run, _R_SIZE) + _UNIT)
-        store_i32_native(get(block, _NUMBERS) + 4 * i, np.int32((run - first_run) // 8))
-        store_i32_native(get(block, _CODES) + 4 * i, np.int32(rows[i, _ROW_CODE]))
-    put(block, _END, p)
-    put(block, _RUN_COUNT, runs)
-    put(block, _KEY_COUNT, keys)
+        store_i32_native(get(words, _NUMBERS) + 4 * i, np.int32((run - first_run) // 8))
+        store_i32_native(get(words, _CODES) + 4 * i, np.int32(rows[i, _ROW_CODE]))
+    put(words, _END, p)
+    put(words, _RUN_COUNT, runs)
+    put(words, _KEY_COUNT, keys)
     return row
 
 
@@ -223,9 +224,9 @@ class SmallPass:
     """
 
     def __init__(self, queue_file_size: int, *, index_tags: bool) -> None:
-        self._block = np.zeros(_BLOCK_WORDS, np.int64)
-        self._words = self._block.data  # faster to index from Python
-        self._address: int = self._block.ctypes.data
+        self._array = np.zeros(_WORDS, np.int64)
+        self._words = self._array.data  # faster to index from Python
+        self._address: int = self._array.ctypes.data
         self._topics: list[npt.NDArray[np.uint8]] = []
         self._runs = np.empty((_RUN_WORDS, MOST_ROWS), np.int64)
         self._units = np.empty(MOST_ROWS * UNIT_SIZE, np.uint8)

@@ -10,25 +10,26 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reput.formats.message_batch import ITEM_BODY, ITEM_BODY_LENGTH, ITEM_FLAG, MIN_ITEM_SIZE
 from reput.kernels.machine.jit import kernel
 from reput.kernels.machine.memory import copy, store_i16, store_i32
-from reput.kernels.records.record_encode import (
-    P_BODIES,
-    P_BODY_OFFSETS,
-    P_BORN_TIMESTAMP,
-    P_FLAG,
-    P_QUEUE,
+from reput.kernels.records.column_addresses import (
+    A_BODIES,
+    A_BODY_OFFSETS,
+    A_BORN_TIMESTAMP,
+    A_FLAG,
+    A_QUEUE,
     int32_of,
     int64_of,
-    put_properties,
     text_slice,
 )
+from reput.kernels.records.record_encode import put_properties
 
 if TYPE_CHECKING:
     from reput.kernels.records.message_table import MessageBatch
 
-#: Size, magic code, CRC, flag and body length before the body of an item; after it the length of its properties.
-_HEAD, _PROPERTIES_LENGTH = 20, 2
+#: Bytes of the properties' length, after an item's body.
+_PROPERTIES_LENGTH = MIN_ITEM_SIZE - ITEM_BODY
 _C_FIRST, _C_BEGIN, _C_QUEUE, _C_BORN, _C_WORDS = range(5)
 
 
@@ -58,21 +59,21 @@ def batch_bodies(messages: MessageBatch, *, most_rows: int, most_bytes: int) -> 
     data = np.empty(int(messages.sizes.sum(dtype=np.int64)), np.uint8)  # an item is smaller than its record
     cuts = np.empty((rows.size + 1, _C_WORDS), np.int64)
     count = _put_batches(
-        messages.plan, rows, messages.properties_sizes, most_rows, most_bytes, data.ctypes.data, cuts
+        messages.addresses, rows, messages.properties_sizes, most_rows, most_bytes, data.ctypes.data, cuts
     )  # fmt: skip
     return BatchBodies(data[: cuts[count, _C_BEGIN]], rows, cuts[: count + 1])
 
 
 @kernel("int64(int64[::1], int64[::1], int32[::1], int64, int64, int64, int64[:, ::1])")
-def _put_batches(plan, rows, properties_sizes, most_rows, most_bytes, out, cuts):  # type: ignore[no-untyped-def]
+def _put_batches(addresses, rows, properties_sizes, most_rows, most_bytes, out, cuts):  # type: ignore[no-untyped-def]
     """Write the rows to `out`, and `BatchBodies.cuts`; returns the number of batches."""
     p, begin, first, count = out, out, 0, 0
     for i in range(rows.size):
         row = rows[i]
-        queue, born = np.int64(int32_of(plan, P_QUEUE, row)), int64_of(plan, P_BORN_TIMESTAMP, row)
-        body, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
+        queue, born = np.int64(int32_of(addresses, A_QUEUE, row)), int64_of(addresses, A_BORN_TIMESTAMP, row)
+        body, body_size = text_slice(addresses, A_BODY_OFFSETS, A_BODIES, row)
         properties_size = np.int64(properties_sizes[row])
-        size = _HEAD + body_size + _PROPERTIES_LENGTH + properties_size
+        size = ITEM_BODY + body_size + _PROPERTIES_LENGTH + properties_size
         is_full = i - first == most_rows or p - begin + size > most_bytes
         if i == 0 or is_full or queue != cuts[count - 1, _C_QUEUE] or born != cuts[count - 1, _C_BORN]:
             begin, first = p, i
@@ -82,11 +83,11 @@ def _put_batches(plan, rows, properties_sizes, most_rows, most_bytes, out, cuts)
         store_i32(p, size)
         store_i32(p + 4, 0)
         store_i32(p + 8, 0)
-        store_i32(p + 12, int32_of(plan, P_FLAG, row))
-        store_i32(p + 16, body_size)
-        copy(p + _HEAD, body, body_size)
-        store_i16(p + _HEAD + body_size, properties_size)
-        put_properties(plan, row, p + _HEAD + body_size + _PROPERTIES_LENGTH)
+        store_i32(p + ITEM_FLAG, int32_of(addresses, A_FLAG, row))
+        store_i32(p + ITEM_BODY_LENGTH, body_size)
+        copy(p + ITEM_BODY, body, body_size)
+        store_i16(p + ITEM_BODY + body_size, properties_size)
+        put_properties(addresses, row, p + ITEM_BODY + body_size + _PROPERTIES_LENGTH)
         p += size
     cuts[count, _C_FIRST], cuts[count, _C_BEGIN] = rows.size, p - out
     cuts[count, _C_QUEUE] = cuts[count, _C_BORN] = 0

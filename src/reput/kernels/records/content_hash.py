@@ -34,6 +34,7 @@ from reput.kernels.records.columns import (
     RecordColumns,
 )
 from reput.kernels.records.property_crc import carries_property_crc
+from reput.kernels.records.property_names import NAME_END, PAIR_END
 
 #: Parts of a record that may be left out of its hash, by names of columns. `property_crc` is the pair `__CRC32#` at the
 #: end of the properties, which depends on the record's location. With a host goes its bit of `sys_flag`, for IPv6.
@@ -45,7 +46,7 @@ _OFFSET, _PREPARED, _PROPERTY_CRC, _STORED, _STORE_HOST, *_REST = (1 << i for i 
 _BORN, _BORN_HOST, _RECONSUMED, _FLAG, _MAGIC, _PROPERTIES = _REST
 _V4, _V6, _BORN_V6, _STORE_V6 = HOST_V4_SIZE, HOST_V6_SIZE, SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
 _BORN_HOST_POSITION, _CRC_SIZE, _TIMESTAMP_SIZE = BORN_HOST, PROPERTY_CRC_SIZE, 8
-_PAIR_END, _NAME_END, _PAIRS_SEED = np.uint8(2), np.uint8(1), np.uint64(0x2545F4914F6CDD1D)
+_PAIR_END, _NAME_END, _PAIRS_SEED = np.uint8(PAIR_END), np.uint8(NAME_END), np.uint64(0x2545F4914F6CDD1D)
 #: Slots for the names of one record: as many as its properties may have bytes, 16 bits with a sign.
 _SLOTS = 1 << 15
 
@@ -96,7 +97,7 @@ def _mix_short(state, address, size, buffer_end):  # type: ignore[no-untyped-def
 def _mix_pairs(state, text, size, buffer_end, stamp, seen):  # type: ignore[no-untyped-def]
     """Hash properties as a map: the sum of the hashes of their pairs, so their order does not count.
 
-    The pairs are those of `kernels.records.record_properties`. `seen` is a hash table of the names that came: stamp,
+    The pairs are as in `kernels.records.record_properties`. `seen` is a hash table of the names that came: stamp,
     hash of the name, and hash of the pair, which a later pair of the name replaces. Slots of other stamps are free.
     """
     last_slot = 15

@@ -22,11 +22,20 @@ from reput.kernels.machine.memory import (
     load_u64_native,
     trailing_zeros,
 )
+from reput.kernels.records.property_names import (
+    KEY_END,
+    KEYS_WORD,
+    NAME_END,
+    PAIR_END,
+    TAGS_SIZE,
+    TAGS_WORD,
+    UNIQ_KEY_SIZE,
+    UNIQ_REST,
+    UNIQ_WORD,
+)
 
-_TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
-_UNIQ, __KEY = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
-_NAME_VALUE_SEPARATOR, _SEPARATOR = np.uint8(1), np.uint8(2)
+_NAME_VALUE_SEPARATOR, _SEPARATOR = np.uint8(NAME_END), np.uint8(PAIR_END)
 _HIGH_BITS = np.uint64(0x8080808080808080)
 
 
@@ -115,7 +124,7 @@ def split_keys(buffer, positions, sizes, lists, key_positions, key_sizes):  # ty
         end = begin + np.int64(sizes[row])
         while begin < end:
             i = begin
-            while i < end and load_u8(buffer + i) != 0x20:
+            while i < end and load_u8(buffer + i) != KEY_END:
                 i += 1
             if i > begin:
                 key_positions[count], key_sizes[count] = begin, i - begin
@@ -146,10 +155,10 @@ def one_host(buffer, positions, sys_flags, is_store_host):  # type: ignore[no-un
 
 @njit
 def _has_own_column(name, size):  # type: ignore[no-untyped-def]
-    if size == 4:
+    if size == TAGS_SIZE:
         word = load_i32(name)
-        return word in (_TAGS, _KEYS)
-    return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == __KEY
+        return word in (TAGS_WORD, KEYS_WORD)
+    return size == UNIQ_KEY_SIZE and load_i32(name) == UNIQ_WORD and load_i32(name + 4) == UNIQ_REST
 
 
 @njit

@@ -1,6 +1,6 @@
 """Columns of a table of messages: which are required, and conversion to their types.
 
-They are those of `record_batch.SCHEMA`; columns that a store assigns are ignored.
+They are as in `record_batch.SCHEMA`; columns that a store assigns are ignored.
 """
 
 from __future__ import annotations

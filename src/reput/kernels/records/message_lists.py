@@ -55,7 +55,7 @@ def body_list(records: RecordColumns, address: int) -> list[bytes]:
 
 
 def tags_list(records: RecordColumns, address: int) -> list[str | None]:
-    """The TAGS of each record; None where it has none. As `body_list`."""
+    """The TAGS of each record; None if it has none. As `body_list`."""
     tags: list[str | None] = [None] * records.rows
     narrow = records.narrow
     return _complete(tags, _fill_tags(id(tags), address, narrow[N_TAGS_POSITION], narrow[N_TAGS_SIZE], _REPLACE_AT))
@@ -84,7 +84,7 @@ def _fill_bodies(target, buffer, positions, sizes):  # type: ignore[no-untyped-d
         positions, sizes: int32[items], in the buffer.
 
     Returns:
-        int64, items that were made; fewer than asked for where memory is out.
+        int64, items that were made; fewer than asked for if memory is out.
     """
     for i in range(positions.size):
         made = _new_bytes(buffer + positions[i], sizes[i])

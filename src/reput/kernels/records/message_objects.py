@@ -18,6 +18,7 @@ import ctypes
 import numpy as np
 from numba import njit
 
+from reput.formats.hosts import HOST_V4_SIZE
 from reput.formats.message import Message
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE, V1_MAX_TOPIC_SIZE, SysFlag
@@ -35,6 +36,17 @@ from reput.kernels.machine.memory import (
     store_u8,
 )
 from reput.kernels.records.property_crc import is_property_crc
+from reput.kernels.records.property_names import (
+    KEY_END,
+    KEYS_SIZE,
+    KEYS_WORD,
+    NAME_END,
+    PAIR_END,
+    TAGS_SIZE,
+    TAGS_WORD,
+    UNIQ_KEY_SIZE,
+    UNIQ_KEY_WORD,
+)
 from reput.kernels.records.record_encode import has_separator, is_reserved, put_record
 
 _FIELDS = (
@@ -42,13 +54,13 @@ _FIELDS = (
     *("reconsume_times", "prepared_transaction_offset", "wait_store_msg_ok"),
 )
 _TYPES = (Message, str, bytes, int, tuple, list, dict)
-#: The block that a kernel gets: addresses of the types and of two objects, what stands where, the store's limits.
+#: The words that a kernel gets: addresses of the types and of two objects, what stands where, the store's limits.
 (
     _MESSAGE, _STR, _BYTES, _INT, _TUPLE, _LIST, _DICT, _NONE, _TRUE, _TYPE_AT,
     _TOPIC, _BODY, _TAGS, _KEYS, _PROPERTIES, _FLAG, _UNIQUE_KEY, _SYS_FLAG, _BORN_TIMESTAMP, _BORN_HOST,
     _RECONSUME_TIMES, _PREPARED, _WAIT, _MAX_BODY_SIZE, _STORE_HOST, _STORE_HOST_SIZE, _SCRATCH,
 ) = range(0, 27 * 8, 8)  # fmt: skip
-_BLOCK_SIZE = 27
+_WORDS = 27
 #: Of the scratch memory: three values that C functions answer with, and the properties, with room for a name too many.
 _OUT, _OUT_2, _OUT_3, _TEXT = 0, 8, 16, 24
 _SCRATCH_SIZE = _TEXT + MAX_PROPERTIES_SIZE + 64
@@ -56,9 +68,6 @@ _SCRATCH_SIZE = _TEXT + MAX_PROPERTIES_SIZE + 64
 _MAX_PROPERTIES, _MIN_RECORD, _MAX_TOPIC = MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE, V1_MAX_TOPIC_SIZE
 #: Set in the flags of prepared and rolled back messages, which have no place in a queue, and of inner batches.
 _NOT_PLAIN = SysFlag.TRANSACTION_PREPARED | INNER_BATCH
-_HOST_SIZE = 8
-_UNIQ__KEY = int.from_bytes(b"UNIQ_KEY", "big")
-_TAGS_NAME, _KEYS_NAME = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
 
 _as_utf8 = c_function("PyUnicode_AsUTF8AndSize", POINTER, [POINTER, POINTER])
 _clear_error = c_function("PyErr_Clear", VOID, [])
@@ -76,7 +85,7 @@ class MessageEncoder:
     """Settings of one store for the kernels.
 
     Attributes:
-        block: Address for the kernels; good as long as this lives.
+        address: For the kernels; good as long as this lives.
     """
 
     def __init__(self, store_host: bytes, max_body_size: int) -> None:
@@ -84,9 +93,9 @@ class MessageEncoder:
         self._host = np.frombuffer(store_host, np.uint8)
         self._scratch = np.empty(_SCRATCH_SIZE, np.uint8)
         limits = (max_body_size, self._host.ctypes.data, self._host.size, self._scratch.ctypes.data)
-        self._block = np.array([*map(id, _TYPES), id(None), id(True), *_positions(), *limits], np.int64)
-        assert self._block.size == _BLOCK_SIZE
-        self.block: int = self._block.ctypes.data
+        self._array = np.array([*map(id, _TYPES), id(None), id(True), *_positions(), *limits], np.int64)
+        assert self._array.size == _WORDS
+        self.address: int = self._array.ctypes.data
 
 
 def _positions() -> list[int]:
@@ -98,26 +107,26 @@ def _positions() -> list[int]:
 
 
 @njit
-def _is(block, thing, kind):  # type: ignore[no-untyped-def]
+def _is(words, thing, kind):  # type: ignore[no-untyped-def]
     """Whether there is an object, of exactly this type."""
-    return thing != 0 and load_i64_native(thing + load_i64_native(block + _TYPE_AT)) == load_i64_native(block + kind)
+    return thing != 0 and load_i64_native(thing + load_i64_native(words + _TYPE_AT)) == load_i64_native(words + kind)
 
 
 @njit
-def _field(block, message, field):  # type: ignore[no-untyped-def]
-    return load_i64_native(message + load_i64_native(block + field))
+def _field(words, message, field):  # type: ignore[no-untyped-def]
+    return load_i64_native(message + load_i64_native(words + field))
 
 
 @njit
-def _is_none(block, thing):  # type: ignore[no-untyped-def]
-    return thing == load_i64_native(block + _NONE)
+def _is_none(words, thing):  # type: ignore[no-untyped-def]
+    return thing == load_i64_native(words + _NONE)
 
 
 @njit
-def _text(block, thing):  # type: ignore[no-untyped-def]
+def _text(words, thing):  # type: ignore[no-untyped-def]
     """Address and size of a text's UTF-8; size -1 for what is no text, or has none."""
-    out = load_i64_native(block + _SCRATCH) + _OUT
-    if not _is(block, thing, _STR):
+    out = load_i64_native(words + _SCRATCH) + _OUT
+    if not _is(words, thing, _STR):
         return 0, -1
     address = _as_utf8(thing, out)
     if address == 0:
@@ -127,10 +136,10 @@ def _text(block, thing):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _whole(block, thing, bits):  # type: ignore[no-untyped-def]
-    """(whether it is a whole number of so many bits, its value)."""
-    out = load_i64_native(block + _SCRATCH) + _OUT
-    if not _is(block, thing, _INT):
+def _whole(words, thing, bits):  # type: ignore[no-untyped-def]
+    """(whether it is a whole number of `bits` bits, its value)."""
+    out = load_i64_native(words + _SCRATCH) + _OUT
+    if not _is(words, thing, _INT):
         return False, 0
     value = _as_int(thing, out)
     bound = np.int64(1) << np.int64(31)
@@ -138,9 +147,9 @@ def _whole(block, thing, bits):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _put(block, thing, target, limit, forbidden, last):  # type: ignore[no-untyped-def]
+def _put(words, thing, target, limit, forbidden, last):  # type: ignore[no-untyped-def]
     """Write a text and the byte `last`; returns where the next goes, 0 for one that cannot be written."""
-    text, size = _text(block, thing)
+    text, size = _text(words, thing)
     if size <= 0 or target + size >= limit or has_separator(text, size, forbidden):
         return 0
     copy_short(target, text, size)
@@ -149,31 +158,31 @@ def _put(block, thing, target, limit, forbidden, last):  # type: ignore[no-untyp
 
 
 @njit
-def _put_keys(block, keys, target, limit):  # type: ignore[no-untyped-def]
-    is_tuple = _is(block, keys, _TUPLE)
-    if not is_tuple and not _is(block, keys, _LIST):
+def _put_keys(words, keys, target, limit):  # type: ignore[no-untyped-def]
+    is_tuple = _is(words, keys, _TUPLE)
+    if not is_tuple and not _is(words, keys, _LIST):
         return 0
     count = _tuple_size(keys) if is_tuple else _list_size(keys)
     if count == 0:
         return target
-    store_i32(target, _KEYS_NAME)
-    store_u8(target + 4, 1)
-    target += 5
+    store_i32(target, KEYS_WORD)
+    store_u8(target + KEYS_SIZE, NAME_END)
+    target += KEYS_SIZE + 1
     for i in range(count):
         key = _tuple_item(keys, i) if is_tuple else _list_item(keys, i)
-        target = _put(block, key, target, limit, 0x20, 0x20 if i + 1 < count else 2)
+        target = _put(words, key, target, limit, KEY_END, KEY_END if i + 1 < count else PAIR_END)
         if target == 0:
             return 0
     return target
 
 
 @njit
-def _put_map(block, properties, target, limit):  # type: ignore[no-untyped-def]
-    if _is_none(block, properties):
+def _put_map(words, properties, target, limit):  # type: ignore[no-untyped-def]
+    if _is_none(words, properties):
         return target
-    if not _is(block, properties, _DICT):
+    if not _is(words, properties, _DICT):
         return 0
-    out = load_i64_native(block + _SCRATCH)
+    out = load_i64_native(words + _SCRATCH)
     position, name, value = out + _OUT, out + _OUT_2, out + _OUT_3
     following = np.int64(0)
     while True:
@@ -182,68 +191,68 @@ def _put_map(block, properties, target, limit):  # type: ignore[no-untyped-def]
             return target
         following = load_i64_native(position)
         begin = target
-        target = _put(block, load_i64_native(name), begin, limit, 1, 1)
+        target = _put(words, load_i64_native(name), begin, limit, NAME_END, NAME_END)
         size = target - 1 - begin
         if target == 0 or is_reserved(begin, size) or is_property_crc(begin, size):
             return 0
-        target = _put(block, load_i64_native(value), target, limit, 1, 2)
+        target = _put(words, load_i64_native(value), target, limit, NAME_END, PAIR_END)
         if target == 0:
             return 0
 
 
 @njit
-def _put_properties(block, message, target):  # type: ignore[no-untyped-def]
-    """Write the properties text; returns where it ends, 0 where the message is not plain."""
+def _put_properties(words, message, target):  # type: ignore[no-untyped-def]
+    """Write the properties text; returns where it ends, 0 if the message is not plain."""
     limit = target + _MAX_PROPERTIES
-    unique_key, tags = _field(block, message, _UNIQUE_KEY), _field(block, message, _TAGS)
-    if not _is_none(block, unique_key):
-        store_i64(target, _UNIQ__KEY)
-        store_u8(target + 8, 1)
-        target = _put(block, unique_key, target + 9, limit, 1, 2)
-    if target != 0 and not _is_none(block, tags):
-        store_i32(target, _TAGS_NAME)
-        store_u8(target + 4, 1)
-        target = _put(block, tags, target + 5, limit, 1, 2)
+    unique_key, tags = _field(words, message, _UNIQUE_KEY), _field(words, message, _TAGS)
+    if not _is_none(words, unique_key):
+        store_i64(target, UNIQ_KEY_WORD)
+        store_u8(target + UNIQ_KEY_SIZE, NAME_END)
+        target = _put(words, unique_key, target + UNIQ_KEY_SIZE + 1, limit, NAME_END, PAIR_END)
+    if target != 0 and not _is_none(words, tags):
+        store_i32(target, TAGS_WORD)
+        store_u8(target + TAGS_SIZE, NAME_END)
+        target = _put(words, tags, target + TAGS_SIZE + 1, limit, NAME_END, PAIR_END)
     if target != 0:
-        target = _put_keys(block, _field(block, message, _KEYS), target, limit)
+        target = _put_keys(words, _field(words, message, _KEYS), target, limit)
     if target != 0:
-        target = _put_map(block, _field(block, message, _PROPERTIES), target, limit)
+        target = _put_map(words, _field(words, message, _PROPERTIES), target, limit)
     return target
 
 
 @njit
 def _encode(  # type: ignore[no-untyped-def]
-    block, message, topic_object, target, room, queue_id, queue_offset, commit_log_offset, timestamp
+    words, message, topic_object, target, room, queue_id, queue_offset, commit_log_offset, timestamp
 ):
     """The record of a `Message`, with this topic, at `target`; returns its size, 0: not plain; -1: no room."""
-    topic, topic_size = _text(block, topic_object)
+    topic, topic_size = _text(words, topic_object)
     if topic_size <= 0 or topic_size > _MAX_TOPIC:
         return 0
-    body = _field(block, message, _BODY)
-    if not _is(block, body, _BYTES):
+    body = _field(words, message, _BODY)
+    if not _is(words, body, _BYTES):
         return 0
     body_size = _bytes_size(body)
-    born = _field(block, message, _BORN_TIMESTAMP)
-    is_flag, flag = _whole(block, _field(block, message, _FLAG), 32)
-    is_sys_flag, sys_flag = _whole(block, _field(block, message, _SYS_FLAG), 32)
-    is_reconsume_times, reconsume_times = _whole(block, _field(block, message, _RECONSUME_TIMES), 32)
-    is_prepared, prepared = _whole(block, _field(block, message, _PREPARED), 64)
-    is_born, born_timestamp = (True, timestamp) if _is_none(block, born) else _whole(block, born, 64)
+    born = _field(words, message, _BORN_TIMESTAMP)
+    is_flag, flag = _whole(words, _field(words, message, _FLAG), 32)
+    is_sys_flag, sys_flag = _whole(words, _field(words, message, _SYS_FLAG), 32)
+    is_reconsume_times, reconsume_times = _whole(words, _field(words, message, _RECONSUME_TIMES), 32)
+    is_prepared, prepared = _whole(words, _field(words, message, _PREPARED), 64)
+    is_born, born_timestamp = (True, timestamp) if _is_none(words, born) else _whole(words, born, 64)
     if (
         not (is_flag and is_sys_flag and is_reconsume_times and is_prepared and is_born)
-        or body_size > load_i64_native(block + _MAX_BODY_SIZE)
+        or body_size > load_i64_native(words + _MAX_BODY_SIZE)
         or sys_flag & _NOT_PLAIN
-        or not _is_none(block, _field(block, message, _BORN_HOST))
-        or _field(block, message, _WAIT) != load_i64_native(block + _TRUE)
+        or not _is_none(words, _field(words, message, _BORN_HOST))
+        or _field(words, message, _WAIT) != load_i64_native(words + _TRUE)
     ):
         return 0
-    text = load_i64_native(block + _SCRATCH) + _TEXT
-    text_end = _put_properties(block, message, text)
+    text = load_i64_native(words + _SCRATCH) + _TEXT
+    text_end = _put_properties(words, message, text)
     if text_end == 0:
         return 0
-    host, host_size = load_i64_native(block + _STORE_HOST), load_i64_native(block + _STORE_HOST_SIZE)
+    host, host_size = load_i64_native(words + _STORE_HOST), load_i64_native(words + _STORE_HOST_SIZE)
     text_size = text_end - text
-    size = _MIN_RECORD + 2 * (host_size - _HOST_SIZE) + body_size + topic_size + text_size
+    size = _MIN_RECORD + 2 * (host_size - HOST_V4_SIZE) + body_size + topic_size + text_size
     if size > room:
         return -1
     properties = put_record(
@@ -258,35 +267,35 @@ def _encode(  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64, int64, int64, int64, int64, int64, int64, int64)", reads_objects=True, short=True)
 def encode_message(  # type: ignore[no-untyped-def]
-    block, message, target, room, queue_id, queue_offset, commit_log_offset, timestamp
+    words, message, target, room, queue_id, queue_offset, commit_log_offset, timestamp
 ):
     """Write the record of one message, complete, to `target`, if it takes at most `room` bytes.
 
     Args:
-        block: `MessageEncoder.block`.
+        words: `MessageEncoder.address`.
         message: `id` of the message, any object.
         target: Address.
         room: Bytes.
         queue_id, queue_offset, commit_log_offset: The record's place.
-        timestamp: Its store time in ms; the born time too where the message has none.
+        timestamp: Its store time in ms; the born time too if the message has none.
 
     Returns:
         int64, the record's size; 0 or less: nothing was written, for it is not plain, or there is no room.
     """
-    if not _is(block, message, _MESSAGE):
+    if not _is(words, message, _MESSAGE):
         return 0
-    topic = _field(block, message, _TOPIC)
-    return _encode(block, message, topic, target, room, queue_id, queue_offset, commit_log_offset, timestamp)
+    topic = _field(words, message, _TOPIC)
+    return _encode(words, message, topic, target, room, queue_id, queue_offset, commit_log_offset, timestamp)
 
 
 @kernel("int64(int64, int64, int64, int32[::1], int64, int64, int64, int64, int32[::1])", reads_objects=True)
 def encode_messages(  # type: ignore[no-untyped-def]
-    block, messages, topics, queue_ids, begin, timestamp, out, capacity, positions
+    words, messages, topics, queue_ids, begin, timestamp, out, capacity, positions
 ):
     """Write the records of the messages of a tuple, from `begin` on, without their places, while `capacity` suffices.
 
     Args:
-        block: `MessageEncoder.block`.
+        words: `MessageEncoder.address`.
         messages: `id` of the tuple.
         topics: `id` of a list with the topic of each message. The caller has looked up queues by them, and a record
             must not name another topic, even if its message is changed meanwhile.
@@ -304,10 +313,10 @@ def encode_messages(  # type: ignore[no-untyped-def]
     positions[0] = 0
     for i in range(begin, queue_ids.size):
         message = _tuple_item(messages, i)
-        if not _is(block, message, _MESSAGE):
+        if not _is(words, message, _MESSAGE):
             return i
         size = _encode(
-            block, message, _list_item(topics, i), out + position, capacity - position, queue_ids[i], 0, 0, timestamp
+            words, message, _list_item(topics, i), out + position, capacity - position, queue_ids[i], 0, 0, timestamp
         )
         if size <= 0:
             return i

@@ -1,6 +1,6 @@
 """Arrow table of messages -> the form that the encode kernels read, with every row checked.
 
-Columns are those of `record_batch.SCHEMA`. `topic` and `body` are required; null in any other means absent. Columns
+Columns are as in `record_batch.SCHEMA`. `topic` and `body` are required; null in any other means absent. Columns
 that a store assigns are ignored, and so is the property `__CRC32#`, so that rows of `read_log` can be put again.
 """
 
@@ -19,8 +19,9 @@ from reput.formats.hosts import HOST_V4_SIZE, encode_host
 from reput.formats.message import check_topic
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.record_layout import MagicCode, encode_topic
+from reput.kernels.records.column_addresses import ADDRESSES
 from reput.kernels.records.message_columns import check_columns, typed_columns
-from reput.kernels.records.record_encode import PLAN, EncodeFault, encode, measure
+from reput.kernels.records.record_encode import EncodeFault, encode, measure
 
 _FAULTS = {
     EncodeFault.BODY_TOO_LARGE: "the body is larger than maxMessageSize ({max_body_size} bytes)",
@@ -36,7 +37,7 @@ _FAULTS = {
 }
 _BATCH_ROWS = 65_536
 _KEPT_BATCHES = 16
-#: Up to so many (topic, queue id) pairs are numbered with a table instead of by sorting.
+#: Up to this many (topic, queue id) pairs are numbered with a table instead of by sorting.
 _MAX_TABLE = 1 << 20
 
 
@@ -44,14 +45,14 @@ class MessageBatch(NamedTuple):
     """Up to 65 536 messages, checked and measured.
 
     Attributes:
-        plan: int64[len(PLAN)], the addresses for the kernels.
+        addresses: int64[len(ADDRESSES)], the addresses for the kernels.
         queues: int32[rows], the queue of each row.
         queue_keys: (topic, queue id) by number.
         sizes, properties_sizes: int32[rows].
         alive: The objects that own the memory at the addresses.
     """
 
-    plan: npt.NDArray[np.int64]
+    addresses: npt.NDArray[np.int64]
     queues: npt.NDArray[np.int32]
     queue_keys: list[tuple[str, int]]
     sizes: npt.NDArray[np.int32]
@@ -65,7 +66,7 @@ class MessageBatch(NamedTuple):
         left = self.sizes.size - row
         positions = np.empty(left + 1, np.int32)
         following = encode(
-            self.plan, row, self.sizes.size, self.sizes, self.properties_sizes, store_host.ctypes.data,
+            self.addresses, row, self.sizes.size, self.sizes, self.properties_sizes, store_host.ctypes.data,
             store_host.size, out.ctypes.data, out.size, positions,
         )  # fmt: skip
         return following, positions[: following - row + 1]
@@ -74,8 +75,8 @@ class MessageBatch(NamedTuple):
 class CheckedTable:
     """A table of which every row may be written; an iterable of its `MessageBatch`es, to be iterated once.
 
-    The check makes a plan for each batch, 40 bytes a row. The plans of the first million rows are kept; later rows are
-    planned again during the iteration, so that the memory beside the table is bounded.
+    The check makes batches, 40 bytes a row. Those with the first million rows are kept; later ones are made again
+    during the iteration, so that the memory beside the table is bounded.
 
     Attributes:
         rows: Number of rows.
@@ -120,7 +121,7 @@ class CheckedTable:
         self._reserved = reserved
         self._refused_property = refused_property
         self._kept: list[MessageBatch] = []
-        for batch in self._plans(0):
+        for batch in self._batches(0):
             self.largest = max(self.largest, int(batch.sizes.max()))
             if len(self._kept) < _KEPT_BATCHES:
                 self._kept.append(batch)
@@ -129,18 +130,18 @@ class CheckedTable:
         kept = len(self._kept)
         while self._kept:
             yield self._kept.pop(0)
-        yield from self._plans(kept)
+        yield from self._batches(kept)
 
-    def _plans(self, first: int) -> Iterator[MessageBatch]:
-        """The plans from batch number `first` on; batches without rows are not counted."""
+    def _batches(self, first: int) -> Iterator[MessageBatch]:
+        """The batches from number `first` on; batches without rows are not counted."""
         row, number = self._first_row, 0
         for batch in self._table.to_batches(max_chunksize=_BATCH_ROWS):
             if batch.num_rows:
                 if number >= first:
                     typed = typed_columns(batch, row)
                     _refuse_property(typed, self._refused_property, row)
-                    planner = _Planner(typed, row, self._store_host, self._now_ms)
-                    yield planner.plan(*self._max_sizes, len(self._store_host), self._reserved)
+                    maker = _BatchMaker(typed, row, self._store_host, self._now_ms)
+                    yield maker.make(*self._max_sizes, len(self._store_host), self._reserved)
                 row += batch.num_rows
                 number += 1
 
@@ -155,8 +156,8 @@ def _refuse_property(batch: pa.RecordBatch, name: str | None, first_row: int) ->
             )
 
 
-class _Planner:
-    """Maker of one batch's plan: finds the addresses of its columns."""
+class _BatchMaker:
+    """Maker of one batch: finds the addresses of its columns."""
 
     def __init__(self, batch: pa.RecordBatch, first_row: int, store_host: bytes, now_ms: int) -> None:
         self._batch = batch
@@ -164,9 +165,9 @@ class _Planner:
         self._store_host = store_host
         self._now_ms = now_ms
         self._alive: list[object] = []
-        self._plan = np.zeros(len(PLAN), np.int64)
+        self._addresses = np.zeros(len(ADDRESSES), np.int64)
 
-    def plan(self, max_body_size: int, max_record_size: int, store_host_size: int, reserved: int) -> MessageBatch:
+    def make(self, max_body_size: int, max_record_size: int, store_host_size: int, reserved: int) -> MessageBatch:
         queues, queue_keys = self._number_queues()
         self._text("body", "body_offsets", "bodies")
         for name, data in (("tags", "tags"), ("unique_key", "unique_keys")):
@@ -181,7 +182,7 @@ class _Planner:
         self._hosts()
         rows = self._batch.num_rows
         sizes, properties_sizes = np.empty(rows, np.int32), np.empty(rows, np.int32)
-        bad = measure(self._plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes)
+        bad = measure(self._addresses, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes)
         if bad >= 0:
             reason = _FAULTS[EncodeFault(bad % 16)].format(max_body_size=max_body_size)
             raise MessageIllegalError(f"row {self._first_row + bad // 16}: {reason}")
@@ -190,11 +191,11 @@ class _Planner:
             raise MessageIllegalError(
                 f"row {row}: the record takes {sizes.max()} bytes; a commit log file holds {max_record_size}"
             )
-        return MessageBatch(self._plan, queues, queue_keys, sizes, properties_sizes, self._alive)
+        return MessageBatch(self._addresses, queues, queue_keys, sizes, properties_sizes, self._alive)
 
     def _set(self, name: str, array: npt.NDArray[np.generic]) -> None:
         self._alive.append(array)
-        self._plan[PLAN.index(name)] = array.ctypes.data
+        self._addresses[ADDRESSES.index(name)] = array.ctypes.data
 
     def _column(self, name: str) -> pa.Array | None:
         if name not in self._batch.schema.names:
@@ -208,8 +209,8 @@ class _Planner:
             column = column.fill_null(b"" if pa.types.is_binary(column.type) else "")
         self._alive.append(column)
         buffers = column.buffers()
-        self._plan[PLAN.index(offsets)] = buffers[1].address + 4 * column.offset
-        self._plan[PLAN.index(data)] = buffers[2].address if buffers[2] is not None else 0
+        self._addresses[ADDRESSES.index(offsets)] = buffers[1].address + 4 * column.offset
+        self._addresses[ADDRESSES.index(data)] = buffers[2].address if buffers[2] is not None else 0
 
     def _text(self, name: str, offsets: str, data: str) -> None:
         column = self._column(name)

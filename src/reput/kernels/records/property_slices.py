@@ -7,9 +7,8 @@ import numpy as np
 from reput.kernels.machine.jit import kernel
 from reput.kernels.machine.memory import equal_bytes, load_i64_native, load_u8, store_i64_native
 from reput.kernels.records.columns import N_PROPERTIES_POSITION, N_PROPERTIES_SIZE
+from reput.kernels.records.property_names import NAME_END, PAIR_END
 from reput.kernels.records.record_header import READ, read_record
-
-_PAIR_END, _NAME_END = np.uint8(2), np.uint8(1)
 
 
 @kernel("void(int64, int64, int64, int64, int64, int64, int32[::1], int64, int64, int64[:, ::1], int32[:, ::1])")
@@ -23,7 +22,7 @@ def find_property_slices(  # type: ignore[no-untyped-def]
         pairs: Address of native int64 pairs, commit log offset and size of each record.
         names: Address of the names; int32[names + 1] `name_offsets`.
         slices: Address of room for int64[names, rows, 2], of which the first `count` rows are written: address and size
-            of each value, size 0 where the record lacks the property, or does not prove itself.
+            of each value, size 0 if the record lacks the property, or does not prove itself.
         wide, narrow: One-row scratch columns.
     """
     for i in range(count):
@@ -41,9 +40,9 @@ def find_property_slices(  # type: ignore[no-untyped-def]
             name_end = np.int64(0)
             while end < text_end:
                 byte = load_u8(end)
-                if byte == _PAIR_END:
+                if byte == PAIR_END:
                     break
-                if byte == _NAME_END and name_end == 0:
+                if byte == NAME_END and name_end == 0:
                     name_end = end
                 end += 1
             if pair < name_end < end - 1:  # a name and a value

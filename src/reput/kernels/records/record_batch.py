@@ -195,7 +195,7 @@ class _Builder:
         return self.text(self.sliced(name))
 
     def property_text(self, name: str) -> pa.Array:
-        """Tags or unique key; null where absent."""
+        """Tags or unique key; null if absent."""
         return self.text(self.sliced(name), empty_is_null=True)
 
     def keys(self, name: str) -> pa.Array:

@@ -4,8 +4,7 @@ Three kernels. `measure` sizes every row and finds the first that may not be wri
 writes whole records with QUEUEOFFSET, PHYSICALOFFSET and STORETIMESTAMP left 0; it runs outside the append lock.
 `patch` fills those three in under the lock, in 3 ns a record while the bytes are still in the cache.
 
-The columns come as one int64 vector of addresses (Arrow's own buffers) in the order of `PLAN`; 0 means that a column is
-absent. Offsets are Arrow's: native int32, one more than rows.
+The columns come as `column_addresses` has them.
 """
 
 from __future__ import annotations
@@ -41,54 +40,70 @@ from reput.kernels.machine.jit import inlined, kernel
 from reput.kernels.machine.memory import (
     copy,
     copy_short,
+    load_i16,
     load_i32,
     load_i32_native,
     load_i64,
-    load_i64_native,
     load_u8,
     store_i16,
     store_i32,
     store_i64,
     store_u8,
 )
-from reput.kernels.records.property_crc import is_property_crc, put_property_crc
-
-#: What each element of the vector of addresses points to.
-PLAN = (
-    "queue",  # int32[rows]: the row's queue, numbered within the batch
-    "queue_topic",  # int32[queues]
-    "queue_id",  # int32[queues]
-    "topic_is_v2",  # uint8[topics]
-    "topic_offsets",
-    "topics",
-    "body_offsets",
-    "bodies",
-    "tags_offsets",
-    "tags",
-    "keys_lists",  # a list's offsets into keys_offsets
-    "keys_offsets",
-    "keys",
-    "unique_key_offsets",
-    "unique_keys",
-    "properties_lists",
-    "name_offsets",
-    "names",
-    "value_offsets",
-    "values",
-    "flag",  # int32[rows]
-    "sys_flag",  # int32[rows], host bits as the born hosts need them
-    "born_timestamp",  # int64[rows], ms
-    "reconsume_times",  # int32[rows]
-    "prepared_transaction_offset",  # int64[rows]
-    "born_host_offsets",
-    "born_hosts",
+from reput.kernels.records.column_addresses import (
+    A_BODIES,
+    A_BODY_OFFSETS,
+    A_BORN_TIMESTAMP,
+    A_FLAG,
+    A_HOST_OFFSETS,
+    A_HOSTS,
+    A_KEYS,
+    A_KEYS_LISTS,
+    A_KEYS_OFFSETS,
+    A_NAME_OFFSETS,
+    A_NAMES,
+    A_PREPARED,
+    A_PROPERTIES_LISTS,
+    A_QUEUE,
+    A_QUEUE_ID,
+    A_QUEUE_TOPIC,
+    A_RECONSUME_TIMES,
+    A_SYS_FLAG,
+    A_TAGS,
+    A_TAGS_OFFSETS,
+    A_TOPIC_IS_V2,
+    A_TOPIC_OFFSETS,
+    A_TOPICS,
+    A_UNIQUE,
+    A_UNIQUE_OFFSETS,
+    A_VALUE_OFFSETS,
+    A_VALUES,
+    int32_of,
+    int64_of,
+    list_slice,
+    text_slice,
 )
-(
-    P_QUEUE, P_QUEUE_TOPIC, P_QUEUE_ID, P_TOPIC_IS_V2, P_TOPIC_OFFSETS, P_TOPICS, P_BODY_OFFSETS, P_BODIES,
-    P_TAGS_OFFSETS, P_TAGS, P_KEYS_LISTS, P_KEYS_OFFSETS, P_KEYS, P_UNIQUE_OFFSETS, P_UNIQUE, P_PROPERTIES_LISTS,
-    P_NAME_OFFSETS, P_NAMES, P_VALUE_OFFSETS, P_VALUES, P_FLAG, P_SYS_FLAG, P_BORN_TIMESTAMP, P_RECONSUME_TIMES,
-    P_PREPARED, P_HOST_OFFSETS, P_HOSTS,
-) = range(len(PLAN))  # fmt: skip
+from reput.kernels.records.property_crc import is_property_crc, put_property_crc
+from reput.kernels.records.property_names import (
+    INNER_BASE_REST,
+    INNER_BASE_SIZE,
+    INNER_BASE_WORD,
+    INNER_NUM_REST,
+    INNER_NUM_SIZE,
+    INNER_NUM_WORD,
+    KEY_END,
+    KEYS_SIZE,
+    KEYS_WORD,
+    NAME_END,
+    PAIR_END,
+    PAIR_ENDS,
+    TAGS_SIZE,
+    TAGS_WORD,
+    UNIQ_KEY_SIZE,
+    UNIQ_KEY_WORD,
+    UNIQ_REST,
+    UNIQ_WORD,
+)
 
 
 class EncodeFault(IntEnum):
@@ -109,175 +124,141 @@ class EncodeFault(IntEnum):
 _V1, _V2 = int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2)
 _BORN_V6, _STORE_V6, _TRANSACTION = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6, SysFlag.TRANSACTION_MASK
 _PREPARED, _ROLLBACK = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_ROLLBACK
-_TAGS, _KEYS = int.from_bytes(b"TAGS", "big"), int.from_bytes(b"KEYS", "big")
-_UNIQ, _KEY_OF_UNIQ = int.from_bytes(b"UNIQ", "big"), int.from_bytes(b"_KEY", "big")
-_INNER_NU, _INNER_BA = int.from_bytes(b"INNER_NU", "big"), int.from_bytes(b"INNER_BA", "big")
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE
 _BODY_TOO_LARGE, _PROPERTIES_TOO_LARGE, _IN_TAGS, _IN_KEYS, _BAD_KEY, _IN_UNIQUE, _IN_PROPERTIES, _EMPTY, _RESERVED = (
     int(fault) for fault in list(EncodeFault)[1:]
 )
 
 
-@inlined
-def text_slice(plan, offsets, data, row):  # type: ignore[no-untyped-def]
-    """Address and size of one value of a string or binary column; size 0 where the column is absent."""
-    table = plan[offsets]
-    if table == 0:
-        return 0, 0
-    begin = np.int64(load_i32_native(table + 4 * row))
-    return plan[data] + begin, np.int64(load_i32_native(table + 4 * row + 4)) - begin
-
-
-@inlined
-def _list(plan, lists, row):  # type: ignore[no-untyped-def]
-    """First and last + 1 element of one value of a list or map column."""
-    table = plan[lists]
-    if table == 0:
-        return 0, 0
-    return np.int64(load_i32_native(table + 4 * row)), np.int64(load_i32_native(table + 4 * row + 4))
-
-
-@inlined
-def int32_of(plan, column, row):  # type: ignore[no-untyped-def]
-    """One value of a number column; 0 where the column is absent."""
-    return load_i32_native(plan[column] + 4 * row) if plan[column] else np.int32(0)
-
-
-@inlined
-def int64_of(plan, column, row):  # type: ignore[no-untyped-def]
-    """One value of a number column; 0 where the column is absent."""
-    return load_i64_native(plan[column] + 8 * row) if plan[column] else np.int64(0)
-
-
 @njit
 def has_separator(text, size, other):  # type: ignore[no-untyped-def]
-    """Whether 1, 2 or the byte `other` is among the bytes."""
+    """Whether one of the bytes that end names and values, or the byte `other`, is among the bytes."""
     found = False
     for i in range(size):
         byte = load_u8(text + i)
-        found |= (byte == 1) | (byte == 2) | (byte == other)
+        found |= (byte == NAME_END) | (byte == PAIR_END) | (byte == other)
     return found
 
 
 @inlined
-def _any_separator(plan, offsets, data, first, last, other):  # type: ignore[no-untyped-def]
+def _any_separator(addresses, offsets, data, first, last, other):  # type: ignore[no-untyped-def]
     """The same for all values from `first` to `last`: they follow each other, so it is one vectorized loop."""
-    if first == last or plan[offsets] == 0:
+    if first == last or addresses[offsets] == 0:
         return False
-    begin, _ = text_slice(plan, offsets, data, first)
-    end, size = text_slice(plan, offsets, data, last - 1)
+    begin, _ = text_slice(addresses, offsets, data, first)
+    end, size = text_slice(addresses, offsets, data, last - 1)
     return has_separator(begin, end + size - begin, other)
 
 
 @inlined
-def _any_suspicious(plan, rows):  # type: ignore[no-untyped-def]
+def _any_suspicious(addresses, rows):  # type: ignore[no-untyped-def]
     """Whether the texts must be looked at one by one: somewhere is a separator, or a blank in a key."""
-    keys, _ = _list(plan, P_KEYS_LISTS, 0)
-    _, keys_end = _list(plan, P_KEYS_LISTS, rows - 1)
-    pairs, _ = _list(plan, P_PROPERTIES_LISTS, 0)
-    _, pairs_end = _list(plan, P_PROPERTIES_LISTS, rows - 1)
+    keys, _ = list_slice(addresses, A_KEYS_LISTS, 0)
+    _, keys_end = list_slice(addresses, A_KEYS_LISTS, rows - 1)
+    pairs, _ = list_slice(addresses, A_PROPERTIES_LISTS, 0)
+    _, pairs_end = list_slice(addresses, A_PROPERTIES_LISTS, rows - 1)
     return (
-        _any_separator(plan, P_UNIQUE_OFFSETS, P_UNIQUE, 0, rows, 1)
-        or _any_separator(plan, P_TAGS_OFFSETS, P_TAGS, 0, rows, 1)
-        or _any_separator(plan, P_KEYS_OFFSETS, P_KEYS, keys, keys_end, 0x20)
-        or _any_separator(plan, P_NAME_OFFSETS, P_NAMES, pairs, pairs_end, 1)
-        or _any_separator(plan, P_VALUE_OFFSETS, P_VALUES, pairs, pairs_end, 1)
+        _any_separator(addresses, A_UNIQUE_OFFSETS, A_UNIQUE, 0, rows, NAME_END)
+        or _any_separator(addresses, A_TAGS_OFFSETS, A_TAGS, 0, rows, NAME_END)
+        or _any_separator(addresses, A_KEYS_OFFSETS, A_KEYS, keys, keys_end, KEY_END)
+        or _any_separator(addresses, A_NAME_OFFSETS, A_NAMES, pairs, pairs_end, NAME_END)
+        or _any_separator(addresses, A_VALUE_OFFSETS, A_VALUES, pairs, pairs_end, NAME_END)
     )
 
 
 @njit
 def is_reserved(name, size):  # type: ignore[no-untyped-def]
     """Whether a property's name is one that `Message` has a field for, or that only the store writes."""
-    if size == 4:
+    if size == TAGS_SIZE:
         word = load_i32(name)
-        return word in (_TAGS, _KEYS)
-    if size == 9:
-        return load_i64(name) == _INNER_NU and load_u8(name + 8) == 0x4D
-    if size == 10:
-        return load_i64(name) == _INNER_BA and load_u8(name + 8) == 0x53 and load_u8(name + 9) == 0x45
-    return size == 8 and load_i32(name) == _UNIQ and load_i32(name + 4) == _KEY_OF_UNIQ
+        return word in (TAGS_WORD, KEYS_WORD)
+    if size == INNER_NUM_SIZE:
+        return load_i64(name) == INNER_NUM_WORD and load_u8(name + 8) == INNER_NUM_REST
+    if size == INNER_BASE_SIZE:
+        return load_i64(name) == INNER_BASE_WORD and load_i16(name + 8) == INNER_BASE_REST
+    return size == UNIQ_KEY_SIZE and load_i64(name) == UNIQ_KEY_WORD
 
 
 @inlined
-def _keys_size(plan, row, look):  # type: ignore[no-untyped-def]
+def _keys_size(addresses, row, look):  # type: ignore[no-untyped-def]
     """Bytes of the KEYS value, and a fault."""
-    first, last = _list(plan, P_KEYS_LISTS, row)
+    first, last = list_slice(addresses, A_KEYS_LISTS, row)
     size = max(last - first - 1, 0)
     for i in range(first, last):
-        key, key_size = text_slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
-        if look and has_separator(key, key_size, 1):
+        key, key_size = text_slice(addresses, A_KEYS_OFFSETS, A_KEYS, i)
+        if look and has_separator(key, key_size, NAME_END):
             return 0, _IN_KEYS
-        if key_size == 0 or (look and has_separator(key, key_size, 0x20)):
+        if key_size == 0 or (look and has_separator(key, key_size, KEY_END)):
             return 0, _BAD_KEY
         size += key_size
     return size, 0
 
 
 @inlined
-def _map_size(plan, row, look):  # type: ignore[no-untyped-def]
+def _map_size(addresses, row, look):  # type: ignore[no-untyped-def]
     """Bytes of the pairs of the properties column, and a fault."""
-    first, last = _list(plan, P_PROPERTIES_LISTS, row)
+    first, last = list_slice(addresses, A_PROPERTIES_LISTS, row)
     size = 0
     for i in range(first, last):
-        name, name_size = text_slice(plan, P_NAME_OFFSETS, P_NAMES, i)
-        value, value_size = text_slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        name, name_size = text_slice(addresses, A_NAME_OFFSETS, A_NAMES, i)
+        value, value_size = text_slice(addresses, A_VALUE_OFFSETS, A_VALUES, i)
         if name_size == 0 or value_size == 0:
             return 0, _EMPTY
-        if look and (has_separator(name, name_size, 1) or has_separator(value, value_size, 1)):
+        if look and (has_separator(name, name_size, NAME_END) or has_separator(value, value_size, NAME_END)):
             return 0, _IN_PROPERTIES
         if is_reserved(name, name_size):
             return 0, _RESERVED
         if is_property_crc(name, name_size):  # of the record that these properties were read from
             continue
-        size += name_size + value_size + 2
+        size += name_size + value_size + PAIR_ENDS
     return size, 0
 
 
 @inlined
-def _properties_size(plan, row, reserved, look):  # type: ignore[no-untyped-def]
+def _properties_size(addresses, row, reserved, look):  # type: ignore[no-untyped-def]
     """Bytes of the properties text and of what is reserved after it, and a fault."""
-    size, fault = _map_size(plan, row, look)
+    size, fault = _map_size(addresses, row, look)
     if fault:
         return 0, fault
     size += reserved
-    unique, unique_size = text_slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
+    unique, unique_size = text_slice(addresses, A_UNIQUE_OFFSETS, A_UNIQUE, row)
     if unique_size:
-        if look and has_separator(unique, unique_size, 1):
+        if look and has_separator(unique, unique_size, NAME_END):
             return 0, _IN_UNIQUE
-        size += unique_size + 10
-    tags, tags_size = text_slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
+        size += UNIQ_KEY_SIZE + unique_size + PAIR_ENDS
+    tags, tags_size = text_slice(addresses, A_TAGS_OFFSETS, A_TAGS, row)
     if tags_size:
-        if look and has_separator(tags, tags_size, 1):
+        if look and has_separator(tags, tags_size, NAME_END):
             return 0, _IN_TAGS
-        size += tags_size + 6
-    keys_size, fault = _keys_size(plan, row, look)
+        size += TAGS_SIZE + tags_size + PAIR_ENDS
+    keys_size, fault = _keys_size(addresses, row, look)
     if fault:
         return 0, fault
     if keys_size:
-        size += keys_size + 6
+        size += KEYS_SIZE + keys_size + PAIR_ENDS
     return size, _PROPERTIES_TOO_LARGE if size > _MAX_PROPERTIES else 0
 
 
 @kernel("int64(int64[::1], int64, int64, int64, int64, int32[::1], int32[::1])")
 def measure(  # type: ignore[no-untyped-def]
-    plan, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes
+    addresses, rows, max_body_size, store_host_size, reserved, sizes, properties_sizes
 ):
     """Fill int32[rows] of record sizes and of properties sizes; returns -1, or the first bad row * 16 + its fault.
 
     `reserved` bytes at the end of each record's properties are left for `patch`: 20 for a property CRC, or none.
     """
-    look = rows > 0 and _any_suspicious(plan, rows)
+    look = rows > 0 and _any_suspicious(addresses, rows)
     for row in range(rows):
-        _, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
+        _, body_size = text_slice(addresses, A_BODY_OFFSETS, A_BODIES, row)
         if body_size > max_body_size:
             return row * 16 + _BODY_TOO_LARGE
-        properties_size, fault = _properties_size(plan, row, reserved, look)
+        properties_size, fault = _properties_size(addresses, row, reserved, look)
         if fault:
             return row * 16 + fault
-        topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * np.int64(int32_of(plan, P_QUEUE, row))))
-        _, topic_size = text_slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
-        _, host_size = text_slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
-        size = MIN_RECORD_SIZE + body_size + topic_size + properties_size + load_u8(plan[P_TOPIC_IS_V2] + topic)
+        topic = np.int64(load_i32_native(addresses[A_QUEUE_TOPIC] + 4 * np.int64(int32_of(addresses, A_QUEUE, row))))
+        _, topic_size = text_slice(addresses, A_TOPIC_OFFSETS, A_TOPICS, topic)
+        _, host_size = text_slice(addresses, A_HOST_OFFSETS, A_HOSTS, row)
+        size = MIN_RECORD_SIZE + body_size + topic_size + properties_size + load_u8(addresses[A_TOPIC_IS_V2] + topic)
         sizes[row] = size + (host_size - HOST_V4_SIZE) + (store_host_size - HOST_V4_SIZE)
         properties_sizes[row] = properties_size
     return -1
@@ -285,9 +266,9 @@ def measure(  # type: ignore[no-untyped-def]
 
 @njit
 def _put_name(target, word):  # type: ignore[no-untyped-def]
-    """TAGS or KEYS and the separator; returns where the value goes."""
+    """A name of four bytes, or the end of a longer one, and the separator; returns where the value goes."""
     store_i32(target, word)
-    store_u8(target + 4, 1)
+    store_u8(target + 4, NAME_END)
     return target + 5
 
 
@@ -295,37 +276,37 @@ def _put_name(target, word):  # type: ignore[no-untyped-def]
 def _put_text(target, text, size):  # type: ignore[no-untyped-def]
     """A value and the byte that ends the pair; returns where the next goes."""
     copy_short(target, text, size)
-    store_u8(target + size, 2)
+    store_u8(target + size, PAIR_END)
     return target + size + 1
 
 
 @inlined
-def put_properties(plan, row, target):  # type: ignore[no-untyped-def]
+def put_properties(addresses, row, target):  # type: ignore[no-untyped-def]
     """The properties of a row, as text; returns where it ends."""
-    unique, unique_size = text_slice(plan, P_UNIQUE_OFFSETS, P_UNIQUE, row)
+    unique, unique_size = text_slice(addresses, A_UNIQUE_OFFSETS, A_UNIQUE, row)
     if unique_size:
-        store_i32(target, _UNIQ)
-        target = _put_text(_put_name(target + 4, _KEY_OF_UNIQ), unique, unique_size)
-    tags, tags_size = text_slice(plan, P_TAGS_OFFSETS, P_TAGS, row)
+        store_i32(target, UNIQ_WORD)
+        target = _put_text(_put_name(target + 4, UNIQ_REST), unique, unique_size)
+    tags, tags_size = text_slice(addresses, A_TAGS_OFFSETS, A_TAGS, row)
     if tags_size:
-        target = _put_text(_put_name(target, _TAGS), tags, tags_size)
-    first, last = _list(plan, P_KEYS_LISTS, row)
+        target = _put_text(_put_name(target, TAGS_WORD), tags, tags_size)
+    first, last = list_slice(addresses, A_KEYS_LISTS, row)
     if last > first:
-        target = _put_name(target, _KEYS)
+        target = _put_name(target, KEYS_WORD)
         for i in range(first, last):
-            key, key_size = text_slice(plan, P_KEYS_OFFSETS, P_KEYS, i)
+            key, key_size = text_slice(addresses, A_KEYS_OFFSETS, A_KEYS, i)
             copy_short(target, key, key_size)
             target += key_size
-            store_u8(target, 0x20 if i + 1 < last else 2)
+            store_u8(target, KEY_END if i + 1 < last else PAIR_END)
             target += 1
-    first, last = _list(plan, P_PROPERTIES_LISTS, row)
+    first, last = list_slice(addresses, A_PROPERTIES_LISTS, row)
     for i in range(first, last):
-        name, name_size = text_slice(plan, P_NAME_OFFSETS, P_NAMES, i)
-        value, value_size = text_slice(plan, P_VALUE_OFFSETS, P_VALUES, i)
+        name, name_size = text_slice(addresses, A_NAME_OFFSETS, A_NAMES, i)
+        value, value_size = text_slice(addresses, A_VALUE_OFFSETS, A_VALUES, i)
         if is_property_crc(name, name_size):
             continue
         copy_short(target, name, name_size)
-        store_u8(target + name_size, 1)
+        store_u8(target + name_size, NAME_END)
         target = _put_text(target + name_size + 1, value, value_size)
     return target
 
@@ -372,7 +353,7 @@ def put_record(  # type: ignore[no-untyped-def]
 
 @kernel("int64(int64[::1], int64, int64, int32[::1], int32[::1], int64, int64, int64, int64, int32[::1])")
 def encode(  # type: ignore[no-untyped-def]
-    plan, begin, end, sizes, properties_sizes, store_host, store_host_size, out, capacity, positions
+    addresses, begin, end, sizes, properties_sizes, store_host, store_host_size, out, capacity, positions
 ):
     """Write rows from `begin` into `out` while they fit its capacity; returns the first row that was not written.
 
@@ -381,21 +362,22 @@ def encode(  # type: ignore[no-untyped-def]
     p = out
     row = begin
     while row < end and p + np.int64(sizes[row]) <= out + capacity:
-        queue = np.int64(int32_of(plan, P_QUEUE, row))
-        topic = np.int64(load_i32_native(plan[P_QUEUE_TOPIC] + 4 * queue))
-        is_v2 = load_u8(plan[P_TOPIC_IS_V2] + topic) != 0
-        body, body_size = text_slice(plan, P_BODY_OFFSETS, P_BODIES, row)
-        host, host_size = text_slice(plan, P_HOST_OFFSETS, P_HOSTS, row)
+        queue = np.int64(int32_of(addresses, A_QUEUE, row))
+        topic = np.int64(load_i32_native(addresses[A_QUEUE_TOPIC] + 4 * queue))
+        is_v2 = load_u8(addresses[A_TOPIC_IS_V2] + topic) != 0
+        body, body_size = text_slice(addresses, A_BODY_OFFSETS, A_BODIES, row)
+        host, host_size = text_slice(addresses, A_HOST_OFFSETS, A_HOSTS, row)
         positions[row - begin] = p - out
-        name, name_size = text_slice(plan, P_TOPIC_OFFSETS, P_TOPICS, topic)
+        name, name_size = text_slice(addresses, A_TOPIC_OFFSETS, A_TOPICS, topic)
         target = put_record(
-            p, np.int64(sizes[row]), load_i32_native(plan[P_QUEUE_ID] + 4 * queue), int32_of(plan, P_FLAG, row), 0, 0,
-            int32_of(plan, P_SYS_FLAG, row), int64_of(plan, P_BORN_TIMESTAMP, row), host, host_size, 0, store_host,
-            store_host_size, int32_of(plan, P_RECONSUME_TIMES, row), int64_of(plan, P_PREPARED, row), body, body_size,
-            name, name_size, is_v2,
+            p, np.int64(sizes[row]), load_i32_native(addresses[A_QUEUE_ID] + 4 * queue),
+            int32_of(addresses, A_FLAG, row), 0, 0, int32_of(addresses, A_SYS_FLAG, row),
+            int64_of(addresses, A_BORN_TIMESTAMP, row), host, host_size, 0, store_host, store_host_size,
+            int32_of(addresses, A_RECONSUME_TIMES, row), int64_of(addresses, A_PREPARED, row), body, body_size, name,
+            name_size, is_v2,
         )  # fmt: skip
         store_i16(target, properties_sizes[row])
-        put_properties(plan, row, target + 2)
+        put_properties(addresses, row, target + 2)
         p += np.int64(sizes[row])
         row += 1
     positions[row - begin] = p - out

@@ -124,5 +124,5 @@ def read_record(base, position, end, offset, wide, narrow, row):  # type: ignore
 
 @inlined
 def stop_at(stop, position, file_end):  # type: ignore[no-untyped-def]
-    """The stop; BAD_SIZE where a blank record does not end where its file does, as then it is none."""
+    """The stop; BAD_SIZE if a blank record does not end where its file does, as then it is none."""
     return _BAD_SIZE if stop == _STOP_BLANK and load_i32(position) != file_end - position else stop

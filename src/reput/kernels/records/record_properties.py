@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from reput.formats.index_file import TAG_TYPE, TOPIC_END
 from reput.formats.java import INT32_MAX
 from reput.kernels.machine.java_hash import index_hash
 from reput.kernels.machine.jit import inlined
@@ -22,18 +23,32 @@ from reput.kernels.records.columns import (
     N_UNIQUE_KEY_POSITION,
     N_UNIQUE_KEY_SIZE,
 )
+from reput.kernels.records.property_names import (
+    DELAY_REST,
+    DELAY_SIZE,
+    DELAY_WORD,
+    KEY_END,
+    KEYS_SIZE,
+    KEYS_WORD,
+    NAME_END,
+    PAIR_END,
+    TAGS_SIZE,
+    TAGS_WORD,
+    UNIQ_KEY_SIZE,
+    UNIQ_REST,
+    UNIQ_WORD,
+)
 
-_TAGS = int.from_bytes(b"TAGS", "big")
-_KEYS = int.from_bytes(b"KEYS", "big")
-_UNIQ = int.from_bytes(b"UNIQ", "big")
-__KEY = int.from_bytes(b"_KEY", "big")
-_DELA = int.from_bytes(b"DELA", "big")
-_SEPARATOR = np.uint8(2)
+_SEPARATOR = np.uint8(PAIR_END)
+_TOPIC_END, _TAG_TYPE = np.uint32(ord(TOPIC_END)), np.uint32(ord(TAG_TYPE))
+#: From a pair's begin to its value.
+_TAGS_VALUE, _KEYS_VALUE, _DELAY_VALUE = TAGS_SIZE + 1, KEYS_SIZE + 1, DELAY_SIZE + 1
+_UNIQ_KEY_VALUE = UNIQ_KEY_SIZE + 1
 
 
 @inlined
 def find_tags_and_keys(base, text, size, buffer_end, narrow, row):  # type: ignore[no-untyped-def]
-    """Write the slices of TAGS, KEYS and UNIQ_KEY of one record (positions from `base`; size 0 where absent)."""
+    """Write the slices of TAGS, KEYS and UNIQ_KEY of one record (positions from `base`; size 0 if absent)."""
     tags, tags_size, keys, keys_size, unique, unique_size = base, 0, base, 0, base, 0
     text_end = text + size
     pair = text
@@ -46,16 +61,21 @@ def find_tags_and_keys(base, text, size, buffer_end, narrow, row):  # type: igno
             if mask:
                 end = min(block + trailing_zeros(mask), text_end)
                 mask &= mask - np.uint64(1)
-            if end - pair >= 6:
+            if end - pair > _TAGS_VALUE:
                 name = load_i32(pair)
-                if name == _TAGS:
-                    if load_u8(pair + 4) == 1:
-                        tags, tags_size = pair + 5, end - pair - 5
-                elif name == _KEYS:
-                    if load_u8(pair + 4) == 1:
-                        keys, keys_size = pair + 5, end - pair - 5
-                elif name == _UNIQ and end - pair > 9 and load_i32(pair + 4) == __KEY and load_u8(pair + 8) == 1:
-                    unique, unique_size = pair + 9, end - pair - 9
+                if name == TAGS_WORD:
+                    if load_u8(pair + TAGS_SIZE) == NAME_END:
+                        tags, tags_size = pair + _TAGS_VALUE, end - pair - _TAGS_VALUE
+                elif name == KEYS_WORD:
+                    if load_u8(pair + KEYS_SIZE) == NAME_END:
+                        keys, keys_size = pair + _KEYS_VALUE, end - pair - _KEYS_VALUE
+                elif (
+                    name == UNIQ_WORD
+                    and end - pair > _UNIQ_KEY_VALUE
+                    and load_i32(pair + 4) == UNIQ_REST
+                    and load_u8(pair + UNIQ_KEY_SIZE) == NAME_END
+                ):
+                    unique, unique_size = pair + _UNIQ_KEY_VALUE, end - pair - _UNIQ_KEY_VALUE
             pair = end + 1
             if end >= text_end:
                 break
@@ -73,9 +93,14 @@ def delay_level(text, size):  # type: ignore[no-untyped-def]
         end = pair
         while end < text_end and load_u8(end) != _SEPARATOR:
             end += 1
-        if end - pair > 6 and load_i32(pair) == _DELA and load_u8(pair + 4) == 0x59 and load_u8(pair + 5) == 1:
+        if (
+            end - pair > _DELAY_VALUE
+            and load_i32(pair) == DELAY_WORD
+            and load_u8(pair + 4) == DELAY_REST
+            and load_u8(pair + DELAY_SIZE) == NAME_END
+        ):
             level = np.int64(0)
-            for i in range(pair + 6, end):
+            for i in range(pair + _DELAY_VALUE, end):
                 digit = np.int64(load_u8(i)) - 0x30
                 level = level * 10 + digit
                 if digit < 0 or digit > 9 or level > INT32_MAX:
@@ -101,7 +126,7 @@ def hash_keys(  # type: ignore[no-untyped-def]
     keys_end = keys + keys_size
     while keys < keys_end:
         end = keys
-        while end < keys_end and load_u8(end) != 0x20:
+        while end < keys_end and load_u8(end) != KEY_END:
             end += 1
         if end > keys:
             if count >= hashes.size:
@@ -112,7 +137,7 @@ def hash_keys(  # type: ignore[no-untyped-def]
     if tags_size:
         if count >= hashes.size:
             return -1
-        state = (topic_hash * np.uint32(31) + np.uint32(0x54)) * np.uint32(31) + np.uint32(0x23)
+        state = (topic_hash * np.uint32(31) + _TAG_TYPE) * np.uint32(31) + _TOPIC_END
         hashes[count] = index_hash(state, tags, tags_size)
         count += 1
     return count

@@ -16,7 +16,9 @@ import numpy.typing as npt
 from numba import njit
 
 from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.index_file import TOPIC_END
 from reput.formats.java import INT32_MAX
+from reput.formats.properties import DELAY_LEVELS_MS
 from reput.formats.record_layout import BLANK_SIZE, SysFlag
 from reput.kernels.machine.crc32 import body_crc
 from reput.kernels.machine.java_hash import java_hash
@@ -66,11 +68,8 @@ from reput.kernels.records.record_properties import delay_level, find_tags_and_k
 _TRANSACTION, _ROLLBACK = SysFlag.TRANSACTION_MASK, SysFlag.TRANSACTION_ROLLBACK
 _BAD_BODY_CRC, _BAD_PROPERTY_CRC = RecordStatus.BAD_BODY_CRC, RecordStatus.BAD_PROPERTY_CRC
 _END, _FULL, _UNREADABLE = int(ScanStop.END_OF_BUFFER), int(ScanStop.FULL), int(ScanStop.UNREADABLE)
+_TOPIC_END = np.uint32(ord(TOPIC_END))
 _SCHEDULE_TOPIC = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
-#: RocketMQ's `messageDelayLevel`, in milliseconds.
-DEFAULT_DELAYS_MS = tuple(
-    1000 * s for s in (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-)
 #: More keys than one record can have: it has at most 32 767 bytes of properties.
 _MAX_KEYS_OF_A_RECORD = 16_384
 #: A scan ends with `ScanStop.FULL` when its queues fill three quarters of these slots. More slots would not stay in the
@@ -80,7 +79,7 @@ _MAX_QUEUE_SLOTS = 1 << 16
 #: queue's first record lies anywhere in the log: over 10 000 queues each record waited for it, 270 ns instead of 140.
 QUEUE_LINE_SIZE = 64
 _LINE_TOPIC_SIZE = QUEUE_LINE_SIZE - 8
-#: Records of one queue lie far apart. Their headers are prefetched so many records in advance, and the bytes after the
+#: Records of one queue lie far apart. Headers are prefetched this many records in advance, and the bytes after the
 #: headers a little later, when the size is known. 1000 records of 455 bytes: 50 to 70 us instead of 230.
 _HEADS_AHEAD = 24
 _BODIES_AHEAD = 12
@@ -266,7 +265,7 @@ def _scan(  # type: ignore[no-untyped-def]
             queues += 1
             topic, topic_size = base + narrow[N_TOPIC_POSITION, row], np.int64(narrow[N_TOPIC_SIZE, row])
             hashed = java_hash(np.uint32(0), topic, topic_size)
-            queue_hash[queue] = np.uint32(hashed * np.uint32(31) + np.uint32(0x23))
+            queue_hash[queue] = np.uint32(hashed * np.uint32(31) + _TOPIC_END)
             same = topic_size == schedule_topic.size
             for i in range(schedule_topic.size if same else 0):
                 same = same and load_u8(topic + i) == schedule_topic[i]
@@ -337,7 +336,7 @@ class RecordScanner:
         max_rows: int = 32_768,
         *,
         level: ScanLevel = ScanLevel.KEYS,
-        delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+        delays_ms: Sequence[int] = DELAY_LEVELS_MS,
         index_tags: bool = False,
     ) -> None:
         queues = max_rows if level >= ScanLevel.QUEUES else 0

@@ -42,10 +42,10 @@ from reput.kernels.records.record_header import READ, read_record, stop_at
 _END, _STOP_BLANK, _BAD_MAGIC = int(ScanStop.END_OF_BUFFER), int(ScanStop.BLANK), int(ScanStop.BAD_MAGIC)
 _V2 = int(MagicCode.MESSAGE_V2)
 _BORN_V6, _STORE_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
-_FIRST_MAGIC_BYTE = np.uint8(0xDA)
+_FIRST_MAGIC_BYTE = np.uint8(MagicCode.MESSAGE_V1 >> 24 & 0xFF)
 _OWN_OFFSET_END = PHYSICAL_OFFSET + 8
 _RESYNC_RECORDS = 3
-#: Result of `find_record` where a page of a map cannot be read.
+#: Result of `find_record` if a page of a map cannot be read.
 UNREADABLE = -2
 #: Damages of one pass. A window of 4 MiB has room for more of the smallest records: these take further passes.
 _MOST_GAPS = 16_384
@@ -205,7 +205,7 @@ def find_record(
 ) -> int:
     """Position of the first record at or after `position` that it and those after it prove, or -1; or UNREADABLE.
 
-    Its PHYSICALOFFSET must be the offset where it lies, its lengths must add up, and so must those of the next records,
+    Its PHYSICALOFFSET must be the offset where it lies, its lengths must add up, and so must the next records',
     `records` in all, unless the buffer, the file or the written part ends before. Content can still forge this: readers
     of splits compare neighbours. `left` and `page_size` as in `RecordScanner.scan`.
     """
@@ -244,7 +244,7 @@ class Gaps(NamedTuple):
         positions: int64[n, 2], where each damage begins, in place of a record, and where the next record begins.
         end: position up to which the buffer holds records and this damage alone.
         last: position of the last record before `end`; -1 without one.
-        stop: why the pass ended at `end`: `READ` where there is more damage than `positions` have room for.
+        stop: why the pass ended at `end`: `READ` if there is more damage than `positions` have room for.
         times: store times (ms) that tell whether a blank record at `end` hides others.
     """
 
@@ -308,7 +308,7 @@ class GapFinder:
 
 
 def unknown_times(*, is_file_begin: bool) -> tuple[int, int]:
-    """`times` of `GapFinder.find` before any record: a blank record hides others only where it begins its file."""
+    """`times` of `GapFinder.find` before any record: a blank record hides others only if it begins its file."""
     return INT64_MIN if is_file_begin else INT64_MAX, INT64_MAX
 
 

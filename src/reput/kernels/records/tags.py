@@ -20,7 +20,7 @@ from reput.kernels.records.record_properties import find_tags_and_keys
 def keep_matching_tags(  # type: ignore[no-untyped-def]
     buffer, size, base_offset, pairs, count, texts, text_offsets, wide, narrow
 ):
-    """Keep those of `count` (commit log offset, size) pairs whose record has one of the texts as its tags.
+    """Keep the pairs (commit log offset, size), of `count`, whose record has one of the texts as its tags.
 
     RocketMQ's broker compares hashes and leaves the text to the client; different tags can have the same hash.
 

@@ -26,6 +26,7 @@ from reput.kernels.records.columns import (
     W_STORE_TIMESTAMP,
     WIDE,
 )
+from reput.kernels.records.property_names import NAME_END, PAIR_END
 from reput.kernels.records.record_header import READ, read_record
 
 _NAMES = (TIMER_OUT_MS, REAL_TOPIC, REAL_QID, TIMER_DEL_UNIQKEY)
@@ -41,7 +42,7 @@ _FOUND = 5
 
 @njit
 def _number(p, size, most):  # type: ignore[no-untyped-def]
-    """The value of so many digits; -1 where there is none, or something else, or too many."""
+    """The value of `size` digits; -1 if there is none, or something else, or more than `most`."""
     if size < 1 or size > most:
         return np.int64(-1)
     value = np.int64(0)
@@ -65,9 +66,9 @@ def _find(names, pair, text_end):  # type: ignore[no-untyped-def]
         end, separator = pair, np.int64(0)
         while end < text_end:
             byte = load_u8(end)
-            if byte == 2:
+            if byte == PAIR_END:
                 break
-            if byte == 1 and separator == 0:
+            if byte == NAME_END and separator == 0:
                 separator = end
             end += 1
         if pair < separator < end - 1:
@@ -148,7 +149,7 @@ class TimerRecords(NamedTuple):
         positions: int32, in the bytes that were read.
         sizes: int32.
         commit_log_offsets, queue_offsets, born_ms, stored_ms: int64.
-        out_ms: int64, the time of the message's own slot; -1 where it lacks what a message needs that is to wait.
+        out_ms: int64, the time of the message's own slot; -1 if it lacks what a message needs that is to wait.
         deletes: bool, whether it deletes another message.
         topics: int64, where it goes, by the number of the topic; -1 beside an `out_ms` of -1.
         topic_names: By these numbers.

@@ -24,7 +24,7 @@ from reput.formats.record_layout import (
     STORE_TIMESTAMP,
     unpack_record,
 )
-from reput.kernels.machine.blocks import get, put
+from reput.formats.remoting import FRAME_HEAD_SIZE, LENGTH_SIZE
 from reput.kernels.machine.crc32 import body_crc
 from reput.kernels.machine.decimals import MOST_DIGITS, decimal_digits, put_decimal, read_decimal
 from reput.kernels.machine.jit import kernel
@@ -38,14 +38,15 @@ from reput.kernels.machine.memory import (
     store_i64,
     store_i64_native,
 )
-from reput.kernels.records.log_room import B_LOG, B_LOG_END, B_LOG_OFFSET, B_NEXT_OFFSETS, B_NOW, ROOM_WORDS, LogRoom
+from reput.kernels.machine.shared_words import get, put
+from reput.kernels.records.log_room import ROOM_WORDS, S_LOG, S_LOG_END, S_LOG_OFFSET, S_NEXT_OFFSETS, S_NOW, LogRoom
 
 #: The longest header that is looked at.
 _LONGEST_HEADER = 1024
 #: The offset in the record of which a form is made: as many digits as are read.
 MARK = 10 ** (MOST_DIGITS - 1)
 
-#: Words of the block after those of `log_room`, by their positions in bytes.
+#: Words after `log_room`'s, by their positions in bytes.
 (
     _AT, _NEEDED, _ANSWERED,  # results: address of the next frame, bytes for which the log has no room, of answers
     _BORN, _LOW, _HIGH, _MOST,  # the records' other time, bounds of offsets, most acks of a call
@@ -96,16 +97,16 @@ def _read(form, p, end):  # type: ignore[no-untyped-def]
 
 @njit
 def _put_record(form, t, offset, less, queue_offset):  # type: ignore[no-untyped-def]
-    """Write the record of an offset with so many digits less than `MARK`; returns the address after it."""
+    """Write the record of an offset with `less` digits less than `MARK`; returns the address after it."""
     p = put_decimal(_put_text(form, t, _RECORD_TEXT), offset)
     p = put_decimal(_put_text(form, p, _RECORD_TEXT + 1), offset)
     p = _put_text(form, p, _RECORD_TEXT + 2)
     body, size = t + get(form, _BODY), get(form, _BODY_SIZE) - less
     store_i32(t + BODY_CRC, body_crc(body, size))
     store_i64(t + QUEUE_OFFSET, queue_offset)
-    store_i64(t + PHYSICAL_OFFSET, get(form, B_LOG_OFFSET) + (t - get(form, B_LOG)))
+    store_i64(t + PHYSICAL_OFFSET, get(form, S_LOG_OFFSET) + (t - get(form, S_LOG)))
     store_i64(t + BORN_TIMESTAMP, get(form, _BORN))
-    store_i64(t + STORE_TIMESTAMP, get(form, B_NOW))
+    store_i64(t + STORE_TIMESTAMP, get(form, S_NOW))
     store_i32(body - 4, size)
     store_i16(t + get(form, _PROPERTIES) - less - 2, get(form, _PROPERTIES_SIZE) - less)
     store_i32(t, p - t)  # last: a process that is killed in between leaves no half of a record
@@ -115,10 +116,10 @@ def _put_record(form, t, offset, less, queue_offset):  # type: ignore[no-untyped
 @njit
 def _put_answer(form, t, opaque):  # type: ignore[no-untyped-def]
     """Write the answer to an ack that was taken; returns the address after it."""
-    p = put_decimal(_put_text(form, t + 8, _ANSWER_TEXT), opaque)
+    p = put_decimal(_put_text(form, t + FRAME_HEAD_SIZE, _ANSWER_TEXT), opaque)
     p = _put_text(form, p, _ANSWER_TEXT + 1)
-    store_i32(t, p - t - 4)
-    store_i32(t + 4, p - t - 8)
+    store_i32(t, p - t - LENGTH_SIZE)
+    store_i32(t + LENGTH_SIZE, p - t - FRAME_HEAD_SIZE)
     return p
 
 
@@ -127,28 +128,28 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
     """Take the acks at the addresses [begin, end), as long as they are of the form and the log has room.
 
     Args:
-        form: `AckForm.block`.
+        form: `AckForm.address`.
         begin, end: Addresses of what was received.
 
     Returns:
-        int64, how many were taken; the block says where the next frame is.
+        int64, how many were taken; the words say where the next frame is.
     """
-    p, target, taken = begin, get(form, B_LOG), np.int64(0)
+    p, target, taken = begin, get(form, S_LOG), np.int64(0)
     answer = get(form, _ANSWERS) + get(form, _ANSWERED)
-    counter = get(form, B_NEXT_OFFSETS) + 8 * get(form, _QUEUE)
+    counter = get(form, S_NEXT_OFFSETS) + 8 * get(form, _QUEUE)
     queue_offset = load_i64_native(counter)
     put(form, _NEEDED, 0)
-    while taken < get(form, _MOST) and end - p >= 8:
-        length, header = np.int64(load_i32(p)), np.int64(load_i32(p + 4))
-        frame_end = p + 4 + length
-        if header < 0 or header > _LONGEST_HEADER or length != header + 4 or frame_end > end:
+    while taken < get(form, _MOST) and end - p >= FRAME_HEAD_SIZE:
+        length, header = np.int64(load_i32(p)), np.int64(load_i32(p + LENGTH_SIZE))
+        frame_end = p + LENGTH_SIZE + length
+        if header < 0 or header > _LONGEST_HEADER or length != header + LENGTH_SIZE or frame_end > end:
             break
-        offset, opaque = _read(form, p + 8, frame_end)
+        offset, opaque = _read(form, p + FRAME_HEAD_SIZE, frame_end)
         if opaque < 0 or offset < get(form, _LOW) or offset > get(form, _HIGH):
             break
         less = np.int64(MOST_DIGITS - decimal_digits(offset))
         size = get(form, _SIZE) - 2 * less
-        if size > get(form, B_LOG_END) - target:
+        if size > get(form, S_LOG_END) - target:
             put(form, _NEEDED, size)
             break
         target = _put_record(form, target, offset, less, queue_offset)
@@ -157,8 +158,8 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
         taken += 1
         p = frame_end
     store_i64_native(counter, queue_offset)
-    put(form, B_LOG_OFFSET, get(form, B_LOG_OFFSET) + target - get(form, B_LOG))
-    put(form, B_LOG, target)
+    put(form, S_LOG_OFFSET, get(form, S_LOG_OFFSET) + target - get(form, S_LOG))
+    put(form, S_LOG, target)
     put(form, _ANSWERED, answer - get(form, _ANSWERS))
     put(form, _AT, p)
     return taken
@@ -177,7 +178,7 @@ class AckForm:
         answers: uint8, memory for the answers of one call; forms may share it.
 
     Attributes:
-        block: Address for the kernel; good as long as this lives.
+        address: For the kernel; good as long as this lives.
     """
 
     def __init__(
@@ -198,11 +199,11 @@ class AckForm:
         self._ends = np.cumsum([0, *map(len, every)], dtype=np.int64)
         self._answers = answers
         _, (body, body_end, _, _, properties, end) = unpack_record(record, 0)
-        self._block: npt.NDArray[np.int64] = np.zeros(_WORDS, np.int64)
-        self._words = self._block.data  # faster to index from Python
-        self.block: int = self._block.ctypes.data
+        self._array: npt.NDArray[np.int64] = np.zeros(_WORDS, np.int64)
+        self._words = self._array.data  # faster to index from Python
+        self.address: int = self._array.ctypes.data
         for word, value in (
-            (_MOST, answers.size // (8 + sum(map(len, answer)) + _OPAQUE_DIGITS)),
+            (_MOST, answers.size // (FRAME_HEAD_SIZE + sum(map(len, answer)) + _OPAQUE_DIGITS)),
             (_OFFSET_NUMBER, numbers[0]), (_OPAQUE_NUMBER, numbers[1]), (_QUEUE, queue),
             (_SIZE, len(record)), (_BODY, body), (_BODY_SIZE, body_end - body),
             (_PROPERTIES, properties), (_PROPERTIES_SIZE, end - properties),
@@ -218,7 +219,7 @@ class AckForm:
     def take(self, begin: int, end: int, room: LogRoom) -> int:
         """Call the kernel with the addresses [begin, end) of what was received; returns how many acks it took."""
         room.put(self._words)
-        taken: int = _kernels.take_acks(self.block, begin, end)
+        taken: int = _kernels.take_acks(self.address, begin, end)
         return taken
 
     @property
@@ -228,13 +229,13 @@ class AckForm:
 
     @property
     def needed(self) -> int:
-        """Bytes of the next record, where the log has no room for it; else 0."""
+        """Bytes of the next record, if the log has no room for it; else 0."""
         return self._words[_NEEDED // 8]
 
     @property
     def log_address(self) -> int:
         """Address after the last record."""
-        return self._words[B_LOG // 8]
+        return self._words[S_LOG // 8]
 
     def take_answers(self) -> bytes:
         """The answers of the calls since the last time."""

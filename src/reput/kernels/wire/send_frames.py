@@ -18,12 +18,29 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from reput.formats.hosts import HOST_V4_SIZE
+from reput.formats.message_id import HOST_V4_DIGITS, OFFSET_DIGITS
 from reput.formats.properties import SIZE_ADDED_LATER
-from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
-from reput.kernels.machine.blocks import get, put
+from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE, SysFlag
+from reput.formats.remoting import (
+    FRAME_HEAD_SIZE,
+    HEADER_SIZE_MASK,
+    LENGTH_SIZE,
+    MAX_FRAME_SIZE,
+    ONE_WAY_FLAG,
+    RESPONSE_FLAG,
+    SEND_BATCH_MESSAGE,
+    SEND_MESSAGE,
+    SEND_MESSAGE_V2,
+    TYPE_SHIFT,
+)
+from reput.formats.unique_id import ID_DIGITS
 from reput.kernels.machine.jit import kernel
 from reput.kernels.machine.memory import load_i32
-from reput.kernels.records.log_room import B_LOG, B_LOG_END, B_LOG_OFFSET, LogRoom
+from reput.kernels.machine.shared_words import get, put
+from reput.kernels.records.log_room import S_LOG, S_LOG_END, S_LOG_OFFSET, LogRoom
+from reput.kernels.records.property_names import PAIR_ENDS, UNIQ_KEY_SIZE
+from reput.kernels.wire.json_header import read_json
 from reput.kernels.wire.remoting_header import (
     F_BATCH,
     F_BORN_TIMESTAMP,
@@ -46,52 +63,60 @@ from reput.kernels.wire.remoting_header import (
     is_int32,
     number_field,
     read_binary,
-    read_json,
 )
-from reput.kernels.wire.send_answers import answer_texts, put_answer
-from reput.kernels.wire.send_block import (
-    B_ANSWERED,
-    B_ANSWERS,
-    B_ANSWERS_END,
-    B_AT,
-    B_BATCH_SUFFIX_SIZE,
-    B_BORN_HOST,
-    B_CLUSTER,
-    B_CLUSTER_SIZE,
-    B_HEADER,
-    B_IS_SYNC,
-    B_MAX_BODY,
-    B_MONTH_BEGIN,
-    B_NEEDED,
-    B_RECORDS,
-    B_SCRATCH,
-    B_SENDS,
-    B_SENDS_BATCH,
-    B_SENDS_V1,
-    B_STORE_HOST,
-    B_STORE_HOST_HEX,
-    B_SUFFIX,
-    B_SUFFIX_SIZE,
-    B_TABLE,
-    B_TAKES_BATCH_PROPERTIES,
-    B_TEXT_ENDS,
-    B_TEXTS,
-    B_UNIQUE_PREFIX,
-    BLOCK_WORDS,
-    SCRATCH_SIZE,
-    T_NUMBERS,
-    T_QUEUES,
-)
-from reput.kernels.wire.send_properties import ODD_TABLE, is_plain_key, is_true, look_at_properties
+from reput.kernels.wire.send_answers import MOST_HANDLE_TEXT, answer_texts, put_answer
+from reput.kernels.wire.send_properties import PROPERTY_TABLE, is_plain_key, is_true, look_at_properties
 from reput.kernels.wire.send_records import (
-    HOST_SIZE,
-    UNIQUE_SIZE,
+    WAIT_NAMES,
     append_batch,
     append_one,
     is_ended,
     measure_batch,
+    wait_sizes,
 )
-from reput.kernels.wire.send_topics import TopicTable, find_topic
+from reput.kernels.wire.send_topics import TopicTable, find_topic, topic_entry
+from reput.kernels.wire.send_words import (
+    S_ANSWERED,
+    S_ANSWERS,
+    S_ANSWERS_END,
+    S_AT,
+    S_BATCH_SUFFIX_SIZE,
+    S_BORN_HOST,
+    S_CLUSTER,
+    S_CLUSTER_SIZE,
+    S_HANDLE,
+    S_HANDLE_SIZE,
+    S_HEADER,
+    S_IS_SYNC,
+    S_LEVEL,
+    S_MAX_BODY,
+    S_MAX_DELAY_MS,
+    S_MONTH_BEGIN,
+    S_NEEDED,
+    S_NOW_MS,
+    S_PRECISION_MS,
+    S_RECORDS,
+    S_SCHEDULE,
+    S_SCRATCH,
+    S_SENDS,
+    S_SENDS_BATCH,
+    S_SENDS_V1,
+    S_STORE_HOST,
+    S_STORE_HOST_HEX,
+    S_SUFFIX,
+    S_SUFFIX_SIZE,
+    S_TABLE,
+    S_TAKES_BATCH_PROPERTIES,
+    S_TEXT_ENDS,
+    S_TEXTS,
+    S_TIME,
+    S_TIMERS,
+    S_UNIQUE_PREFIX,
+    SCRATCH_SIZE,
+    T_NUMBERS,
+    T_QUEUES,
+    WORDS,
+)
 
 
 class Stop(IntEnum):
@@ -109,15 +134,12 @@ class Stop(IntEnum):
 
 _STOPS = tuple(Stop)  # by their numbers: `Stop(number)` takes 1 us
 _DONE, _ODD, _NO_ROOM, _NO_ANSWER_ROOM = (int(stop) for stop in Stop)
-_MAX_FRAME = 16_777_216
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE - SIZE_ADDED_LATER
 _MIN_RECORD = MIN_RECORD_SIZE
 #: Bits of sys_flag that a producer may set: compressed, and how.
-_PLAIN_SYS_FLAG = 0x701
+_PLAIN_SYS_FLAG = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK
 #: Room for an answer but for the further ids of a batch, and for each of these.
-_ANSWER_ROOM, _ID_SIZE = 2048, 33
-_SEND, _SEND_V2, _SEND_BATCH = 10, 310, 320
-_ONE_WAY, _RESPONSE = 2, 1
+_ANSWER_ROOM, _ID_SIZE = 2048, HOST_V4_DIGITS + OFFSET_DIGITS + 1
 
 
 @njit
@@ -134,10 +156,10 @@ def _numbers_are_plain(header):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _send(block, header, body, body_size):  # type: ignore[no-untyped-def]
+def _send(words, header, body, body_size):  # type: ignore[no-untyped-def]
     """Do the send at hand; DONE, or why not, and then nothing has changed."""
     name_size = field_size(header, F_TOPIC)
-    topic = find_topic(block, field_address(header, F_TOPIC), name_size) if name_size > 0 else np.int64(0)
+    topic = find_topic(words, field_address(header, F_TOPIC), name_size) if name_size > 0 else np.int64(0)
     good_queue, queue_id = number_field(header, F_QUEUE_ID, -1)
     good_sys, sys_flag = number_field(header, F_SYS_FLAG, -1)
     good_born, born = number_field(header, F_BORN_TIMESTAMP, 0)
@@ -149,7 +171,7 @@ def _send(block, header, body, body_size):  # type: ignore[no-untyped-def]
         queue_id < 0
         or queue_id >= get(topic, T_QUEUES)
         or body_size <= 0
-        or body_size > get(block, B_MAX_BODY)
+        or body_size > get(words, S_MAX_BODY)
         or sys_flag < 0
         or sys_flag & ~np.int64(_PLAIN_SYS_FLAG)
         or not is_int32(flag)
@@ -162,100 +184,107 @@ def _send(block, header, body, body_size):  # type: ignore[no-untyped-def]
     properties, size = field_address(header, F_PROPERTIES), max(np.int64(0), field_size(header, F_PROPERTIES))
     if size > _MAX_PROPERTIES:
         return _ODD
-    plain, unique, unique_size = look_at_properties(block, properties, size)
+    plain, unique, unique_size = look_at_properties(words, properties, size)
     if not plain or not is_plain_key(unique, unique_size):
         return _ODD
     number_at = get(topic, T_NUMBERS) + 4 * queue_id
-    first, room = get(block, B_LOG_OFFSET), get(block, B_LOG_END) - get(block, B_LOG)
-    answer_room = get(block, B_ANSWERS_END) - get(block, B_ANSWERS) - get(block, B_ANSWERED)
+    first, room = get(words, S_LOG_OFFSET), get(words, S_LOG_END) - get(words, S_LOG)
+    answer_room = get(words, S_ANSWERS_END) - get(words, S_ANSWERS) - get(words, S_ANSWERED)
     is_batch = field_size(header, F_BATCH) > 0 and is_true(field_address(header, F_BATCH), field_size(header, F_BATCH))
     if is_batch:
-        count, total = measure_batch(block, topic, body, body_size, properties, size)
+        if get(words, S_LEVEL) or get(words, S_TIME) >= 0:
+            return _ODD
+        count, total = measure_batch(words, topic, body, body_size, properties, size)
         if count == 0:
             return _ODD
         if total > room:
-            put(block, B_NEEDED, total)
+            put(words, S_NEEDED, total)
             return _NO_ROOM
         if answer_room < _ANSWER_ROOM + _ID_SIZE * count:
             return _NO_ANSWER_ROOM
         queue_offset = append_batch(
-            block, topic, number_at, queue_id, sys_flag, born, reconsume, body, count, properties, size
+            words, topic, number_at, queue_id, sys_flag, born, reconsume, body, count, properties, size
         )
     else:
         count = 1
-        text = size + (0 if is_ended(properties, size) else 1) + get(block, B_SUFFIX_SIZE) + get(block, B_CLUSTER_SIZE)
-        text += 0 if unique_size else 8 + 1 + UNIQUE_SIZE + 1
+        text = size + (0 if is_ended(properties, size) else 1) + get(words, S_SUFFIX_SIZE) + get(words, S_CLUSTER_SIZE)
+        text += 0 if unique_size else UNIQ_KEY_SIZE + ID_DIGITS + PAIR_ENDS
+        more_text, more_name = wait_sizes(words, topic, queue_id)
+        text += more_text
         if text > _MAX_PROPERTIES:
             return _ODD
-        record = _MIN_RECORD + body_size + name_size + text
+        record = _MIN_RECORD + body_size + name_size + more_name + text
         if record > room:
-            put(block, B_NEEDED, record)
+            put(words, S_NEEDED, record)
             return _NO_ROOM
         if answer_room < _ANSWER_ROOM:
             return _NO_ANSWER_ROOM
         queue_offset, key = append_one(
-            block, topic, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, properties, size,
+            words, topic, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, properties, size,
             unique_size > 0, record,
         )  # fmt: skip
         if unique_size == 0:
-            unique, unique_size = key, np.int64(UNIQUE_SIZE)
-    put(block, B_SENDS, get(block, B_SENDS) + 1)
+            unique, unique_size = key, np.int64(ID_DIGITS)
+    put(words, S_SENDS, get(words, S_SENDS) + 1)
     code = get(header, H_CODE)
-    if code == _SEND:
-        put(block, B_SENDS_V1, get(block, B_SENDS_V1) + 1)
-    elif code == _SEND_BATCH:
-        put(block, B_SENDS_BATCH, get(block, B_SENDS_BATCH) + 1)
-    put(block, B_RECORDS, get(block, B_RECORDS) + count)
-    if not get(header, H_FLAG) & _ONE_WAY:
-        put_answer(block, first, count, queue_id, queue_offset, unique, unique_size)
+    if code == SEND_MESSAGE:
+        put(words, S_SENDS_V1, get(words, S_SENDS_V1) + 1)
+    elif code == SEND_BATCH_MESSAGE:
+        put(words, S_SENDS_BATCH, get(words, S_SENDS_BATCH) + 1)
+    put(words, S_RECORDS, get(words, S_RECORDS) + count)
+    if not get(header, H_FLAG) & ONE_WAY_FLAG:
+        put_answer(words, topic, first, count, queue_id, queue_offset, unique, unique_size)
     return _DONE
 
 
 @kernel("int64(int64, int64, int64)", short=True)
-def take_sends(block, begin, end):  # type: ignore[no-untyped-def]
+def take_sends(words, begin, end):  # type: ignore[no-untyped-def]
     """Take the sends at the addresses [begin, end), as long as they are plain, and say why it stopped.
 
     Args:
-        block: `SendFrames.block`.
+        words: `SendFrames.address`.
         begin, end: Addresses of what was received.
 
     Returns:
-        int64, a `Stop`; the block says where: the next frame.
+        int64, a `Stop`; the words say where: the next frame.
     """
     p = begin
-    header = block + B_HEADER
-    scratch = get(block, B_SCRATCH)
+    header = words + S_HEADER
+    scratch = get(words, S_SCRATCH)
     stop = np.int64(_DONE)
-    put(block, B_RECORDS, 0)
-    put(block, B_SENDS, 0)
-    put(block, B_SENDS_V1, 0)
-    put(block, B_SENDS_BATCH, 0)
-    while end - p >= 8:
+    put(words, S_RECORDS, 0)
+    put(words, S_SENDS, 0)
+    put(words, S_SENDS_V1, 0)
+    put(words, S_SENDS_BATCH, 0)
+    while end - p >= FRAME_HEAD_SIZE:
         length = np.int64(load_i32(p))
-        word = np.int64(load_i32(p + 4)) & 0xFFFFFFFF
-        header_size, kind = word & 0xFFFFFF, word >> 24
-        if length < 4 or length > _MAX_FRAME - 4 or header_size > length - 4 or kind > 1:
+        word = np.int64(load_i32(p + LENGTH_SIZE)) & 0xFFFFFFFF
+        header_size, kind = word & HEADER_SIZE_MASK, word >> TYPE_SHIFT
+        least, most = LENGTH_SIZE, MAX_FRAME_SIZE - LENGTH_SIZE
+        if length < least or length > most or header_size > length - LENGTH_SIZE or kind > 1:
             stop = np.int64(_ODD)
             break
-        frame_end = p + 4 + length
+        frame_end = p + LENGTH_SIZE + length
         if frame_end > end:
             break
-        at, body = p + 8, p + 8 + header_size
+        at = p + FRAME_HEAD_SIZE
+        body = at + header_size
         clear(header)
         read = (
-            read_binary(header, get(block, B_TABLE), at, body)
+            read_binary(header, get(words, S_TABLE), at, body)
             if kind
-            else read_json(header, get(block, B_TABLE), at, body, scratch, scratch + _MAX_PROPERTIES + 8)
+            else read_json(header, get(words, S_TABLE), at, body, scratch, scratch + _MAX_PROPERTIES + 8)
         )
         code = get(header, H_CODE) if read else np.int64(0)
-        if (code != _SEND and code != _SEND_V2 and code != _SEND_BATCH) or get(header, H_FLAG) & _RESPONSE:
+        is_send = code in (SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE)
+        if not is_send or get(header, H_FLAG) & RESPONSE_FLAG:
             stop = np.int64(_ODD)
             break
-        stop = np.int64(_send(block, header, body, frame_end - body))
+        stop = np.int64(_send(words, header, body, frame_end - body))
         if stop != _DONE:
             break
         p = frame_end
-    put(block, B_AT, p)
+    put(words, S_AT, p)
     return stop
 
 
@@ -268,12 +297,18 @@ class SendFrames:
         answer_fields: Fields that the broker adds to each answer, as JSON: `"MSG_REGION":"DefaultRegion"`.
         answer_end: The JSON of an answer after its opaque.
         unique_prefix: 20 characters, of ids that the broker makes.
+        schedule: The topic where messages wait for their delay level, a queue a level, and int32[levels], the number
+            of each of its queues in the log's counters.
+        timers: The topic where messages wait for their time, and int32[1], the number of its queue.
+        max_delay_ms, precision_ms: The longest wait for a time, 0 if the kernel is not to take such a message, and the
+            length of a slot.
+        handle: What stands before and after the topic in the handle of a message that waits for a time.
         max_body_size: maxMessageSize.
         is_sync: A message that does not wait for the disk is odd.
         takes_batch_properties: Each message of a batch gets the batch's properties (`DispatchRules`).
 
     Attributes:
-        block: Address for the kernel; good as long as this lives.
+        address: For the kernel; good as long as this lives.
         answers: The memory for answers; `answered` bytes of it are used.
     """
 
@@ -285,102 +320,114 @@ class SendFrames:
         answer_fields: bytes,
         answer_end: bytes,
         unique_prefix: bytes,
+        schedule: tuple[bytes, npt.NDArray[np.int32]],
+        timers: tuple[bytes, npt.NDArray[np.int32]],
+        max_delay_ms: int,
+        precision_ms: int,
+        handle: tuple[bytes, bytes],
         max_body_size: int,
         is_sync: bool,
         takes_batch_properties: bool,
         answer_bytes: int = 1 << 20,
     ) -> None:
-        self._words = np.zeros(BLOCK_WORDS, np.int64)
+        self._words = np.zeros(WORDS, np.int64)
         self.words = self._words.data  # faster to index from Python
-        self.block: int = self._words.ctypes.data
+        self.address: int = self._words.ctypes.data
         answers = np.empty(answer_bytes, np.uint8)
         self.answers = answers.data
         self._kept: list[npt.NDArray[np.generic]] = []
         texts, ends = answer_texts(answer_fields, answer_end)
+        born_host = np.zeros(HOST_V4_SIZE, np.uint8)
         suffix, cluster = properties
         for word, data in (
-            (B_ANSWERS, answers),
-            (B_BORN_HOST, np.zeros(HOST_SIZE, np.uint8)),
-            (B_STORE_HOST, np.frombuffer(store_host, np.uint8)),
-            (B_STORE_HOST_HEX, np.frombuffer(store_host.hex().upper().encode(), np.uint8)),
-            (B_SUFFIX, np.frombuffer(suffix + cluster, np.uint8)),
-            (B_CLUSTER, np.frombuffer(cluster, np.uint8)),
-            (B_UNIQUE_PREFIX, np.frombuffer(unique_prefix, np.uint8)),
-            (B_SCRATCH, np.empty(SCRATCH_SIZE, np.uint8)),
-            (B_TEXTS, texts),
-            (B_TEXT_ENDS, ends),
-            (B_TABLE, np.concatenate([V1_TABLE, ODD_TABLE])),
+            (S_ANSWERS, answers),
+            (S_BORN_HOST, born_host),
+            (S_STORE_HOST, np.frombuffer(store_host, np.uint8)),
+            (S_STORE_HOST_HEX, np.frombuffer(store_host.hex().upper().encode(), np.uint8)),
+            (S_SUFFIX, np.frombuffer(suffix + cluster + "".join(WAIT_NAMES).encode(), np.uint8)),
+            (S_CLUSTER, np.frombuffer(cluster, np.uint8)),
+            (S_UNIQUE_PREFIX, np.frombuffer(unique_prefix, np.uint8)),
+            (S_SCRATCH, np.empty(SCRATCH_SIZE, np.uint8)),
+            (S_TEXTS, texts),
+            (S_TEXT_ENDS, ends),
+            (S_TABLE, np.concatenate([V1_TABLE, PROPERTY_TABLE])),
+            (S_SCHEDULE, topic_entry(*schedule, self._kept)),
+            (S_TIMERS, topic_entry(*timers, self._kept)),
+            (S_HANDLE, np.frombuffer(b"".join(handle), np.uint8)),
         ):
             self._point(word, data)
-        self.words[B_ANSWERS_END // 8] = self.words[B_ANSWERS // 8] + answer_bytes
-        self._born_host, self._host = self._kept[1], b""
+        self.words[S_ANSWERS_END // 8] = self.words[S_ANSWERS // 8] + answer_bytes
+        self._born_host, self._host = born_host, b""
         for word, value in (
-            (B_SUFFIX_SIZE, len(suffix)),
-            (B_CLUSTER_SIZE, len(cluster)),
-            (B_BATCH_SUFFIX_SIZE, len(suffix) + len(cluster)),
-            (B_MAX_BODY, max_body_size),
-            (B_IS_SYNC, is_sync),
-            (B_TAKES_BATCH_PROPERTIES, takes_batch_properties),
+            (S_SUFFIX_SIZE, len(suffix)),
+            (S_CLUSTER_SIZE, len(cluster)),
+            (S_BATCH_SUFFIX_SIZE, len(suffix) + len(cluster)),
+            (S_MAX_BODY, max_body_size),
+            (S_IS_SYNC, is_sync),
+            (S_TAKES_BATCH_PROPERTIES, takes_batch_properties),
+            (S_MAX_DELAY_MS, max_delay_ms if len(handle[1]) <= MOST_HANDLE_TEXT else 0),
+            (S_PRECISION_MS, precision_ms),
+            (S_HANDLE_SIZE, len(b"".join(handle))),
         ):
             self.words[word // 8] = value
         self.topics = TopicTable(self.words)
 
     def _point(self, word: int, data: npt.NDArray[np.generic]) -> None:
-        """Let a word of the block point to memory, which stays alive with this."""
+        """Let a word point to memory, which stays alive with this."""
         self._kept.append(data)
         self.words[word // 8] = data.ctypes.data
 
     # -- a call
 
-    def begin(self, born_host: bytes, month_begin_ms: int) -> None:
-        """Set whose frames come (8 bytes), and when the month began, for ids."""
+    def begin(self, born_host: bytes, month_begin_ms: int, now_ms: int) -> None:
+        """Set whose frames come (8 bytes), when the month began, for ids, and the time."""
         if born_host is not self._host:
             self._host = born_host
             self._born_host[:] = np.frombuffer(born_host, np.uint8)
-        self.words[B_MONTH_BEGIN // 8] = month_begin_ms
-        self.words[B_ANSWERED // 8] = 0
+        self.words[S_MONTH_BEGIN // 8], self.words[S_NOW_MS // 8] = month_begin_ms, now_ms
+        self.words[S_ANSWERED // 8] = 0
 
     def take(self, begin: int, end: int, room: LogRoom) -> Stop:
         """Call the kernel with the addresses [begin, end) of what was received, and where records go."""
         room.put(self.words)
-        stop: int = _kernels.take_sends(self.block, begin, end)
+        stop: int = _kernels.take_sends(self.address, begin, end)
         return _STOPS[stop]
 
     @property
     def at(self) -> int:
         """Address of the first frame that was not taken."""
-        return self.words[B_AT // 8]
+        return self.words[S_AT // 8]
 
     @property
     def needed(self) -> int:
-        """Bytes that the records of that frame take, where the log has no room for them."""
-        return self.words[B_NEEDED // 8]
+        """Bytes that the records of that frame take, if the log has no room for them."""
+        return self.words[S_NEEDED // 8]
 
     @property
     def log_address(self) -> int:
         """Address after the last record."""
-        return self.words[B_LOG // 8]
+        return self.words[S_LOG // 8]
 
     @property
     def records(self) -> int:
         """Records that the last call wrote."""
-        return self.words[B_RECORDS // 8]
+        return self.words[S_RECORDS // 8]
 
     @property
     def sends(self) -> dict[int, int]:
         """Requests that the last call did, by their codes."""
         words = self.words
-        all_sends, v1, batches = words[B_SENDS // 8], words[B_SENDS_V1 // 8], words[B_SENDS_BATCH // 8]
-        return {_SEND: v1, _SEND_V2: all_sends - v1 - batches, _SEND_BATCH: batches}
+        all_sends, v1, batches = words[S_SENDS // 8], words[S_SENDS_V1 // 8], words[S_SENDS_BATCH // 8]
+        return {SEND_MESSAGE: v1, SEND_MESSAGE_V2: all_sends - v1 - batches, SEND_BATCH_MESSAGE: batches}
 
     @property
     def answered(self) -> int:
         """Bytes of answers."""
-        return self.words[B_ANSWERED // 8]
+        return self.words[S_ANSWERED // 8]
 
     def take_answers(self) -> bytes:
         """The answers of the calls since the last time."""
-        size, self.words[B_ANSWERED // 8] = self.words[B_ANSWERED // 8], 0
+        size, self.words[S_ANSWERED // 8] = self.words[S_ANSWERED // 8], 0
         return bytes(self.answers[:size])
 
 

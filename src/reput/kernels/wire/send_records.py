@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from reput.formats.properties import SIZE_ADDED_LATER
+from reput.formats.hosts import HOST_V4_SIZE
+from reput.formats.message_batch import ITEM_BODY, ITEM_BODY_LENGTH, ITEM_FLAG, MIN_ITEM_SIZE
+from reput.formats.properties import REAL_QID, REAL_TOPIC, SIZE_ADDED_LATER, TIMER_OUT_MS
 from reput.formats.record_layout import MAX_PROPERTIES_SIZE, MIN_RECORD_SIZE
-from reput.kernels.machine.blocks import get, put
+from reput.formats.unique_id import COUNTER_DIGITS, COUNTER_MASK, PREFIX_DIGITS, TIME_DIGITS, TIME_MASK
+from reput.kernels.machine.decimals import decimal_digits, put_decimal
 from reput.kernels.machine.memory import (
     copy_short,
     load_i16,
@@ -18,62 +21,72 @@ from reput.kernels.machine.memory import (
     store_i16,
     store_i32,
     store_i32_native,
+    store_i64,
     store_i64_native,
     store_u8,
 )
-from reput.kernels.records.log_room import B_LOG, B_LOG_OFFSET, B_NEXT_OFFSETS, B_NOW
+from reput.kernels.machine.shared_words import get, put
+from reput.kernels.records.log_room import S_LOG, S_LOG_OFFSET, S_NEXT_OFFSETS, S_NOW
 from reput.kernels.records.property_crc import carries_property_crc
+from reput.kernels.records.property_names import NAME_END, PAIR_END, UNIQ_KEY_SIZE, UNIQ_KEY_WORD
 from reput.kernels.records.record_encode import put_record
 from reput.kernels.wire.send_answers import put_hex
-from reput.kernels.wire.send_block import (
-    B_BATCH_SUFFIX_SIZE,
-    B_BORN_HOST,
-    B_CLUSTER,
-    B_CLUSTER_SIZE,
-    B_COUNTER,
-    B_MONTH_BEGIN,
-    B_SCRATCH,
-    B_STORE_HOST,
-    B_SUFFIX,
-    B_SUFFIX_SIZE,
-    B_TAKES_BATCH_PROPERTIES,
-    B_UNIQUE_PREFIX,
+from reput.kernels.wire.send_words import (
     MOST_ITEMS,
+    S_BATCH_SUFFIX_SIZE,
+    S_BORN_HOST,
+    S_CLUSTER,
+    S_CLUSTER_SIZE,
+    S_COUNTER,
+    S_LEVEL,
+    S_LEVEL_AT,
+    S_LEVEL_SIZE,
+    S_MONTH_BEGIN,
+    S_OUT_MS,
+    S_SCHEDULE,
+    S_SCRATCH,
+    S_STORE_HOST,
+    S_SUFFIX,
+    S_SUFFIX_SIZE,
+    S_TAKES_BATCH_PROPERTIES,
+    S_UNIQUE_PREFIX,
+    S_WAITS_IN,
     SIZES_AT,
     T_NAME,
     T_NAME_SIZE,
+    T_NUMBERS,
+    T_QUEUES,
 )
 
-HOST_SIZE = 8
-UNIQUE_SIZE = 32
-_UNIQUE_PREFIX_SIZE = 20
-UNIQ_KEY_NATIVE = np.int64(int.from_bytes(b"UNIQ_KEY", "little"))
 _MAX_PROPERTIES = MAX_PROPERTIES_SIZE - SIZE_ADDED_LATER
 _MIN_RECORD = MIN_RECORD_SIZE
-_MIN_ITEM, _ITEM_BODY = 22, 20
+#: The names that a message gets which waits, as they stand behind the broker's properties.
+WAIT_NAMES = f"{TIMER_OUT_MS}\x01", f"{REAL_TOPIC}\x01", f"\x02{REAL_QID}\x01"
+_OUT_NAME_SIZE, _REAL_TOPIC_SIZE, _REAL_QID_SIZE = map(len, WAIT_NAMES)
+_REAL_PAIRS_SIZE = _REAL_TOPIC_SIZE + _REAL_QID_SIZE + 1
 
 
 @njit
-def _put_unique_id(block, t):  # type: ignore[no-untyped-def]
+def _put_unique_id(words, t):  # type: ignore[no-untyped-def]
     """Write an id for a message that came without one (`service.unique_id`)."""
-    counter = (get(block, B_COUNTER) + 1) & 0xFFFF
-    put(block, B_COUNTER, counter)
-    copy_short(t, get(block, B_UNIQUE_PREFIX), _UNIQUE_PREFIX_SIZE)
-    t = put_hex(t + _UNIQUE_PREFIX_SIZE, (get(block, B_NOW) - get(block, B_MONTH_BEGIN)) & 0xFFFFFFFF, 8)
-    return put_hex(t, counter, 4)
+    counter = (get(words, S_COUNTER) + 1) & COUNTER_MASK
+    put(words, S_COUNTER, counter)
+    copy_short(t, get(words, S_UNIQUE_PREFIX), PREFIX_DIGITS)
+    time = (get(words, S_NOW) - get(words, S_MONTH_BEGIN)) & TIME_MASK
+    return put_hex(put_hex(t + PREFIX_DIGITS, time, TIME_DIGITS), counter, COUNTER_DIGITS)
 
 
 @njit
 def _append(  # type: ignore[no-untyped-def]
-    block, p, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, topic
+    words, p, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, topic
 ):
     """Write a record but for its properties and its size; returns (where properties go, its queue offset)."""
-    offset = get(block, B_LOG_OFFSET) + (p - get(block, B_LOG))
-    counter = get(block, B_NEXT_OFFSETS) + 8 * np.int64(load_i32_native(number_at))
+    offset = get(words, S_LOG_OFFSET) + (p - get(words, S_LOG))
+    counter = get(words, S_NEXT_OFFSETS) + 8 * np.int64(load_i32_native(number_at))
     queue_offset = load_i64_native(counter)
     target = put_record(
-        p, 0, queue_id, flag, queue_offset, offset, sys_flag, born, get(block, B_BORN_HOST), HOST_SIZE,
-        get(block, B_NOW), get(block, B_STORE_HOST), HOST_SIZE, reconsume, 0, body, body_size,
+        p, 0, queue_id, flag, queue_offset, offset, sys_flag, born, get(words, S_BORN_HOST), HOST_V4_SIZE,
+        get(words, S_NOW), get(words, S_STORE_HOST), HOST_V4_SIZE, reconsume, 0, body, body_size,
         get(topic, T_NAME), get(topic, T_NAME_SIZE), False,
     )  # fmt: skip
     store_i64_native(counter, queue_offset + 1)
@@ -82,45 +95,48 @@ def _append(  # type: ignore[no-untyped-def]
 
 @njit
 def is_ended(p, size):  # type: ignore[no-untyped-def]
-    """Whether properties need no 2 before others are added."""
-    return size == 0 or load_u8(p + size - 1) == 2
+    """Whether properties need no separator before others are added."""
+    return size == 0 or load_u8(p + size - 1) == PAIR_END
+
+
+@njit
+def _put_end(t):  # type: ignore[no-untyped-def]
+    store_u8(t, PAIR_END)
+    return t + 1
 
 
 @njit
 def _put_ended(t, properties, size):  # type: ignore[no-untyped-def]
     copy_short(t, properties, size)
     t += size
-    if not is_ended(properties, size):
-        store_u8(t, 2)
-        t += 1
-    return t
+    return t if is_ended(properties, size) else _put_end(t)
 
 
 @njit
-def _batch_properties(block, properties, size):  # type: ignore[no-untyped-def]
+def _batch_properties(words, properties, size):  # type: ignore[no-untyped-def]
     """Bytes that each message of a batch gets after its own properties."""
-    if not get(block, B_TAKES_BATCH_PROPERTIES):
+    if not get(words, S_TAKES_BATCH_PROPERTIES):
         return np.int64(0)
-    return size + (0 if is_ended(properties, size) else 1) + get(block, B_BATCH_SUFFIX_SIZE)
+    return size + (0 if is_ended(properties, size) else 1) + get(words, S_BATCH_SUFFIX_SIZE)
 
 
 @njit
-def measure_batch(block, topic, body, body_size, properties, size):  # type: ignore[no-untyped-def]
-    """(number of messages, bytes of their records), each record's size in the scratch; (0, 0) where it is odd."""
-    sizes = get(block, B_SCRATCH) + SIZES_AT
-    added = _batch_properties(block, properties, size)
+def measure_batch(words, topic, body, body_size, properties, size):  # type: ignore[no-untyped-def]
+    """(number of messages, bytes of their records), each record's size in the scratch; (0, 0) if it is odd."""
+    sizes = get(words, S_SCRATCH) + SIZES_AT
+    added = _batch_properties(words, properties, size)
     end, p = body + body_size, body
     total, count = np.int64(0), 0
     while p < end:
-        if p + _ITEM_BODY > end or count == MOST_ITEMS:
+        if p + ITEM_BODY > end or count == MOST_ITEMS:
             return 0, np.int64(0)
-        item, item_body = np.int64(load_i32(p)), np.int64(load_i32(p + 16))
-        if item < _MIN_ITEM or p + item > end or item_body < 0 or item_body > item - _MIN_ITEM:
+        item, item_body = np.int64(load_i32(p)), np.int64(load_i32(p + ITEM_BODY_LENGTH))
+        if item < MIN_ITEM_SIZE or p + item > end or item_body < 0 or item_body > item - MIN_ITEM_SIZE:
             return 0, np.int64(0)
-        own = np.int64(load_i16(p + _ITEM_BODY + item_body))
-        if own < 0 or _MIN_ITEM + item_body + own != item:
+        own = np.int64(load_i16(p + ITEM_BODY + item_body))
+        if own < 0 or MIN_ITEM_SIZE + item_body + own != item:
             return 0, np.int64(0)
-        text = own + (0 if added == 0 or is_ended(p + _MIN_ITEM + item_body, own) else 1) + added
+        text = own + (0 if added == 0 or is_ended(p + MIN_ITEM_SIZE + item_body, own) else 1) + added
         if text > _MAX_PROPERTIES or carries_property_crc(p, item, own):
             return 0, np.int64(0)
         record = _MIN_RECORD + item_body + get(topic, T_NAME_SIZE) + text
@@ -133,25 +149,25 @@ def measure_batch(block, topic, body, body_size, properties, size):  # type: ign
 
 @njit
 def append_batch(  # type: ignore[no-untyped-def]
-    block, topic, number_at, queue_id, sys_flag, born, reconsume, body, count, properties, size
+    words, topic, number_at, queue_id, sys_flag, born, reconsume, body, count, properties, size
 ):
     """Append the messages of a batch that was measured; returns the queue offset of the first."""
-    sizes = get(block, B_SCRATCH) + SIZES_AT
-    p, target, first = body, get(block, B_LOG), np.int64(0)
-    added = _batch_properties(block, properties, size)
+    sizes = get(words, S_SCRATCH) + SIZES_AT
+    p, target, first = body, get(words, S_LOG), np.int64(0)
+    added = _batch_properties(words, properties, size)
     for i in range(count):
-        item, item_body = np.int64(load_i32(p)), np.int64(load_i32(p + 16))
-        own, text = item - _MIN_ITEM - item_body, p + _MIN_ITEM + item_body
+        item, item_body = np.int64(load_i32(p)), np.int64(load_i32(p + ITEM_BODY_LENGTH))
+        own, text = item - MIN_ITEM_SIZE - item_body, p + MIN_ITEM_SIZE + item_body
         at, queue_offset = _append(
-            block, target, number_at, queue_id, load_i32(p + 12), sys_flag, born, reconsume, p + _ITEM_BODY, item_body,
-            topic,
+            words, target, number_at, queue_id, load_i32(p + ITEM_FLAG), sys_flag, born, reconsume, p + ITEM_BODY,
+            item_body, topic,
         )  # fmt: skip
         first = queue_offset if i == 0 else first
         t = at + 2
         if added:
             t = _put_ended(_put_ended(t, text, own), properties, size)
-            copy_short(t, get(block, B_SUFFIX), get(block, B_BATCH_SUFFIX_SIZE))
-            t += get(block, B_BATCH_SUFFIX_SIZE)
+            copy_short(t, get(words, S_SUFFIX), get(words, S_BATCH_SUFFIX_SIZE))
+            t += get(words, S_BATCH_SUFFIX_SIZE)
         else:
             copy_short(t, text, own)
             t += own
@@ -160,36 +176,88 @@ def append_batch(  # type: ignore[no-untyped-def]
         store_i32(target, record)  # last: a process that is killed in between leaves no half of a record
         target += record
         p += item
-    put(block, B_LOG_OFFSET, get(block, B_LOG_OFFSET) + target - get(block, B_LOG))
-    put(block, B_LOG, target)
+    put(words, S_LOG_OFFSET, get(words, S_LOG_OFFSET) + target - get(words, S_LOG))
+    put(words, S_LOG, target)
     return first
 
 
 @njit
+def _wait_level(words):  # type: ignore[no-untyped-def]
+    """The delay level of the send at hand as the broker takes it; 0 for none."""
+    return min(get(words, S_LEVEL), get(get(words, S_SCHEDULE), T_QUEUES))
+
+
+@njit
+def wait_sizes(words, topic, queue_id):  # type: ignore[no-untyped-def]
+    """Bytes by which properties and topic of the send at hand grow where it waits."""
+    waits_in, out = get(words, S_WAITS_IN), get(words, S_OUT_MS)
+    if waits_in == 0:
+        return np.int64(0), np.int64(0)
+    text = _REAL_PAIRS_SIZE + get(topic, T_NAME_SIZE) + decimal_digits(queue_id)
+    if out:
+        text += _OUT_NAME_SIZE + decimal_digits(out) + 1
+    else:
+        text += decimal_digits(_wait_level(words)) - get(words, S_LEVEL_SIZE)
+    return text, get(waits_in, T_NAME_SIZE) - get(topic, T_NAME_SIZE)
+
+
+@njit
+def _put_level(words, t, properties, size):  # type: ignore[no-untyped-def]
+    """Write properties with the delay level that the broker takes in place of the one that was sent."""
+    before = get(words, S_LEVEL_AT) - properties
+    copy_short(t, properties, before)
+    t = put_decimal(t + before, _wait_level(words))
+    behind = before + get(words, S_LEVEL_SIZE)
+    return _put_ended(t, properties + behind, size - behind) if behind < size else _put_end(t)
+
+
+@njit
+def _put_wait(words, t, topic, queue_id):  # type: ignore[no-untyped-def]
+    """Write what a message gets that waits: its slot's time, and the topic and the queue where it goes."""
+    names, out = get(words, S_SUFFIX) + get(words, S_BATCH_SUFFIX_SIZE), get(words, S_OUT_MS)
+    if out:
+        copy_short(t, names, _OUT_NAME_SIZE)
+        t = _put_end(put_decimal(t + _OUT_NAME_SIZE, out))
+    names += _OUT_NAME_SIZE
+    copy_short(t, names, _REAL_TOPIC_SIZE)
+    t += _REAL_TOPIC_SIZE
+    copy_short(t, get(topic, T_NAME), get(topic, T_NAME_SIZE))
+    t += get(topic, T_NAME_SIZE)
+    copy_short(t, names + _REAL_TOPIC_SIZE, _REAL_QID_SIZE)
+    return _put_end(put_decimal(t + _REAL_QID_SIZE, queue_id))
+
+
+@njit
 def append_one(  # type: ignore[no-untyped-def]
-    block, topic, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, properties, size, has_key,
+    words, topic, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, properties, size, has_key,
     record,
 ):  # fmt: skip
     """Append one message; returns (its queue offset, address of the unique key that it was given)."""
-    target = get(block, B_LOG)
+    target, waits_in, level = get(words, S_LOG), get(words, S_WAITS_IN), _wait_level(words)
+    stored_in, stored_queue, stored_number = topic, queue_id, number_at
+    if waits_in:
+        stored_in, stored_queue = waits_in, max(level - 1, 0)
+        stored_number = get(waits_in, T_NUMBERS) + 4 * stored_queue
     at, queue_offset = _append(
-        block, target, number_at, queue_id, flag, sys_flag, born, reconsume, body, body_size, topic
+        words, target, stored_number, stored_queue, flag, sys_flag, born, reconsume, body, body_size, stored_in
     )
-    t = _put_ended(at + 2, properties, size)
-    copy_short(t, get(block, B_SUFFIX), get(block, B_SUFFIX_SIZE))
-    t += get(block, B_SUFFIX_SIZE)
+    t = _put_level(words, at + 2, properties, size) if level else _put_ended(at + 2, properties, size)
+    copy_short(t, get(words, S_SUFFIX), get(words, S_SUFFIX_SIZE))
+    t += get(words, S_SUFFIX_SIZE)
     key = np.int64(0)
     if not has_key:
-        store_i64_native(t, UNIQ_KEY_NATIVE)
-        store_u8(t + 8, 1)
-        key = t + 9
-        t = _put_unique_id(block, key)
-        store_u8(t, 2)
+        store_i64(t, UNIQ_KEY_WORD)
+        store_u8(t + UNIQ_KEY_SIZE, NAME_END)
+        key = t + UNIQ_KEY_SIZE + 1
+        t = _put_unique_id(words, key)
+        store_u8(t, PAIR_END)
         t += 1
-    copy_short(t, get(block, B_CLUSTER), get(block, B_CLUSTER_SIZE))
-    t += get(block, B_CLUSTER_SIZE)
+    copy_short(t, get(words, S_CLUSTER), get(words, S_CLUSTER_SIZE))
+    t += get(words, S_CLUSTER_SIZE)
+    if waits_in:
+        t = _put_wait(words, t, topic, queue_id)
     store_i16(at, t - at - 2)
     store_i32(target, record)  # last: a process that is killed in between leaves no half of a record
-    put(block, B_LOG_OFFSET, get(block, B_LOG_OFFSET) + record)
-    put(block, B_LOG, target + record)
+    put(words, S_LOG_OFFSET, get(words, S_LOG_OFFSET) + record)
+    put(words, S_LOG, target + record)
     return queue_offset, key

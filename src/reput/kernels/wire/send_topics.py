@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from reput.kernels.machine.blocks import get
 from reput.kernels.machine.jit import kernel
 from reput.kernels.machine.memory import equal_bytes, load_i32_native, load_u8, load_u64_native
-from reput.kernels.wire.send_block import (
-    B_SLOT_MASK,
-    B_SLOTS,
-    B_TOPICS,
+from reput.kernels.machine.shared_words import get
+from reput.kernels.wire.send_words import (
+    S_SLOT_MASK,
+    S_SLOTS,
+    S_TOPICS,
     T_NAME,
     T_NAME_SIZE,
     TOPIC_WORDS,
@@ -44,25 +44,37 @@ def topic_slot(p, size):  # type: ignore[no-untyped-def]
 
 
 @njit
-def find_topic(block, name, size):  # type: ignore[no-untyped-def]
+def find_topic(words, name, size):  # type: ignore[no-untyped-def]
     """Address of a topic of the table; 0: the table lacks it."""
-    mask, slots = get(block, B_SLOT_MASK), get(block, B_SLOTS)
+    mask, slots = get(words, S_SLOT_MASK), get(words, S_SLOTS)
     slot = hash_of(name, size) & mask
     while True:
         number = np.int64(load_i32_native(slots + 4 * slot))
         if number == 0:
             return np.int64(0)
-        topic = get(block, B_TOPICS) + 8 * TOPIC_WORDS * (number - 1)
+        topic = get(words, S_TOPICS) + 8 * TOPIC_WORDS * (number - 1)
         if get(topic, T_NAME_SIZE) == size and equal_bytes(get(topic, T_NAME), name, size):
             return topic
         slot = (slot + 1) & mask
+
+
+def topic_entry(
+    topic: bytes, numbers: npt.NDArray[np.int32], kept: list[npt.NDArray[np.generic]]
+) -> npt.NDArray[np.int64]:
+    """int64[TOPIC_WORDS], a topic as kernels read it: its name, and numbers of its queues.
+
+    `kept`: gets the arrays to which the words point; they must live as long as these are read.
+    """
+    name, numbers = np.frombuffer(topic, np.uint8), np.ascontiguousarray(numbers, np.int32)
+    kept += [name, numbers]
+    return np.array([name.ctypes.data, name.size, numbers.size, numbers.ctypes.data], np.int64)
 
 
 class TopicTable:
     """Topics by name, for `find_topic`.
 
     Args:
-        words: The block, which points to the table.
+        words: The kernel's, which point to the table.
     """
 
     def __init__(self, words: memoryview) -> None:
@@ -93,21 +105,19 @@ class TopicTable:
         number = len(self._topics)
         if TOPIC_WORDS * (number + 1) > self._entries.size:
             self._entries = np.concatenate([self._entries, np.zeros_like(self._entries)])
-        name, numbers = np.frombuffer(topic.encode(), np.uint8), np.ascontiguousarray(numbers, np.int32)
-        self._of_topics += [name, numbers]
         begin = TOPIC_WORDS * number
-        self._entries[begin : begin + TOPIC_WORDS] = name.ctypes.data, name.size, numbers.size, numbers.ctypes.data
+        self._entries[begin : begin + TOPIC_WORDS] = topic_entry(topic.encode(), numbers, self._of_topics)
         self._topics[topic] = number
         if 2 * len(self._topics) > self._slots.size:
             self._make_slots(2 * self._slots.size)
         else:
             self._fill_slot(topic, number)
-        self.words[B_TOPICS // 8] = self._entries.ctypes.data
+        self.words[S_TOPICS // 8] = self._entries.ctypes.data
 
     def _make_slots(self, count: int) -> None:
         self._slots = np.zeros(count, np.int32)
-        self.words[B_SLOTS // 8], self.words[B_SLOT_MASK // 8] = self._slots.ctypes.data, count - 1
-        self.words[B_TOPICS // 8] = self._entries.ctypes.data
+        self.words[S_SLOTS // 8], self.words[S_SLOT_MASK // 8] = self._slots.ctypes.data, count - 1
+        self.words[S_TOPICS // 8] = self._entries.ctypes.data
         for topic, number in self._topics.items():
             self._fill_slot(topic, number)
 

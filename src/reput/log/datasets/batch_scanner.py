@@ -18,12 +18,14 @@ from reput.log.reads.open_batches import batch_reader
 #: Rows with some columns that may pass a filter.
 Batches = Callable[[Sequence[str], "pc.Expression | None"], Iterator[pa.RecordBatch]]
 
-#: The smallest column: read where only the number of rows is wanted.
+#: The smallest column: read if only the number of rows is wanted.
 _SMALLEST = "store_size"
 
 
-class BatchScanner(ds.Scanner):  # type: ignore[misc]
+class BatchScanner:
     """Scan that reads a batch when it is asked for one, and nothing ahead, unlike Arrow's own scanners.
+
+    It is none of these: code of C++ that takes one (`pyarrow.dataset.write_dataset`) would end the process.
 
     Args:
         schema: all columns that there are.

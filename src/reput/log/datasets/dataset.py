@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
 from reput.errors import ConfigError
 from reput.extras import require
@@ -22,8 +23,10 @@ from reput.log.object_storage import files_of
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.plan_parts import read_part
 from reput.log.plans.pruning import Wanted, wanted_by
-from reput.log.reads.reader import read_log
+from reput.log.reads.open_batches import arrow_scanner
+from reput.log.reads.whole_log import read_whole_log
 from reput.log.selection import make_selection
+from reput.log.unknown_topics import warn_of_unknown_topics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,10 +56,7 @@ class _Source:
         if expression is not None:
             wanted = narrowed(wanted, expression, directory)
         if wanted == Wanted():  # nothing to plan, and the first rows need no walk to the log's end
-            yield from read_log(
-                self.path, names, raw_body=self.raw_body, commit_log_path=self.commit_log_path,
-                store=self.store, files=self.files,
-            )  # fmt: skip
+            yield from read_whole_log(directory, directory.log_files(), selection)
             return
         options = PlanOptions(processors=1, statistics=self.statistics, clock_margin_ms=self.clock_margin_ms)
         for part in plan_read(directory, selection, options, wanted).parts:
@@ -82,7 +82,7 @@ def log_dataset(
 
     Args:
         path, topics, keys, raw_body, commit_log_path, store, files: as for `read_log`.
-        statistics: a folder outside of the store in which times of blocks of the log are kept, for later scans.
+        statistics: a folder outside of the store in which times of zones of the log are kept, for later scans.
         clock_margin_ms: your promise that no store timestamp is earlier than a timestamp before it by more than this.
 
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store. A scan raises the
@@ -94,6 +94,7 @@ def log_dataset(
         statistics = os.path.abspath(statistics)
         directory.check_output(statistics)
     chosen = make_selection(topics=topics, keys=keys, store=directory.name if store is None else store)
+    warn_of_unknown_topics(chosen.topics, directory)
     source = _Source(
         path=directory.path, topics=chosen.topics, keys=chosen.keys, raw_body=raw_body,
         commit_log_path=commit_log_path, store=chosen.store, statistics=statistics, clock_margin_ms=clock_margin_ms,
@@ -102,15 +103,22 @@ def log_dataset(
     return LogDataset(source)
 
 
-class LogDataset(ds.Dataset):  # type: ignore[misc]
+#: What a LogDataset has no part in; also the name of the file that Arrow's C++ looks for in one, and does not find.
+_REFUSAL = "a LogDataset has no such operation; use to_table(columns=..., filter=...), DuckDB or polars"
+
+
+class LogDataset(ds.FileSystemDataset):  # type: ignore[misc]
     """Messages of a store; made by `log_dataset`.
 
     What pyarrow's datasets have, but for what needs files of a format that Arrow reads (`get_fragments`, `join`,
-    `filter`, `sort_by`, `replace_schema`).
+    `filter`, `sort_by`, `replace_schema`). Code of C++ that takes a dataset, as a union of Arrow's or a plan of acero,
+    knows no method of Python's: it gets a dataset of one file that is not there, whose name is the error.
     """
 
     def __init__(self, source: _Source) -> None:
         self._source = source
+        form, disk = ds.IpcFileFormat(), LocalFileSystem()
+        super().__init__([form.make_fragment(_REFUSAL, disk)], SCHEMA, form, disk)
 
     def __reduce__(self) -> tuple[type[LogDataset], tuple[_Source]]:
         return LogDataset, (self._source,)
@@ -130,10 +138,16 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
         self,
         columns: Sequence[str] | Mapping[str, pc.Expression] | None = None,
         filter: pc.Expression | None = None,
-        **_: Any,
-    ) -> BatchScanner:
-        """Scanner of some columns, with the rows that pass a filter. Other options of Arrow's scanners are ignored."""
-        return BatchScanner(SCHEMA, self._source.batches, columns, filter)
+        **options: Any,
+    ) -> BatchScanner | ds.Scanner:
+        """Scanner of some columns, with the rows that pass a filter. Other options of Arrow's scanners are ignored.
+
+        `pyarrow.dataset.write_dataset` gets a scanner of Arrow's own: it hands it to C++, and reads it to its end.
+        """
+        scanner = BatchScanner(SCHEMA, self._source.batches, columns, filter)
+        if options.keys() == {"use_threads"}:  # so it alone asks
+            return arrow_scanner(scanner.projected_schema, scanner.to_batches())
+        return scanner
 
     def to_polars(self) -> pl.LazyFrame:
         """LazyFrame of polars (the extra `lake`) that reads the columns, ranges and rows that a query needs."""
@@ -149,6 +163,6 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]
 
     def _unsupported(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse what pyarrow does with files; without this, it would end the process."""
-        raise ConfigError("a LogDataset has no such operation; use to_table(columns=..., filter=...), DuckDB or polars")
+        raise ConfigError(_REFUSAL)
 
     get_fragments = _get_fragments = filter = join = join_asof = sort_by = replace_schema = _unsupported

@@ -28,7 +28,7 @@ _TYPES = {
 
 
 def arrow_filter(predicate: pl.Expr) -> pc.Expression | None:
-    """Filter that every row passes that passes the predicate; None where nothing is known.
+    """Filter that every row passes that passes the predicate; None if nothing is known.
 
     An expression of polars tells its operands, but not its operation: the operation is the one that makes the same
     expression of these operands.

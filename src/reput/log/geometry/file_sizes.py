@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.errors import StoreFormatError
-from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.paths import (
@@ -31,14 +30,14 @@ from reput.formats.paths import (
 )
 from reput.log.directory import IndexFilePath, QueueFiles, StoreDirectory, build_again, usual_size
 from reput.log.geometry.index_geometry import entries_of, fitting_slots, index_geometry
-from reput.log.queue_extensions import queue_extensions
+from reput.log.queue_extensions import queue_extensions, subfolders
 
 
 class OddSize(Enum):
     """Treatment of a derived file whose size cannot be right.
 
     REFUSE: StoreFormatError.
-    REPORT: the file does not count, and a finding tells so; StoreFormatError only where two sizes are equally likely.
+    REPORT: the file does not count, and a finding tells so; StoreFormatError only if two sizes are equally likely.
     """
 
     REFUSE = auto()
@@ -68,13 +67,12 @@ class FileSizes(NamedTuple):
     """Sizes of a store's files.
 
     Attributes:
-        values: by configuration key (snake_case), for the kinds of files that the store has.
-        has_extensions: whether its queues have extensions.
+        values: by configuration key (snake_case), for the kinds of files that the store has; and whether its queues
+            have extensions.
         findings: texts about files that do not count.
     """
 
     values: dict[str, Any]
-    has_extensions: bool
     findings: list[str]
 
 
@@ -106,6 +104,7 @@ def find_file_sizes(
                 found[kind.key] = size
     extensions = queue_extensions(directory.path, directory.files)
     if extensions:
+        found["enable_consume_queue_ext"] = True
         found["mapped_file_size_consume_queue_ext"] = usual_size(extension.file_size for extension in extensions)
     if index and not {*INDEX_KEYS} & {*given}:
         numbers = config.max_hash_slot_num, config.max_index_num
@@ -113,19 +112,21 @@ def find_file_sizes(
             found |= zip(INDEX_KEYS, _likely_index_geometry(directory, numbers, findings), strict=True)
         elif index_files := directory.index_files():
             found |= zip(INDEX_KEYS, index_geometry(index_files, *numbers, directory.files), strict=True)
-    return FileSizes({key: size for key, size in found.items() if key not in given}, bool(extensions), findings)
+    return FileSizes({key: size for key, size in found.items() if key not in given}, findings)
 
 
-def find_writer_sizes(directory: StoreDirectory, config: MessageStoreConfig) -> FileSizes:
-    """Find the sizes that a writer of this store must have, of log files too, so that it need not be told them.
+def find_writer_sizes(directory: StoreDirectory, config: MessageStoreConfig) -> dict[str, Any]:
+    """Find the sizes that a writer of this store must have, of log files too, so that nobody need name them.
+
+    They are as `FileSizes.values`.
 
     Raises StoreFormatError as `find_file_sizes`, and for a log that has gaps or files of several sizes.
     """
     log_files = directory.log_files()
-    sizes = find_file_sizes(directory, config, index=config.message_index_enable)
+    found = find_file_sizes(directory, config, index=config.message_index_enable).values
     if log_files:
-        sizes.values["mapped_file_size_commit_log"] = log_files[0].size
-    return sizes
+        found["mapped_file_size_commit_log"] = log_files[0].size
+    return found
 
 
 def is_queue_size_proven(queues: Sequence[QueueFiles]) -> bool:
@@ -172,8 +173,8 @@ def queue_files(directory: StoreDirectory, kind: QueueKind) -> list[QueueFiles]:
     files = directory.files
     return [
         QueueFiles(topic, int(queue_id), (f"{path}/{entry.name}",), entry.size)
-        for topic, topic_path in _folders(files, os.path.join(directory.path, kind.folder))
-        for queue_id, path in _folders(files, topic_path)
+        for topic, topic_path in subfolders(files, os.path.join(directory.path, kind.folder))
+        for queue_id, path in subfolders(files, topic_path)
         if queue_folder_id(queue_id) is not None
         for entry in files.list_directory(path)
         if not entry.is_directory and entry.size and file_name_to_offset(entry.name) is not None
@@ -232,7 +233,7 @@ def _likely_index_geometry(directory: StoreDirectory, numbers: tuple[int, int], 
         fitting = fitting_slots(entry, *numbers, directory.files)
         if fitting.size == 1:
             pair = int(fitting[0]), entries_of(entry.size, int(fitting[0]))
-            size, origin = entry.size, f"those of {os.path.basename(entry.path)}"
+            size, origin = entry.size, f"as in {os.path.basename(entry.path)}"
             break
         if fitting.size and ambiguous is None:
             ambiguous = entry
@@ -248,13 +249,6 @@ def _likely_index_geometry(directory: StoreDirectory, numbers: tuple[int, int], 
         if entry.size != size
     ]
     return pair
-
-
-def _folders(files: FileLayer, path: str) -> list[tuple[str, str]]:
-    """(name, path) of each subfolder of a folder; none where the folder is missing."""
-    if not files.is_directory(path):
-        return []
-    return [(entry.name, os.path.join(path, entry.name)) for entry in files.list_directory(path) if entry.is_directory]
 
 
 def _advice(*keys: str) -> str:

@@ -34,7 +34,7 @@ _PROBES = 64
 _CHUNK = 1 << 20
 #: Largest index file: Java cannot map a longer one, so RocketMQ has made none.
 _MOST_BYTES = INT32_MAX
-#: So many slots take the space of one entry.
+#: This many slots take the space of one entry.
 _STEP = ENTRY_SIZE // SLOT_SIZE
 
 
@@ -120,7 +120,7 @@ def _check_sizes(written: Sequence[IndexFilePath]) -> None:
 
 
 def entries_of(size: int, slots: int) -> int:
-    """Number of entries of an index file of `size` bytes and so many slots."""
+    """Number of entries of an index file of `size` bytes and `slots` slots."""
     return (size - HEADER_SIZE - SLOT_SIZE * slots) // ENTRY_SIZE
 
 
@@ -156,7 +156,7 @@ def _linked(data: Mapping, count: int, slots: npt.NDArray[np.int64]) -> npt.NDAr
 
 
 def _possible(data: Mapping, header: IndexHeader, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The slot counts for which header, newest entries and their slots agree; all where the file has no entry."""
+    """The slot counts for which header, newest entries and their slots agree; all if the file has no entry."""
     count = header.index_count
     if count <= 1:
         return slots

@@ -34,7 +34,7 @@ from reput.log.directory import IndexFilePath
 from reput.log.geometry.index_geometry import index_geometry
 from reput.log.plans.queue_records import Int64s, NotProven, QueueRecords
 
-_BLOCK_BYTES = (4 << 20) // ENTRY_SIZE * ENTRY_SIZE
+_READ_BYTES = (4 << 20) // ENTRY_SIZE * ENTRY_SIZE
 
 
 class IndexNotProven(NotProven):
@@ -91,7 +91,7 @@ class IndexedRecords:
             pass
 
     def _before(self, end: int) -> Iterator[tuple[Int64s, Int64s]]:
-        """The next entries, up to the log offset `end`; what is left of their block stays in `_rest`."""
+        """The next entries, up to the log offset `end`; what is left of their read stays in `_rest`."""
         while True:
             hashes, offsets = self._rest
             count = int(np.searchsorted(offsets, end))
@@ -120,8 +120,8 @@ def _entries(index_files: Sequence[IndexFilePath], files: FileLayer) -> Iterator
             count = decode_header(file.read(0, HEADER_SIZE)).index_count
             end = max(min(entry_position(slots, count), size), first)
             chains = _Chains(slots, (end - first) // ENTRY_SIZE)
-            for position in range(first, end, _BLOCK_BYTES):
-                data = file.read(position, min(_BLOCK_BYTES, end - position))
+            for position in range(first, end, _READ_BYTES):
+                data = file.read(position, min(_READ_BYTES, end - position))
                 entries = np.frombuffer(data[: len(data) // ENTRY_SIZE * ENTRY_SIZE], INDEX_ENTRY_TYPE)
                 hashes, offsets = entries["key_hash"].astype(np.int64), entries["phy_offset"].astype(np.int64)
                 if (np.diff(offsets, prepend=last_offset) < 0).any():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -20,23 +20,23 @@ from reput.errors import CorruptRecordError
 from reput.files import FileLayer
 from reput.formats.record import decode_record
 from reput.formats.record_layout import MIN_RECORD_SIZE
+from reput.log.clean_exit_check import lost_end
 from reput.log.directory import LogFile, StoreDirectory, open_listed
-from reput.log.lost_end import lost_end
-from reput.log.plans.blocks import BEGIN, END, Walk, splits_of_blocks, walk
-from reput.log.plans.plan_parts import Part, part_before, part_bytes
+from reput.log.plans.header_walk import BEGIN, END, Walk, splits_of_zones, walk
+from reput.log.plans.plan_parts import Part, part_before, part_bytes, part_range
 from reput.log.plans.pruning import (
     Locations,
+    Range,
     Wanted,
     points_of,
-    wanted_blocks,
     wanted_by,
     wanted_files,
     wanted_locations,
+    wanted_zones,
 )
 from reput.log.plans.queue_records import NotProven
-from reput.log.plans.statistics import BLOCK_BYTES, kept_walk
+from reput.log.plans.statistics import ZONE_BYTES, kept_walk
 from reput.log.plans.time_span import Span, time_span
-from reput.log.points import Points
 from reput.log.scan import OnDamage
 from reput.log.selection import Selection
 from reput.log.sink_commits import SinkWatch, committed_end
@@ -104,10 +104,10 @@ def plan_read(
     wanted: Wanted | None = None,
     run: Callable[[Callable[[LogFile], Walk], Sequence[LogFile]], list[Walk]] = one_by_one,
 ) -> Plan:
-    """Plan the read of a store; the wanted rows of its parts are those of a full scan.
+    """Plan the read of a store; its parts have the same wanted rows as a full scan.
 
     Args:
-        wanted: the conditions of wanted rows, at least as narrow as the selection. None: those of the selection.
+        wanted: the conditions of wanted rows, at least as narrow as the selection. None: the selection's.
         run: runs walks, if possible at the same time.
 
     Raises CorruptRecordError for damage in the files that are walked, unless the selection skips damage.
@@ -116,6 +116,54 @@ def plan_read(
         return _Planner(directory, selection, options, wanted or wanted_by(selection), run).plan()
     except CorruptRecordError as error:
         raise selection.named_modes(error) from None
+
+
+def plan_points(directory: StoreDirectory, selection: Selection) -> Plan | None:
+    """Plan of a read by consume queues and index; None if the log is better read in full. Raises as `plan_read`."""
+    wanted = wanted_by(selection)
+    if not wanted.is_queued:
+        return None
+    try:
+        return _Planner(directory, selection, PlanOptions(processors=1), wanted, one_by_one).plan_points()
+    except CorruptRecordError as error:
+        raise selection.named_modes(error) from None
+
+
+def plan_range(directory: StoreDirectory, selection: Selection, begin: int, end: int) -> list[Part] | None:
+    """Parts with the wanted records of a range, by consume queues and index; None if it is better read in full.
+
+    Args:
+        begin, end: log offsets of two records, or the log's end; no record between them is added or cut meanwhile.
+    """
+    wanted = replace(wanted_by(selection), commit_log_offset=Range(begin, end - 1))
+    files = [file for file in directory.log_files() if file.end_offset > begin and file.start_offset < end]
+    if not files or not wanted.is_queued or files[0].start_offset > begin or files[-1].end_offset < end:
+        return None
+    try:
+        locations = wanted_locations(directory, files, wanted, end - begin)
+    except NotProven as reason:
+        logger.info("%s: all bytes from %d to %d: %s", directory.path, begin, end, reason)
+        return None
+    logger.info("%s: from %d to %d: %s", directory.path, begin, end, locations.reason)
+    splits = [Split(file, max(begin, file.start_offset), min(end, file.end_offset), True) for file in files]
+    return _parts_within(locations, splits, files)
+
+
+def _parts_within(locations: Locations, splits: Sequence[Split], log_files: Sequence[LogFile]) -> list[Part]:
+    """Parts of the locations within splits, in log order."""
+    begins = np.array([split.begin for split in splits], np.int64)
+    ends = np.array([split.end for split in splits], np.int64)
+    at = np.searchsorted(begins, locations.records.offsets, "right") - 1
+    records = locations.records.rows((at >= 0) & (locations.records.offsets < ends[at]))
+    gaps = []
+    for gap in locations.gaps:
+        inside = [(max(gap.begin, split.begin), min(gap.end, split.end)) for split in splits]
+        gaps += [Split(gap.file, begin, end, True) for begin, end in inside if begin < end]
+    return _in_log_order([*gaps, *points_of(records, log_files, [gap.begin for gap in gaps])])
+
+
+def _in_log_order(parts: Sequence[Part]) -> list[Part]:
+    return sorted(parts, key=lambda part: part_range(part)[0])
 
 
 class _Planner:
@@ -135,14 +183,26 @@ class _Planner:
         self.end_offset: int | None = None
 
     def plan(self) -> Plan:
+        """Plan by all that prunes."""
+        plan = self._plan(self._parts)
+        assert plan is not None, "a log can be walked"
+        return plan
+
+    def plan_points(self) -> Plan | None:
+        """Plan by queues and index alone; None: they do not help."""
+        return self._plan(self._points)
+
+    def _plan(self, find: Callable[[], list[Part] | None]) -> Plan | None:
         directory = self.directory
         watch = SinkWatch(directory.files, directory.path)
         self.end_offset = watch.begin_offset  # bytes after it that a power cut left are no damage
-        parts = self._parts()
+        parts = find()
         end = watch.committed(self.log_end)
         if end is None:  # a batch was begun and ended: plan again, up to an end that no start changes any more
             end = committed_end(directory, self.log_files)
-            parts = self._parts()
+            parts = find()
+        if parts is None:
+            return None
         if end < self.log_end:
             parts = [cut for part in parts for cut in part_before(part, end)]
         if self.options.flushed_ms is None and (lost := lost_end(directory, self.log_end)) is not None:
@@ -154,14 +214,24 @@ class _Planner:
         logger.info("%s: %d of %d bytes: %s", directory.path, plan.read_bytes, plan.log_bytes, plan.reasons)
         return plan
 
-    def _parts(self) -> list[Part]:
-        """Parts to read up to `log_end`, which is found here, committed or not."""
+    def _begun(self) -> list[LogFile]:
+        """The files with records, before anything is planned."""
         self.reasons = []
         limit = self.end_offset
         self.log_files = [file for file in self.directory.log_files() if limit is None or file.start_offset < limit]
         self.started = _started_files(self.log_files, self.directory.files)
         self.log_end = 0
-        begun = self.log_files[: self.started]
+        return self.log_files[: self.started]
+
+    def _points(self) -> list[Part] | None:
+        """Parts up to `log_end`, which is found here, by queues and index."""
+        begun = self._begun()
+        locations = self._locations(begun, None)
+        return None if locations is None else self._located_parts(locations, None, begun)
+
+    def _parts(self) -> list[Part]:
+        """Parts to read up to `log_end`, which is found here, committed or not."""
+        begun = self._begun()
         keep = np.ones(len(begun), np.bool_)
         if self.options.prune and begun:
             keep = wanted_files(begun, self.wanted, self.options.clock_margin_ms, self.directory.files)
@@ -182,16 +252,16 @@ class _Planner:
     # -- walks --------------------------------------------------------------------------------------------------------
 
     def _walked(self, keep: npt.NDArray[np.bool_]) -> list[Split]:
-        """Splits of the blocks that pruning by walks leaves, up to the log's end."""
+        """Splits of the zones that pruning by walks leaves, up to the log's end."""
         options = self.options
         span = self._span()
         if span is not None:
             return self._span_splits(span, keep)
         unwalked = self._whole_files(keep)
-        block_bytes = options.split_bytes or MIN_TASK_BYTES
+        zone_bytes = options.split_bytes or MIN_TASK_BYTES
         if options.statistics is not None:
-            block_bytes = min(block_bytes, BLOCK_BYTES)
-        walk_file = partial(self._walk, block_bytes=block_bytes)
+            zone_bytes = min(zone_bytes, ZONE_BYTES)
+        walk_file = partial(self._walk, zone_bytes=zone_bytes)
         begun = [file for file, kept in zip(self.log_files[: self.started], keep, strict=True) if kept]
         walks = self.run(walk_file, begun[unwalked:])
         for file in self.log_files[self.started :]:
@@ -205,21 +275,21 @@ class _Planner:
         size = options.split_bytes or max(-(-walked // options.processors), MIN_TASK_BYTES)
         pruned = 0
         for found in walks:
-            blocks = found.blocks
-            if options.prune and blocks.size:
-                wanted = wanted_blocks(blocks, self.wanted)
-                pruned += int((blocks[~wanted, END] - blocks[~wanted, BEGIN]).sum())
-                blocks = blocks[wanted]
-            splits += splits_of_blocks(found.file, blocks, size)
+            zones = found.zones
+            if options.prune and zones.size:
+                wanted = wanted_zones(zones, self.wanted)
+                pruned += int((zones[~wanted, END] - zones[~wanted, BEGIN]).sum())
+                zones = zones[wanted]
+            splits += splits_of_zones(found.file, zones, size)
             self.log_end = found.end
             if not found.goes_on:
                 break
         if pruned:
-            self.reasons.append(f"{pruned} bytes left out by the times and offsets of their blocks")
+            self.reasons.append(f"{pruned} bytes left out by the times and offsets of their zones")
         return splits
 
     def _span(self) -> Span | None:
-        """The span of the wanted times where one task reads it; its parts are not cut, since nothing is walked."""
+        """The span of the wanted times if one task reads it; its parts are not cut, since nothing is walked."""
         options = self.options
         if options.clock_margin_ms is None or not self.wanted.store_ms.is_bounded or not self.started:
             return None
@@ -249,10 +319,10 @@ class _Planner:
             if kept and low < high:
                 splits.append(Split(file, low, high, True))
         for file in self.log_files[self.started - 1 :]:
-            found = self._walk(file, block_bytes=MIN_TASK_BYTES, begin=max(known, file.start_offset))
+            found = self._walk(file, zone_bytes=MIN_TASK_BYTES, begin=max(known, file.start_offset))
             self.log_end = found.end
             if span.end is None:
-                splits += splits_of_blocks(file, found.blocks, MIN_TASK_BYTES)
+                splits += splits_of_zones(file, found.zones, MIN_TASK_BYTES)
             if not found.goes_on:
                 break
         self.reasons.append(f"times: offsets {begin} to {self.log_end if span.end is None else span.end}")
@@ -268,19 +338,19 @@ class _Planner:
             return 0
         return count - 1 if count > options.processors else 0
 
-    def _walk(self, file: LogFile, *, block_bytes: int, begin: int | None = None) -> Walk:
+    def _walk(self, file: LogFile, *, zone_bytes: int, begin: int | None = None) -> Walk:
         files, folder = self.directory.files, self.options.statistics
         if folder is None or self.options.flushed_ms is not None:
             return walk(
-                file, block_bytes, begin=begin, end_offset=self.end_offset, flushed_ms=self.options.flushed_ms,
+                file, zone_bytes, begin=begin, end_offset=self.end_offset, flushed_ms=self.options.flushed_ms,
                 on_damage=self.on_damage, files=files,
             )  # fmt: skip
-        return kept_walk(folder, file, block_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
+        return kept_walk(folder, file, zone_bytes, end_offset=self.end_offset, on_damage=self.on_damage, files=files)
 
     # -- queues and index ---------------------------------------------------------------------------------------------
 
     def _locations(self, begun: Sequence[LogFile], splits: Sequence[Split] | None) -> Locations | None:
-        """Locations by queues and index; None where the log is read in full."""
+        """Locations by queues and index; None if the log is read in full."""
         if not self._asks_queues() or (splits is not None and not splits):
             return None
         log_bytes = sum(file.size for file in begun)
@@ -297,20 +367,10 @@ class _Planner:
         self, locations: Locations, splits: Sequence[Split] | None, begun: Sequence[LogFile]
     ) -> list[Part]:
         """Parts of the locations in log order, within `splits`; without splits up to the log's end, which is found."""
-        records = locations.records
-        parts: list[Part] = []
-        if splits is None:
-            parts += self._gap_splits(locations)
-        else:
-            begins = np.array([split.begin for split in splits], np.int64)
-            ends = np.array([split.end for split in splits], np.int64)
-            at = np.searchsorted(begins, records.offsets, "right") - 1
-            records = records.rows((at >= 0) & (records.offsets < ends[at]))
-            for gap in locations.gaps:
-                inside = [(max(gap.begin, split.begin), min(gap.end, split.end)) for split in splits]
-                parts += [Split(gap.file, begin, end, True) for begin, end in inside if begin < end]
-        parts += points_of(records, begun, [part.begin for part in parts if isinstance(part, Split)])
-        return sorted(parts, key=lambda part: int(part.offsets[0]) if isinstance(part, Points) else part.begin)
+        if splits is not None:
+            return _parts_within(locations, splits, begun)
+        gaps = self._gap_splits(locations)
+        return _in_log_order([*gaps, *points_of(locations.records, begun, [gap.begin for gap in gaps])])
 
     def _gap_splits(self, locations: Locations) -> list[Split]:
         """Splits of the gaps; after the last record of the queues they end at the log's end, found by a walk."""
@@ -323,7 +383,7 @@ class _Planner:
                 file, MIN_TASK_BYTES, begin=begin, end_offset=self.end_offset, on_damage=self.on_damage,
                 files=self.directory.files,
             )  # fmt: skip
-            splits += splits_of_blocks(file, found.blocks, MIN_TASK_BYTES)
+            splits += splits_of_zones(file, found.zones, MIN_TASK_BYTES)
             self.log_end = max(self.log_end, found.end)
             if not found.goes_on:
                 break

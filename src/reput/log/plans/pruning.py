@@ -3,7 +3,7 @@
 Each rule needs a proof, and is not applied without it:
 
 - offsets: by where a record lies;
-- times: by the bounds of blocks that a walk of this log found (`reput.log.plans.statistics`), or by the first records
+- times: by the bounds of zones that a walk of this log found (`reput.log.plans.statistics`), or by the first records
   of files and the user's word on how far the clock ever went back. A store timestamp alone bounds nothing: clocks jump;
 - topics and queues: by the consume queues, if they prove themselves (`reput.log.plans.queue_records`);
 - keys: by the index, if it proves itself (`reput.log.plans.index_records`).
@@ -19,12 +19,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reput.errors import StoreError
 from reput.files import DISK, FileLayer
 from reput.formats.java import INT64_MAX, INT64_MIN
 from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.kernels.records.record_scan import read_records_at
 from reput.log.directory import LogFile, QueueFiles, StoreDirectory, open_listed
-from reput.log.plans.blocks import BEGIN, END, MAX_BORN_MS, MAX_STORE_MS, MIN_BORN_MS, MIN_STORE_MS
+from reput.log.plans.header_walk import BEGIN, END, MAX_BORN_MS, MAX_STORE_MS, MIN_BORN_MS, MIN_STORE_MS
 from reput.log.plans.index_records import IndexedRecords, IndexNotProven
 from reput.log.plans.queue_records import (
     Gap,
@@ -35,13 +36,15 @@ from reput.log.plans.queue_records import (
     joined_records,
     proven_batches,
 )
-from reput.log.points import Points, run_starts
+from reput.log.point_reads import Points, run_starts
 from reput.log.selection import Selection
 
 #: Cost of one more read at another location, in bytes of a scan.
 SEEK_BYTES = 16 << 10
 #: Limit of records that are read one by one: the planner holds their locations, about 100 bytes each.
 MOST_RECORDS = 3_000_000
+#: Limit of ranges that no queue covers: each is an object, and its neighbours are read.
+MOST_GAPS = 100_000
 
 
 class Range(NamedTuple):
@@ -81,6 +84,12 @@ class Wanted:
     born_ms: Range = field(default_factory=Range)
 
     @property
+    def text(self) -> str:
+        """The conditions, each in one form."""
+        values = [getattr(self, name) for name in self.__dataclass_fields__]
+        return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
+
+    @property
     def is_timed(self) -> bool:
         """Whether a timestamp is bounded."""
         return self.store_ms.is_bounded or self.born_ms.is_bounded
@@ -107,14 +116,14 @@ def wanted_by(selection: Selection) -> Wanted:
     )
 
 
-def wanted_blocks(blocks: npt.NDArray[np.int64], wanted: Wanted) -> npt.NDArray[np.bool_]:
-    """bool[n], which blocks of a walk may hold a wanted record."""
+def wanted_zones(zones: npt.NDArray[np.int64], wanted: Wanted) -> npt.NDArray[np.bool_]:
+    """bool[n], which zones of a walk may hold a wanted record."""
     offset, store, born = wanted.commit_log_offset, wanted.store_ms, wanted.born_ms
-    keep = (blocks[:, END] > offset.low) & (blocks[:, BEGIN] <= offset.high)
+    keep = (zones[:, END] > offset.low) & (zones[:, BEGIN] <= offset.high)
     if store.is_bounded:
-        keep &= (blocks[:, MAX_STORE_MS] >= store.low) & (blocks[:, MIN_STORE_MS] <= store.high)
+        keep &= (zones[:, MAX_STORE_MS] >= store.low) & (zones[:, MIN_STORE_MS] <= store.high)
     if born.is_bounded:
-        keep &= (blocks[:, MAX_BORN_MS] >= born.low) & (blocks[:, MIN_BORN_MS] <= born.high)
+        keep &= (zones[:, MAX_BORN_MS] >= born.low) & (zones[:, MIN_BORN_MS] <= born.high)
     return keep
 
 
@@ -170,14 +179,23 @@ def wanted_locations(
 
     Raises NotProven, with the reason, if the log is better read in full: there is no proof, or nothing is gained.
     """
+    try:
+        return _wanted_locations(directory, log_files, wanted, scan_bytes)
+    except StoreError as error:  # of derived files, which may be damaged or gone: the log has all records
+        raise NotProven(str(error)) from None
+
+
+def _wanted_locations(
+    directory: StoreDirectory, log_files: Sequence[LogFile], wanted: Wanted, scan_bytes: int
+) -> Locations:
     if wanted.keys is None:
         _check_few(directory, log_files, wanted, scan_bytes)
         return _locations_by(directory, log_files, wanted, scan_bytes, "consume queues", None)
     topics = {queue.topic for queue in directory.queues()}
-    index = IndexedRecords(topics, wanted.keys, directory.index_files(), directory.files)
     try:
+        index = IndexedRecords(topics, wanted.keys, directory.index_files(), directory.files)
         return _locations_by(directory, log_files, wanted, scan_bytes, "consume queues and index", index)
-    except IndexNotProven as reason:
+    except (IndexNotProven, StoreError) as reason:
         means = f"consume queues (not the index: {reason})"
         return _locations_by(directory, log_files, wanted, scan_bytes, means, None)
 
@@ -204,26 +222,30 @@ def _locations_by(
     of_queues = np.array([wanted.has_queue(queue) for queue in queues], np.bool_)
     found: list[QueueRecords] = []
     gaps: list[Gap] = []
-    end = -1
+    end, inner = -1, 0
     for batch in proven_batches(queues, log_files, files):
         keep = of_queues[batch.records.queues]
         if index is not None:
             keep &= index.rows(batch.records, batch.end)
         if keep.size:
             end = int(batch.records.offsets[-1] + batch.records.sizes[-1])
-        found.append(_in_ranges(batch.records.rows(keep), wanted))
-        gain.add(found[-1])
+        records = _in_ranges(batch.records.rows(keep), wanted)
+        gain.add(records)
+        if records.offsets.size or not found:  # most ranges of a long log have none
+            found.append(records)
         gaps += batch.gaps
+        before = [gap for gap in gaps[inner:] if gap.begin < end]  # later ones are empty, or both ways read them
+        inner += len(before)
+        gain.add_gaps([gap.end - gap.begin for gap in before])
     if index is not None:
         index.check_rest()
     if end < 0:
         raise NotProven("no consume queue has a record of this log")
-    inner = [gap.end - gap.begin for gap in gaps if gap.begin < end]  # later gaps are empty, or both ways read them
     gain.scan_bytes = min(scan_bytes, end - log_files[0].start_offset)
-    gain.add_gaps(inner)
+    gain.add_gaps([])
     records = joined_records(found)
     check_records(records, log_files, files)
-    reason = f"{means}: {gain.count} records, and {sum(inner)} bytes that they do not cover"
+    reason = f"{means}: {gain.count} records, and {gain.gap_bytes} bytes that they do not cover"
     return Locations(records, gaps, end, reason)
 
 
@@ -242,7 +264,8 @@ class _Gain:
 
     def __init__(self, scan_bytes: int) -> None:
         self.scan_bytes = scan_bytes
-        self.count = 0
+        self.count = self.gap_bytes = 0
+        self._gaps = 0
         self._locations = 0
         self._cost = 0
 
@@ -258,8 +281,12 @@ class _Gain:
         self._check()
 
     def add_gaps(self, sizes: Sequence[int]) -> None:
-        """Add the sizes of all gaps; they must be read."""
+        """Add the sizes of gaps; they must be read."""
+        self.gap_bytes += sum(sizes)
+        self._gaps += len(sizes)
         self._cost += sum(sizes) + len(sizes) * SEEK_BYTES
+        if self._gaps > MOST_GAPS:
+            raise NotProven(f"the consume queues leave out more than {MOST_GAPS} ranges of the log")
         self._check()
 
     def _check(self) -> None:

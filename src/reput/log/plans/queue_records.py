@@ -27,20 +27,33 @@ import pyarrow.compute as pc
 
 from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
-from reput.formats.consume_queue import FILLER, UNIT_SIZE
+from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.paths import file_name_to_offset
-from reput.formats.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
+from reput.formats.record_layout import BLANK_SIZE
+from reput.kernels.queues.claimed_records import (
+    RUN_COUNT,
+    RUN_ENDED,
+    RUN_FIRST,
+    RUN_LAST,
+    RUN_NEXT,
+    RUN_QUEUE_OFFSET,
+    RUN_TAKEN,
+    Claims,
+    gaps_before,
+)
 from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.kernels.records.record_batch import record_batch
 from reput.log.directory import LogFile, QueueFiles
-from reput.log.points import Points, read_records
-from reput.log.window import is_blank
+from reput.log.file_window import is_blank
+from reput.log.point_reads import Points, read_records
 
 Int64s = npt.NDArray[np.int64]
 
-#: Log bytes proven in one batch; at most 1.5 million records fit.
-BATCH_BYTES = 128 << 20
-_FIRST_READ_BYTES, _READ_BYTES = 64 << 10, 4 << 20
+#: Log bytes proven in one batch: the claims of usual records stay in the processor's cache.
+BATCH_BYTES = 16 << 20
+#: Bytes of units that are in memory, of all queues together, and the fewest and the most units of one queue.
+_UNITS_BYTES = 64 << 20
+_LEAST_UNITS, _MOST_UNITS = 64, 50_000
 
 
 class NotProven(Exception):
@@ -107,34 +120,40 @@ def proven_batches(
 ) -> Iterator[ProvenBatch]:
     """Proven records and gaps of the whole log, in log order; the blank record at a file's end is no gap.
 
-    Raises NotProven where the queues contradict the log or each other.
+    Raises NotProven if the queues contradict the log or each other.
     """
     begin = -1
+    before: QueueRecords | None = None  # the last record of the batch before, if a gap after it is not checked
     for file, end, records in claimed_batches(queues, log_files, files):
         begin = max(begin, file.start_offset)
-        ends = records.offsets + records.sizes
-        overlap = np.flatnonzero(records.offsets < np.append(begin, ends[:-1])[: ends.size])
-        if overlap.size:
-            raise NotProven(f"two consume queues claim offset {records.offsets[overlap[0]]}")
-        if ends.size and ends[-1] > file.end_offset:
+        gap_rows, wrong = gaps_before(records.offsets, records.sizes, begin)
+        if wrong is not None:
+            raise NotProven(f"two consume queues claim offset {records.offsets[wrong]}")
+        count = records.offsets.size
+        last = int(records.offsets[-1] + records.sizes[-1]) if count else begin
+        if last > file.end_offset:
             raise NotProven(f"a consume queue claims a record beyond the end of {file.path}")
-        lows = np.append(begin, ends)
-        begin = file.end_offset if end == file.end_offset else int(lows[-1])
-        gap_rows = np.flatnonzero(np.append(records.offsets, begin) > lows)
-        # The last record, too: the next batch may begin with a gap.
-        beside = np.unique(np.concatenate([gap_rows - 1, gap_rows, [ends.size - 1]]))
-        check_records(records.rows(beside[(beside >= 0) & (beside < ends.size)]), [file], files)
-        highs = np.append(records.offsets, begin)[gap_rows].tolist()
+        lows = np.where(gap_rows > 0, records.offsets[gap_rows - 1] + records.sizes[gap_rows - 1], begin)
+        highs = records.offsets[gap_rows]
+        begin = last
+        if end == file.end_offset and last < end:
+            gap_rows, lows, highs, begin = np.append(gap_rows, count), np.append(lows, last), np.append(highs, end), end
+        if before is not None and gap_rows[:1].tolist() == [0]:
+            check_records(before, log_files, files)
+        beside = np.unique(np.concatenate([gap_rows - 1, gap_rows]))
+        check_records(records.rows(beside[(beside >= 0) & (beside < count)]), [file], files)
+        if count:
+            before = None if gap_rows[-1:].tolist() == [count] else records.rows(np.array([count - 1]))
         gaps = [
             Gap(file, low, high)
-            for low, high in zip(lows[gap_rows].tolist(), highs, strict=True)
+            for low, high in zip(lows.tolist(), highs.tolist(), strict=True)
             if high < file.end_offset or not _is_blank_end(file, low, files)
         ]
         yield ProvenBatch(file, records, gaps, begin)
 
 
 def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> None:
-    """Raises NotProven where a unit does not lead to a record of its queue with its queue offset."""
+    """Raises NotProven if a unit does not lead to a record of its queue with its queue offset."""
     wrong = np.flatnonzero(~_are_own(records, log_files, files))
     if wrong.size:
         row = int(wrong[0])
@@ -147,20 +166,26 @@ def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: Fi
 
 def _are_own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> npt.NDArray[np.bool_]:
     """bool[n], whether each unit leads to its own record; a damaged record makes all later ones of its file false."""
-    topics = pa.array([topic for topic, _ in records.names], pa.string())
-    queue_ids = np.array([queue_id for _, queue_id in records.names], np.int64)
+    if not records.offsets.size:
+        return np.empty(0, np.bool_)
+    numbers, queues = np.unique(records.queues, return_inverse=True)
+    names = [records.names[number] for number in numbers.tolist()]
+    # A folder's name may be no UTF-8: that of no record.
+    topics = pa.array([topic.encode("utf-8", "replace").decode() for topic, _ in names], pa.string())
+    queue_ids = np.array([queue_id for _, queue_id in names], np.int64)
     own = np.zeros(records.offsets.size, np.bool_)
     for file in log_files:
         in_file = records.of_file(file)
+        if not in_file.offsets.size:
+            continue
         done = int(np.searchsorted(records.offsets, file.start_offset))
         try:
             for columns in read_records(Points(file, in_file.offsets, in_file.sizes), files=files):
                 rows = slice(done, done + columns.rows)
-                queues = records.queues[rows]
                 topic = record_batch(columns, ("topic",))["topic"]
                 own[rows] = (
-                    np.array(pc.equal(topic, topics.take(pa.array(queues))), np.bool_)
-                    & (columns["queue_id"] == queue_ids[queues])
+                    np.array(pc.equal(topic, topics.take(pa.array(queues[rows]))), np.bool_)
+                    & (columns["queue_id"] == queue_ids[queues[rows]])
                     & (columns["queue_offset"] == records.queue_offsets[rows])
                 )
                 done = rows.stop
@@ -177,118 +202,121 @@ def claimed_batches(
     Nothing proves them yet, but for the first and the last unit of each queue: a queue whose first unit does not lead
     to a record of its own is left out, and so are the records in this range of a queue whose last unit does not.
     """
-    names = tuple((queue.topic, queue.queue_id) for queue in queues)
-    log_begin, log_end = log_files[0].start_offset, log_files[-1].end_offset
-    units = [_UnitReader(queue, log_begin, log_end, files) for queue in queues]
+    units = _Units(queues, log_files[0].start_offset, log_files[-1].end_offset, files)
     for file in log_files:
-        for end in [*range(file.start_offset + BATCH_BYTES, file.end_offset, BATCH_BYTES), file.end_offset]:
-            records = _claimed(names, units, end)
-            if records.offsets.size > BATCH_BYTES // MIN_RECORD_SIZE + 1:
+        begin = file.start_offset
+        for end in [*range(begin + BATCH_BYTES, file.end_offset, BATCH_BYTES), file.end_offset]:
+            records = units.claimed(begin, end)
+            if records is None:
                 raise NotProven(f"the consume queues have more units than {file.path} has room for")
-            refuted = _refuted_queues(records, units, file, files)
+            refuted = units.refuted(records, file)
             yield file, end, records.rows(~np.isin(records.queues, refuted)) if refuted else records
+            begin = end
 
 
-def _claimed(names: tuple[tuple[str, int], ...], units: Sequence[_UnitReader], end: int) -> QueueRecords:
-    """The next records that the units of all queues claim, up to the log offset `end`, in log order."""
-    columns: list[list[Int64s]] = [[], [], [], []]
-    for number, queue in enumerate(units):
-        for offsets, sizes, queue_offsets in queue.before(end):
-            arrays = (offsets, sizes, np.full(offsets.size, number, np.int64), queue_offsets)
-            for column, values in zip(columns, arrays, strict=True):
-                column.append(values)
-    none = np.empty(0, np.int64)
-    unordered = [np.concatenate([none, *column]) for column in columns]
-    order = np.argsort(unordered[0], kind="stable")  # made of sorted runs, which the stable sort merges
-    return QueueRecords(names, *(column[order] for column in unordered))
+class _Units:
+    """Units of all queues that lead into the log, range by range; of each queue, some are in memory."""
 
-
-def _refuted_queues(records: QueueRecords, units: Sequence[_UnitReader], file: LogFile, files: FileLayer) -> list[int]:
-    """Numbers of the queues whose first or last unit in the log is among `records` and leads to a foreign record."""
-    rows = np.arange(records.offsets.size)
-    first = np.full(len(units), -1, np.intp)
-    last = first.copy()
-    first[records.queues[::-1]] = rows[::-1]  # of several assignments the last one counts
-    last[records.queues] = rows
-    found = np.flatnonzero(first >= 0).tolist()
-    begun = [number for number in found if not units[number].has_begun]
-    ended = [number for number in found if units[number].has_ended]
-    for number in begun:
-        units[number].has_begun = True
-    probes = np.unique(np.concatenate([first[begun], last[ended]]))
-    refuted = []
-    for row in probes[~_are_own(records.rows(probes), [file], files)].tolist():
-        # A damaged record hides the later ones: each row is checked alone.
-        if not _are_own(records.rows(np.array([row], np.intp)), [file], files)[0]:
-            number = int(records.queues[row])
-            refuted.append(number)
-            units[number].end()
-    return refuted
-
-
-class _UnitReader:
-    """Reader of the units of one queue that lead into the log, while their offsets ascend: after them lie old units."""
-
-    def __init__(self, queue: QueueFiles, log_begin: int, log_end: int, files: FileLayer) -> None:
-        self._queue, self._files = queue, files
+    def __init__(self, queues: Sequence[QueueFiles], log_begin: int, log_end: int, files: FileLayer) -> None:
+        self._names = tuple((queue.topic, queue.queue_id) for queue in queues)
+        self._queues, self._files = queues, files
         self._log_begin, self._log_end = log_begin, log_end
-        self._number, self._position = 0, 0
-        self._last = -1
-        self.has_begun = False
+        room = _UNITS_BYTES // UNIT_SIZE // max(len(queues), 1)
+        self._claims = Claims(len(queues), BATCH_BYTES, min(max(room, _LEAST_UNITS), _MOST_UNITS))
+        #: For each queue: the number of its file, and the position in it, of the next units that are read.
+        self._numbers = np.zeros(len(queues), np.int64)
+        self._positions = np.zeros(len(queues), np.int64)
+        self._has_begun = np.zeros(len(queues), np.bool_)
+        if log_begin > 0:
+            for number, queue in enumerate(queues):
+                self._numbers[number], self._positions[number] = self._first_unit(queue)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether all units that lead into the log were returned."""
-        return self._number >= len(self._queue.paths)
+    def claimed(self, begin: int, end: int) -> QueueRecords | None:
+        """Records that the next units claim, up to the log offset `end`; None: more than fit there."""
+        self._claims.begin()
+        while (queue := self._claims.take(self._log_begin, self._log_end, begin, end)) is not None:
+            self._fill(queue)
+        return None if self._claims.is_full else QueueRecords(self._names, *self._claims.in_order(begin))
 
-    def end(self) -> None:
-        """Return no more units."""
-        self._number = len(self._queue.paths)
+    def refuted(self, records: QueueRecords, file: LogFile) -> list[int]:
+        """Numbers of the queues whose first or last unit in the log is one of `records`, and leads elsewhere."""
+        runs = self._claims.runs
+        taken = runs[:, RUN_TAKEN] > 0
+        begun = np.flatnonzero(taken & ~self._has_begun)
+        ended = np.flatnonzero(taken & (runs[:, RUN_ENDED] != 0))
+        if not begun.size and not ended.size:
+            return []
+        self._has_begun[begun] = True
+        offsets = np.concatenate([runs[begun, RUN_FIRST], runs[ended, RUN_LAST]])
+        probes = np.searchsorted(records.offsets, offsets)
+        for number, queue in enumerate(np.concatenate([begun, ended]).tolist()):
+            while records.queues[probes[number]] != queue:  # another queue claims the same offset
+                probes[number] += 1
+        probes = np.unique(probes)
+        refuted = []
+        for row in probes[~_are_own(records.rows(probes), [file], self._files)].tolist():
+            # A damaged record hides the later ones: each row is checked alone.
+            if not _are_own(records.rows(np.array([row], np.intp)), [file], self._files)[0]:
+                number = int(records.queues[row])
+                refuted.append(number)
+                runs[number, RUN_ENDED] = 1
+        return refuted
 
-    def before(self, end: int) -> Iterator[tuple[Int64s, Int64s, Int64s]]:
-        """Commit log offsets, sizes and queue offsets (int64[n] each) of the next units, up to the log offset `end`."""
-        while not self.has_ended:
-            path = self._queue.paths[self._number]
+    def _first_unit(self, queue: QueueFiles) -> tuple[int, int]:
+        """Number of the file, and the position in it, of a queue's first unit that does not lead before the log.
+
+        Found by bisection: if units do not ascend, it may be another one, and the proof fails.
+        """
+        per_file = queue.file_size // UNIT_SIZE
+        if not per_file:
+            return len(queue.paths), 0
+        low, high = 0, len(queue.paths) * per_file
+        while low < high:
+            middle = (low + high) // 2
+            unit = np.zeros(UNIT_SIZE, np.uint8)
+            is_there = self._read(queue.paths[middle // per_file], middle % per_file * UNIT_SIZE, unit)
+            offset, size = unit.view(UNIT_TYPE)[["commit_log_offset", "size"]][0]
+            is_gone = not is_there and middle // per_file < len(queue.paths) - 1
+            if is_gone or (size > 0 and offset < self._log_begin):
+                low = middle + 1
+            else:
+                high = middle
+        return low // per_file, low % per_file * UNIT_SIZE
+
+    def _fill(self, number: int) -> None:
+        """Read the next units of a queue, or end it."""
+        claims, queue = self._claims, self._queues[number]
+        buffer, run = claims.buffers[number], claims.runs[number]
+        while self._numbers[number] < len(queue.paths):
+            path = queue.paths[self._numbers[number]]
             start = file_name_to_offset(os.path.basename(path))
             assert start is not None, "StoreDirectory lists no other files"
-            try:
-                file = self._files.open(path)
-            except StoreError:  # retention has deleted it: its records are gone, or a gap
-                self._go_on()
-                continue
-            with file:
-                size = _FIRST_READ_BYTES // UNIT_SIZE * UNIT_SIZE
-                while data := file.read(self._position, min(size, self._queue.file_size - self._position)):
-                    units = np.frombuffer(data[: len(data) // UNIT_SIZE * UNIT_SIZE], UNIT_TYPE)
-                    offsets, sizes = units["commit_log_offset"].astype(np.int64), units["size"].astype(np.int64)
-                    rows = np.flatnonzero(self._is_used(offsets, sizes))
-                    falls = np.flatnonzero(np.diff(offsets[rows], prepend=self._last) <= 0)
-                    ascending = int(falls[0]) if falls.size else rows.size
-                    count = int(np.searchsorted(offsets[rows[:ascending]], end))
-                    taken = rows[:count]
-                    if count:
-                        self._last = int(offsets[taken[-1]])
-                        yield offsets[taken], sizes[taken], (start + self._position) // UNIT_SIZE + taken
-                    if count < ascending:
-                        self._position += int(rows[count]) * UNIT_SIZE
-                        return
-                    if ascending < rows.size:
-                        self.end()
-                        return
-                    self._position += len(data)
-                    if not units.size or sizes[-1] <= 0 or self._position >= self._queue.file_size:
-                        break
-                    size = min(4 * size, _READ_BYTES)
-            self._go_on()
+            position = int(self._positions[number])
+            count = self._read(path, position, buffer[: queue.file_size - position])
+            if count:
+                run[RUN_COUNT], run[RUN_NEXT] = count, 0
+                run[RUN_QUEUE_OFFSET] = (start + position) // UNIT_SIZE
+                self._positions[number] = position + count * UNIT_SIZE
+                if (
+                    buffer[count * UNIT_SIZE - UNIT_SIZE :].view(UNIT_TYPE)["size"][0] <= 0
+                ):  # the end of what is written
+                    self._go_on(number)
+                return
+            self._go_on(number)
+        run[RUN_ENDED] = 1
 
-    def _go_on(self) -> None:
-        self._number += 1
-        self._position = 0
+    def _read(self, path: str, position: int, buffer: npt.NDArray[np.uint8]) -> int:
+        """Read whole units from a position on; returns how many there are."""
+        try:
+            file = self._files.open(path)
+        except StoreError:  # retention has deleted it: its records are gone, or a gap
+            return 0
+        with file:
+            return file.read_into(position, buffer.data) // UNIT_SIZE
 
-    def _is_used(self, offsets: Int64s, sizes: Int64s) -> npt.NDArray[np.bool_]:
-        used = (sizes > 0) & (offsets >= self._log_begin) & (offsets < self._log_end)
-        filler: npt.NDArray[np.bool_] = (offsets == FILLER.commit_log_offset) & (sizes == FILLER.size)
-        return used & ~filler
+    def _go_on(self, number: int) -> None:
+        self._numbers[number] += 1
+        self._positions[number] = 0
 
 
 def _is_blank_end(file: LogFile, offset: int, files: FileLayer) -> bool:

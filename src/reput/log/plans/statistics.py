@@ -19,14 +19,14 @@ from reput.errors import StoreError
 from reput.files import DISK, FileLayer
 from reput.formats.own_json import decode_json
 from reput.log.directory import LogFile, open_listed
-from reput.log.plans.blocks import Walk, joined, walk
+from reput.log.plans.header_walk import Walk, joined, walk
 from reput.log.scan import OnDamage
 
 #: Finer than splits. A year of a log in one GiB: an hour is 120 KB.
-BLOCK_BYTES = 1 << 20
+ZONE_BYTES = 1 << 20
 #: A record's header up to the length of its body, with the CRC of the body and the store timestamp.
 _HEAD_SIZE = 88
-_VERSION = 1
+_VERSION = 2
 
 logger = logging.getLogger("reput.log")
 
@@ -34,7 +34,7 @@ logger = logging.getLogger("reput.log")
 def kept_walk(
     folder: str,
     file: LogFile,
-    block_bytes: int,
+    zone_bytes: int,
     *,
     end_offset: int | None = None,
     on_damage: OnDamage = OnDamage.RAISE,
@@ -42,9 +42,9 @@ def kept_walk(
 ) -> Walk:
     """The walk of a file as it was kept, and on from where it ended; what is new of it is kept.
 
-    The other arguments and the errors are those of `walk`.
+    The other arguments and the errors are as of `walk`.
     """
-    walk_on = partial(walk, file, block_bytes, end_offset=end_offset, on_damage=on_damage, files=files)
+    walk_on = partial(walk, file, zone_bytes, end_offset=end_offset, on_damage=on_damage, files=files)
     known = read_statistics(folder, file, files)
     if known is None:
         known = walk_on()
@@ -52,7 +52,7 @@ def kept_walk(
         return known
     else:
         more = walk_on(begin=known.end)
-        if not more.blocks.size and not more.goes_on:
+        if not more.zones.size and not more.goes_on:
             return known
         known = joined((known, more))
     write_statistics(folder, known, files)
@@ -75,7 +75,7 @@ def read_statistics(folder: str, file: LogFile, files: FileLayer = DISK) -> Walk
         heads = [_head(file, file.start_offset, files), _head(file, kept["last_record"], files)]
         if heads != kept["heads"]:
             return None
-        return Walk(file, np.array(kept["blocks"], np.int64).reshape(-1, 6), kept["last_record"], kept["goes_on"])
+        return Walk(file, np.array(kept["zones"], np.int64).reshape(-1, 6), kept["last_record"], kept["goes_on"])
     except (ValueError, KeyError, TypeError) as error:
         logger.warning("%s: not used, and made again: %s", path, error)
         return None
@@ -93,7 +93,7 @@ def write_statistics(folder: str, walk: Walk, files: FileLayer = DISK) -> None:
         "heads": [_head(walk.file, walk.file.start_offset, files), _head(walk.file, walk.last_record, files)],
         "last_record": walk.last_record,
         "goes_on": walk.goes_on,
-        "blocks": walk.blocks.tolist(),
+        "zones": walk.zones.tolist(),
     }
     text = json.dumps(kept)
     try:

@@ -23,9 +23,9 @@ from reput.kernels.records.record_batch import record_batch
 from reput.log.directory import LogFile, QueueFiles, open_listed
 from reput.log.plans.pruning import Range
 from reput.log.plans.queue_records import NotProven
-from reput.log.points import Points, read_records
+from reput.log.point_reads import Points, read_records
 
-#: Of so many queues with the most files, the one with the most units is used.
+#: Number of queues with the most files, of which the one with the most units is used.
 _QUEUES = 16
 
 
@@ -57,7 +57,7 @@ def time_span(
         log_files: the files that have records, in order.
         margin_ms: no store timestamp is smaller than an earlier record's by more than this.
 
-    Raises NotProven, with the reason, where no queue has units of this log, or a unit leads to another record.
+    Raises NotProven, with the reason, if no queue has units of this log, or a unit leads to another record.
     """
     with ExitStack() as opened:
         readers = [
@@ -113,7 +113,7 @@ class _Units:
             file.close()
 
     def record(self, number: int) -> _Record:
-        """The record that a unit leads to. Raises NotProven where it is not the unit's own."""
+        """The record that a unit leads to. Raises NotProven if it is not the unit's own."""
         offset, size = self._unit(number)
         file = next((file for file in self._log_files if file.start_offset <= offset < file.end_offset), None)
         if file is None or size > file.end_offset - offset:
@@ -130,7 +130,7 @@ class _Units:
         return _Record(offset, int(columns["store_timestamp"][0]))
 
     def _unit(self, number: int) -> tuple[int, int]:
-        """Commit log offset and size in bytes of a unit; zeros where none was written."""
+        """Commit log offset and size in bytes of a unit; zeros if none was written."""
         path = self._queue.paths[number // self._in_file]
         try:
             file = self._opened.get(path) or open_listed(self._files, path)

@@ -19,7 +19,7 @@ from reput.kernels.records.record_scan import read_records_at
 from reput.log.reads.compression import MAX_BODY_BYTES, decompress
 from reput.log.scan import with_rows
 
-#: Changed rows are yielded in batches of about so many bytes of records.
+#: Changed rows are yielded in batches of about this many bytes of records.
 _BATCH_BYTES = 32 << 20
 _INT32 = struct.Struct(">i")
 

@@ -17,7 +17,7 @@ _ZLIB_TYPES = (0, SysFlag.COMPRESSION_ZLIB)  # clients before 4.9.3 wrote no typ
 def decompress(body: bytes, sys_flag: int, *, max_bytes: int = MAX_BODY_BYTES) -> bytes | None:
     """The plain body; None if the body is broken, of an unknown compression, or larger than `max_bytes` when plain.
 
-    Raises ConfigError for LZ4 and Zstandard where Arrow is not installed.
+    Raises ConfigError for LZ4 and Zstandard if Arrow is not installed.
     """
     if not body:
         return body

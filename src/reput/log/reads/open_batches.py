@@ -11,12 +11,15 @@ import os
 from collections.abc import Iterable, Iterator
 from threading import get_ident, main_thread
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import pyarrow as pa
 
 from reput.errors import StoreStateError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 _T = TypeVar("_T")
 #: At the interpreter's end, another thread counts as waiting for its consumer after this time without a call.
@@ -90,3 +93,10 @@ os.register_at_fork(after_in_child=_every.open.clear)  # threads that called are
 def batch_reader(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
     """Arrow reader of batches with this schema, made on demand; see `OpenBatches`."""
     return pa.RecordBatchReader.from_batches(schema, OpenBatches(batches))
+
+
+def arrow_scanner(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ds.Scanner:
+    """Scanner of Arrow's own of batches with this schema, which is read ahead by threads; see `OpenBatches`."""
+    import pyarrow.dataset as ds  # what reads a log needs no datasets
+
+    return ds.Scanner.from_batches(batch_reader(schema, batches))

@@ -73,7 +73,7 @@ class AccessManager:
         return list(new)
 
     def create_user(self, user: User, by: str) -> None:
-        """Make a user; `by` is who asks. Raises RemotingCommandError where it is there, or is not for this user."""
+        """Make a user; `by` is who asks. Raises RemotingCommandError if it is there, or is not for this user."""
         self._check_super(user, by)
         if user.username in self.users:
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, "The user is existed")
@@ -93,13 +93,13 @@ class AccessManager:
             self._keep(_without(self.users, name), _without(self.acls, name))
 
     def user(self, name: str) -> User:
-        """A user; raises RemotingCommandError where there is none."""
+        """A user; raises RemotingCommandError if there is none."""
         if name not in self.users:
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, _NOBODY)
         return self.users[name]
 
     def _check_super(self, user: User, by: str) -> None:
-        """Super users are made, changed and deleted by super users alone; without a key, where nobody is asked who."""
+        """Super users are made, changed and deleted by super users alone; without a key, if nobody is asked who."""
         asking = self.users.get(by)
         if user.user_type is UserType.SUPER and by and (asking is None or asking.user_type is not UserType.SUPER):
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, "The super user can only be changed by super user")
@@ -129,7 +129,7 @@ class AccessManager:
         self._keep(self.users, acls)
 
     def policies(self, name: str) -> Policies:
-        """The policies of a user, maybe none; raises RemotingCommandError where there is no such user."""
+        """The policies of a user, maybe none; raises RemotingCommandError if there is no such user."""
         self._check_subject(name)
         return self.acls.get(name, {})
 

@@ -50,7 +50,7 @@ def migrated(account: Mapping[str, Any]) -> tuple[User, Policies]:
 def widened(account: Mapping[str, Any]) -> list[str]:
     """Resources of an account with which a user may do more than the account may.
 
-    ACL 2.0 asks the default where the entry of a name does not have the action, ACL 1.0 does not.
+    ACL 2.0 asks the default if the entry of a name does not have the action, ACL 1.0 does not.
     """
     found = []
     for kind, named, key in _KEYS:

@@ -204,7 +204,7 @@ def needs_of(code: int, fields: Mapping[str, str], body: bytes, cluster: str) ->
     It names what its processor takes: fields and body are read as there. Who could send to a topic in which messages of
     all topics wait, or consume it, could do so with every topic.
 
-    Raises RemotingCommandError where the body cannot be read.
+    Raises RemotingCommandError if the body cannot be read.
     """
     needs = _named_by(code, fields, body, cluster)
     if needs is not None and any(_is_of_all_topics(need, cluster) for need in needs):

@@ -50,7 +50,7 @@ def remove_account(content: Content, access_key: str) -> None:
 
 
 def find_account(content: Content, access_key: str) -> Content | None:
-    """The account of a key; None where there is none."""
+    """The account of a key; None if there is none."""
     return next((one for one in content.get("accounts") or () if str(one.get("accessKey")) == access_key), None)
 
 

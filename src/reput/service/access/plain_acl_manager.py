@@ -65,7 +65,7 @@ class PlainAclManager:
         return {path: self._files.read_bytes(path) for path in paths if self._files.exists(path)}
 
     def _take(self, data: dict[str, bytes]) -> None:
-        """Let files count. Raises ValueError, without secrets, where one is wrong: then all stays as it was."""
+        """Let files count. Raises ValueError, without secrets, if one is wrong: then all stays as it was."""
         contents = _load(data)
         self.acl: PlainAcl = read_plain_acl(contents)
         self._contents: Mapping[str, Content] = contents
@@ -74,7 +74,7 @@ class PlainAclManager:
         """Take changed files; whether they had changed.
 
         Raises:
-            ValueError: A file is wrong, which is told once; the accounts stay as they were.
+            ValueError: A file is wrong, which is said once; the accounts stay as they were.
             ReputError: A file cannot be read.
         """
         with self._changing:
@@ -103,7 +103,7 @@ class PlainAclManager:
         self._change(lambda contents: self._file_of(contents, fields), lambda one: put_account(one, fields), now_ms)
 
     def delete_account(self, access_key: str, now_ms: int) -> None:
-        """Remove an account from its file; errors as of `_change`, also where there is none."""
+        """Remove an account from its file; errors as of `_change`, also if there is none."""
 
         def file_of(contents: dict[str, Content]) -> str:
             for path, content in contents.items():

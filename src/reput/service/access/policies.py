@@ -32,7 +32,7 @@ class Need(NamedTuple):
 def decide(policies: Policies, need: Need, source_ip: str) -> Decision | None:
     """Decision of a user's policies; None if nothing matches, which is no.
 
-    Of the entries that match, those of CUSTOM go before those of DEFAULT; a name before a prefix, a longer prefix
+    Of the entries that match, CUSTOM goes before DEFAULT; a name before a prefix, a longer prefix
     before a shorter one, a prefix before all; DENY before ALLOW.
     """
     for kind in (PolicyType.CUSTOM, PolicyType.DEFAULT):

@@ -34,7 +34,7 @@ def pulled_queues(
 def popped_queues(
     strategy: Strategy, client_id: str, queues: Sequence[QueueKey], members: Sequence[str], share: int
 ) -> list[QueueKey]:
-    """The queues of a member that pops: its own, and those of the next `share` members (`allocate4Pop`).
+    """The queues of a member that pops: its own, and the queues of the next `share` members (`allocate4Pop`).
 
     A share of 0 or less, or of all others: -1, all queues of each broker. More members than queues: one queue.
     """

@@ -12,7 +12,7 @@ CK, ACK = "CK", "ACK"
 
 
 class PopStats:
-    """Counts of check points, acks and revived messages; without group and topic where these are too many.
+    """Counts of check points, acks and revived messages; without group and topic if these are too many.
 
     Attributes:
         put: Put into the revive topic, by (group, topic, CK or ACK, status).

@@ -18,7 +18,7 @@ from reput.formats.pop_messages import (
 #: A check point is judged once the queue has come so far behind its revive time: its acks are due at that time, and
 #: the timer puts messages in within a second.
 JUDGED_AFTER_MS = 2_000
-#: Where nothing has come for so long, the queue has come as far as the timers have delivered.
+#: If nothing has come for so long, the queue has come as far as the timers have delivered.
 QUIET_MS = 3_000
 #: Waits of check points whose messages could not be read or put, in s; the last for ever after.
 _RE_PUT_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
@@ -66,7 +66,7 @@ class ReviveRound:
     ) -> CheckPointKey | None:
         """Take the next message of the queue, and return whose it is; None for one that is neither check point nor ack.
 
-        deliver_ms: when it was due, 0 where it did not wait for that.
+        deliver_ms: when it was due, 0 if it did not wait for that.
         """
         self.is_empty = False
         self.end_time = max(self.end_time, min(deliver_ms, now_ms))

@@ -28,11 +28,3 @@ def normal_topic_of(topic: str, group: str) -> str:
         if topic.startswith(prefix):
             return topic[len(prefix) :]
     return topic
-
-
-def split_retry_topic_v2(topic: str) -> tuple[str, str] | None:
-    """(group, topic) of a retry topic with a plus; None for any other."""
-    group, plus, normal = topic.removeprefix(RETRY_TOPIC_PREFIX).partition("+")
-    if not topic.startswith(RETRY_TOPIC_PREFIX) or not plus or "+" in normal:
-        return None
-    return group, normal

@@ -15,7 +15,6 @@ from reput.client.instance.peer_log import peers
 from reput.client.instance.send_request import SendRequest
 from reput.client.instance.send_result import SendResult
 from reput.client.instance.topic_route import (
-    DEFAULT_TOPIC,
     MASTER_ID,
     default_publish_queues,
     master_away,
@@ -32,7 +31,13 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.route_bodies import TopicList, TopicRouteData
-from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from reput.remoting.topic_validator import (
+    AUTO_CREATE_TOPIC,
+    DLQ_TOPIC_PREFIX,
+    REPLY_TOPIC_POSTFIX,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+)
 from reput.spark.wire.options import WireAccess, WireReadOptions
 from reput.transport.blocking_client import BlockingClient, BlockingConnection
 
@@ -70,16 +75,16 @@ class Cluster:
     # -- topics and queues
 
     def topics(self, options: WireReadOptions) -> tuple[str, ...]:
-        """The topics that are read: those of the option, or all of users that match the pattern now."""
+        """The topics that are read: the option's, or all of users that match the pattern now."""
         if options.subscribe is not None:
             return options.subscribe
         return tuple(topic for topic in self._all_topics() if options.subscribes(topic))
 
     def _all_topics(self) -> tuple[str, ...]:
-        """The names of all topics, without RocketMQ's own and those of retries."""
+        """The names of all topics, without RocketMQ's own and retry topics."""
         if self._topics is None or self._clock() >= self._topics[0] + _ROUTES_S:
             clusters = self._topic_names(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)  # and brokers
-            own = {*SYSTEM_TOPICS, *clusters, *(f"{one}_REPLY_TOPIC" for one in clusters)}
+            own = {*SYSTEM_TOPICS, *clusters, *(f"{one}_{REPLY_TOPIC_POSTFIX}" for one in clusters)}
             names = self._topic_names(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
             users = (name for name in names if not (name in own or name.startswith(_NO_TOPIC_OF_A_USER)))
             self._topics = self._clock(), tuple(sorted(users))
@@ -93,7 +98,7 @@ class Cluster:
         return decode_body(TopicList, answer.body).topic_list
 
     def queues(self, topics: Iterable[str]) -> tuple[QueueKey, ...]:
-        """The queues of topics that give messages, those of lost brokers, too; none of a topic that is not there."""
+        """The queues of topics that give messages, also of lost brokers; none of a topic that is not there."""
         found: list[QueueKey] = []
         for topic in topics:
             route = self._route(topic)
@@ -103,13 +108,13 @@ class Cluster:
     def publish_queues(self, topic: str) -> tuple[QueueKey, ...]:
         """The queues of a topic that take messages; of one that nobody has now, those that the first send makes.
 
-        Raises MQClientError where there is none.
+        Raises MQClientError if there is none.
         """
         route, default = self._route(topic), None
         queues: tuple[QueueKey, ...] = ()
         if route is not None and any(one.broker_addrs for one in route.broker_datas):
             queues = publish_queues(topic, route)
-        elif (default := self._route(DEFAULT_TOPIC)) is not None:
+        elif (default := self._route(AUTO_CREATE_TOPIC)) is not None:
             queues = default_publish_queues(topic, default)
         if not queues:
             raise MQClientError(nothing_to_publish(topic, route))
@@ -149,7 +154,7 @@ class Cluster:
         return MASTER_ID in self._addresses(queue)
 
     def _addresses(self, queue: QueueKey) -> Mapping[int, str]:
-        for topic in (queue.topic, DEFAULT_TOPIC):  # the next send makes a topic at brokers that do not have it
+        for topic in (queue.topic, AUTO_CREATE_TOPIC):  # the next send makes a topic at brokers that do not have it
             route = self._route(topic)
             for one in route.broker_datas if route is not None else ():
                 if one.broker_name == queue.broker_name:
@@ -157,7 +162,7 @@ class Cluster:
         return {}
 
     def forget_route(self, topic: str) -> None:
-        """Ask for a route again at the next use; where no name server answers then, it stays."""
+        """Ask for a route again at the next use; if no name server answers then, it stays."""
         if topic in self._routes:
             self._routes[topic] = -math.inf, self._routes[topic][1]
 
@@ -179,7 +184,7 @@ class Cluster:
         return _ended(self._api.search_offset(self.address(queue), queue, timestamp_ms))
 
     def commit(self, group: str, offsets: Mapping[QueueKey, int]) -> None:
-        """Tell the brokers how far a group is. Where a broker refuses, the log says so, and the others go on."""
+        """Tell the brokers how far a group is. If a broker refuses, the log says so, and the others go on."""
         for queue, offset in offsets.items():
             try:
                 _ended(self._api.commit(self.address(queue), group, queue, offset))

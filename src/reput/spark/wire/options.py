@@ -1,4 +1,4 @@
-"""Options of the format `reput` with `namesrv`: those of Spark's Kafka source where it has them."""
+"""Options of the format `reput` with `namesrv`: named as in Spark's Kafka source if it has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from reput.config.properties import camel_case
 from reput.config.tls import TlsConfig
 from reput.errors import ConfigError
 from reput.remoting.queue_tables import QueueKey
-from reput.spark.options import NAMESRV, OptionTable, boolean_of_text, list_of_text, option_values, time_of_text
+from reput.spark.options import (
+    NAMESRV,
+    OptionTable,
+    boolean_of_text,
+    count_of_text,
+    list_of_text,
+    option_values,
+    time_of_text,
+)
 from reput.spark.wire.wire_offset import queues_of_json
 from reput.transport.tls import ClientTls
 
@@ -55,10 +63,10 @@ class WireReadOptions:
         ending_offsets: `endingOffsets` of a batch, in the same form. Default: latest.
         starting_timestamp: `startingTimestamp`: messages that were stored then or later.
         ending_timestamp: `endingTimestamp` of a batch: messages that were stored before.
-        min_partitions: `minPartitions`: so many tasks at least, as far as there are messages; None: one for each queue.
-        max_records_per_partition: `maxRecordsPerPartition`: so many messages of a task at most.
-        max_offsets_per_trigger: `maxOffsetsPerTrigger` of a stream: so many messages of a batch at most.
-        fail_on_data_loss: `failOnDataLoss`, false: go on, with a warning, where messages that were planned are gone.
+        min_partitions: `minPartitions`: the fewest tasks, as far as there are messages; None: one for each queue.
+        max_records_per_partition: `maxRecordsPerPartition`: the most messages of a task.
+        max_offsets_per_trigger: `maxOffsetsPerTrigger` of a stream: the most messages of a batch.
+        fail_on_data_loss: `failOnDataLoss`, false: go on, with a warning, if messages that were planned are gone.
         group: `group`: pull as this group; a stream keeps its progress there, for monitors.
         raw_body: `rawBody`, bodies as they are stored.
         push_filters: `pushFilters` of a batch, as of a directory.
@@ -141,12 +149,6 @@ def _offsets_of_text(text: str) -> Offsets:
     return offsets
 
 
-def _count_of_text(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise ValueError("no number above 0")
-    return int(text)
-
-
 def _topics_of_text(text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(topic for topic in list_of_text(text) if topic))
     if not topics:
@@ -182,8 +184,8 @@ _READ: OptionTable = {
     "subscribePattern": ("subscribe_pattern", _pattern_of_text),
     "startingOffsets": ("starting_offsets", _offsets_of_text),
     "startingTimestamp": ("starting_timestamp", time_of_text),
-    "minPartitions": ("min_partitions", _count_of_text),
-    "maxRecordsPerPartition": ("max_records_per_partition", _count_of_text),
+    "minPartitions": ("min_partitions", count_of_text),
+    "maxRecordsPerPartition": ("max_records_per_partition", count_of_text),
     "failOnDataLoss": ("fail_on_data_loss", boolean_of_text),
     "group": ("group", text_of),
     "rawBody": ("raw_body", boolean_of_text),
@@ -193,4 +195,4 @@ _BATCH: OptionTable = {
     "endingTimestamp": ("ending_timestamp", time_of_text),
     "pushFilters": ("push_filters", boolean_of_text),
 }
-_STREAM: OptionTable = {"maxOffsetsPerTrigger": ("max_offsets_per_trigger", _count_of_text)}
+_STREAM: OptionTable = {"maxOffsetsPerTrigger": ("max_offsets_per_trigger", count_of_text)}

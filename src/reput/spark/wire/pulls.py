@@ -15,7 +15,7 @@ from reput.client.consuming.consumer_api import PULL_S, PullResult, pull_fields,
 from reput.client.producing.mq_fault_strategy import may_pass
 from reput.errors import DataLossError, RemotingError
 from reput.events import Event
-from reput.log.reads.reader import record_batches
+from reput.log.reads.batches import record_batches
 from reput.log.selection import Selection
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
@@ -43,7 +43,7 @@ class Pulls:
         cluster: Knows the broker.
         group: Who pulls.
         wanted: The range.
-        lost: Called where messages of the range are gone, with what is lost; raises, or returns to go on after them.
+        lost: Called when messages of the range are gone, with what is lost; raises, or returns to go on after them.
     """
 
     def __init__(self, cluster: Cluster, group: str, wanted: QueueRange, lost: Callable[[DataLossError], None]) -> None:
@@ -61,8 +61,8 @@ class Pulls:
     def bodies(self) -> Iterator[bytes]:
         """Records, one after the other, in blocks of some megabytes.
 
-        The first and the last may hold messages beside the range. Raises RemotingError where the broker does not answer
-        again and again, or is busy, MQBrokerError where it refuses.
+        The first and the last may hold messages beside the range. Raises RemotingError if the broker does not answer
+        again and again, or is busy, MQBrokerError if it refuses.
         """
         bodies: list[bytes] = []
         size = failures = 0

@@ -1,4 +1,4 @@
-"""Ranges of queues: which messages a batch and a task read; pure. The rules are those of Spark's Kafka source."""
+"""Ranges of queues: which messages a batch and a task read; pure. The rules are from Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cut(
 
     Args:
         ranges: Those without messages are left out.
-        min_partitions: About so many tasks at least: large ranges are cut into more pieces.
+        min_partitions: About the fewest tasks: large ranges are cut into more pieces.
         max_records: No piece is larger.
     """
     wanted = [one for one in ranges if one.size > 0]

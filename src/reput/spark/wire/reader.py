@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from reput.client.instance.subscriptions import TOOLS_GROUP
 from reput.errors import CorruptRecordError, DataLossError, ReputError
 from reput.log.plans.pruning import Wanted
 from reput.log.selection import Selection, make_selection, milliseconds
+from reput.remoting.topic_validator import TOOLS_GROUP
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed
 from reput.spark.short_errors import without_traceback
 from reput.spark.wire.cluster import Cluster
-from reput.spark.wire.losses import tell_loss
+from reput.spark.wire.data_loss import tell_loss
 from reput.spark.wire.options import WireReadOptions
 from reput.spark.wire.pulls import Pulls, batches
 from reput.spark.wire.queue_ranges import QueueRange, cut
-from reput.spark.wire.starting import planned_ranges
+from reput.spark.wire.starting_offsets import planned_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +42,8 @@ class WirePartition(InputPartition):
 class WireReader(DataSourceReader):
     """Reader of some columns of brokers' messages. Spark makes one a query, plans by it, and pickles it for the tasks.
 
-    Its methods raise ConfigError where options contradict the cluster, MQClientError and RemotingError where it does
-    not answer, and DataLossError where planned messages are gone and `failOnDataLoss` is true.
+    Its methods raise ConfigError if options contradict the cluster, MQClientError and RemotingError if it does
+    not answer, and DataLossError if planned messages are gone and `failOnDataLoss` is true.
     """
 
     def __init__(self, options: WireReadOptions, columns: tuple[str, ...]) -> None:

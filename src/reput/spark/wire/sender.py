@@ -9,22 +9,23 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from reput.client.instance.send_request import SHARDING_KEY, SendRequest, batch_requests, queue_of_key, send_request
+from reput.client.instance.send_request import SendRequest, batch_requests, queue_of_key, send_request
 from reput.client.instance.send_result import SendStatus
 from reput.client.producing.mq_fault_strategy import may_pass
 from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
 from reput.formats.message import Message
+from reput.formats.properties import SHARDING_KEY
 from reput.kernels.records.message_columns import typed_columns
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.timer_requests import NOT_IN_BATCHES
+from reput.remoting.timer_properties import NOT_IN_BATCHES
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.row_keys import RowKeys
 from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions
 
 logger = logging.getLogger("reput.spark")
 
-#: Rows and bytes of bodies of one request at most; it is cut again where properties are large.
+#: Rows and bytes of bodies of one request at most; it is cut again if properties are large.
 _ROWS, _BYTES = 1000, 1 << 20
 _SEND_S = 15.0
 _ATTEMPTS, _AGAIN_S = 4, 0.5
@@ -57,7 +58,7 @@ class Sender:
     def put(self, batch: pa.RecordBatch) -> None:
         """Take rows, and send those that make whole requests.
 
-        Raises MessageIllegalError for a row that brokers refuse, MQClientError where no broker takes one in the end.
+        Raises MessageIllegalError for a row that brokers refuse, MQClientError if no broker takes one in the end.
         """
         for row, sharding_key in self._rows(batch):
             topic = row.message.topic
@@ -123,7 +124,7 @@ class Sender:
             raise
 
     def _send(self, request: SendRequest, queue: QueueKey | None) -> None:
-        """Send one request; one that failed goes to the next queue, or to its own where it has a sharding key."""
+        """Send one request; one that failed goes to the next queue, or to its own if it has a sharding key."""
         for attempt in range(_ATTEMPTS):
             chosen = queue
             try:

@@ -28,11 +28,11 @@ from reput.remoting.queue_tables import QueueKey
 from reput.spark.schema import column_names
 from reput.spark.short_errors import without_traceback
 from reput.spark.wire.cluster import Cluster
-from reput.spark.wire.losses import tell_loss
+from reput.spark.wire.data_loss import tell_loss
 from reput.spark.wire.options import WireReadOptions, stream_options
 from reput.spark.wire.queue_ranges import QueueRange, limited
 from reput.spark.wire.reader import WirePartition, partitions_of, read_range, selection_of
-from reput.spark.wire.starting import begins_of, subscribed
+from reput.spark.wire.starting_offsets import begins_of, subscribed
 from reput.spark.wire.wire_offset import WireOffset, ends_of, json_of_queues, queues_of_json, ranges_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(self._options, column_names(self._given[1]), partition.wanted)
 
     def commit(self, end: WireOffset) -> None:
-        """Keep the progress in the group that the options name; where that fails, the log says so."""
+        """Keep the progress in the group that the options name; if that fails, the log says so."""
         if self._options.group is not None:
             self._cluster.commit(self._options.group, ends_of(end))
 
@@ -124,7 +124,7 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_of(self, before: Mapping[QueueKey, int]) -> dict[QueueKey, int]:
         """The end of each queue that can be read now.
 
-        Raises RemotingError where a broker does not answer before the first batch: where its queues begin is not known.
+        Raises RemotingError if a broker does not answer before the first batch: where its queues begin is not known.
         """
         cluster, found = self._cluster, {}
         queues = cluster.queues(cluster.topics(self._options)) if before else subscribed(cluster, self._options)
@@ -173,7 +173,7 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return begins
 
     def _begin(self, queue: QueueKey, before: int | None, latest: int) -> int:
-        """The end of the batch before, or where to go on where messages after it are gone."""
+        """The end of the batch before, or where to go on if messages after it are gone."""
         if before is None:
             return self._cluster.earliest(queue)
         if before == latest:

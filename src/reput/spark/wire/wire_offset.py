@@ -2,7 +2,7 @@
 
     {"orders": {"broker-a:0": 120, "broker-a:1": [5, 118]}}
 
-A number is the offset of a queue's next message. A pair is (begin, end) of the batch that ends here, where it does not
+A number is the offset of a queue's next message. A pair is (begin, end) of the batch that ends here, if it does not
 begin at the end of the batch before it: the first batch of a queue, and the batch after lost messages. So a batch that
 is planned again after a restart is the same.
 """
@@ -27,7 +27,7 @@ def json_of_queues(offsets: Mapping[QueueKey, Any]) -> WireOffset:
 
 
 def queues_of_json(value: Any) -> dict[QueueKey, Any]:
-    """Values by queue. Raises ConfigError where they are not by topic and `broker:queue`."""
+    """Values by queue. Raises ConfigError if they are not by topic and `broker:queue`."""
     found = {}
     for topic, queues in _members(value):
         for name, entry in _members(queues):
@@ -39,7 +39,7 @@ def queues_of_json(value: Any) -> dict[QueueKey, Any]:
 
 
 def ends_of(offset: Mapping[str, Any]) -> dict[QueueKey, int]:
-    """The offsets of the next messages. Raises ConfigError where the offset is of another source."""
+    """The offsets of the next messages. Raises ConfigError if the offset is of another source."""
     return {queue: _pair(entry)[1] for queue, entry in queues_of_json(offset).items()}
 
 

@@ -15,7 +15,7 @@ class Arrivals:
     """Records of one dispatch (`NotifyMessageArrivingListener`); it owns its values.
 
     Attributes:
-        records: Number of records. 0 where dispatch went on to the next log file.
+        records: Number of records. 0 if dispatch went on to the next log file.
         queues: (topic, queue id) of their queues.
         max_offsets: The queue offset of each queue's next message.
         numbers: int32[rows], the number of each row's queue. A record has a row for each of its queues.

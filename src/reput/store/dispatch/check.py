@@ -1,6 +1,6 @@
 """Dispatch check: what dispatch would refuse of some records, found out without a change.
 
-Dispatch refuses a record whose topic cannot name a folder, or whose queue offset no log can hold. And where units are
+Dispatch refuses a record whose topic cannot name a folder, or whose queue offset no log can hold. And if units are
 missing before a record's unit, all records of the log must be dispatched again. A start must know all of this before it
 changes anything.
 """
@@ -37,7 +37,7 @@ class DispatchCheck(NamedTuple):
 
 
 def check_queue_offsets(columns: RecordColumns, rows: int, path: str) -> None:
-    """Check the queue offsets of the first rows; raises CorruptRecordError where dispatch would refuse one."""
+    """Check the queue offsets of the first rows; raises CorruptRecordError if dispatch would refuse one."""
     offsets, queue_offsets = columns["commit_log_offset"][:rows], columns["queue_offset"][:rows]
     wrong = np.flatnonzero(queue_offsets > offsets // MIN_ITEM_SIZE)
     if wrong.size:
@@ -55,7 +55,7 @@ def check_dispatch(log: CommitLog, queues: QueueTables, begin: int, end: int, pr
 
     A queue offset that leaves a gap after its queue's last unit says that units before it are missing, for example
     because the queue's folder vanished. Then all records are dispatched from the log's first record on, and remaining
-    gaps are filled. The same is done where an inner batch shows that its topic has batch consume queues
+    gaps are filled. The same is done if an inner batch shows that its topic has batch consume queues
     (`QueueTables.turn_to_batch`).
 
     Raises:

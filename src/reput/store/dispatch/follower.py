@@ -46,13 +46,13 @@ class DispatchFollower(ReputMessageService):
             return 0
         self._seen = seen
         marks = read_marks(self._path, files)
-        if not marks or marks[0].position.offset <= self.reput_from_offset:
+        if not marks or marks[0].point.offset <= self.reput_from_offset:
             return 0
-        position = marks[0].position
-        self._follow_queues(position.offset, position.last.store_timestamp if position.last is not None else 0)
+        point = marks[0].point
+        self._follow_queues(point.offset, point.last.store_timestamp if point.last is not None else 0)
         if parts.index is not None and marks[0].index is not None:
             parts.index.follow(marks[0].index.name)
-        self.reput_from_offset = position.offset
+        self.reput_from_offset = point.offset
         self._tell_waiting()
         return 1
 

@@ -19,20 +19,26 @@ from typing import TYPE_CHECKING
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreLockedError, StoreStateError
 from reput.files import FileLayer
+from reput.files.attempts import end_attempts
 from reput.files.lock import RecordLock
 from reput.formats.paths import CONFIG, LOCK
 from reput.formats.sink_commit import SINK_LOCK
-from reput.log.dispatch_marks import DISPATCHER_LOCK, DispatchMark, marks_path, write_marks
-from reput.log.positions import LogPosition
+from reput.log.dispatch_marks import (
+    BATCH_LOCK,
+    DISPATCHER_LOCK,
+    FORMER_BATCH_LOCK,
+    DispatchMark,
+    attempts_path,
+    marks_path,
+    write_marks,
+)
+from reput.log.resume_points import ResumePoint
 from reput.log.sink_commits import was_opened_since
 
 if TYPE_CHECKING:
     from reput.store.parts import WriterParts
 
-_BATCH_LOCK = "reputDispatchBatch.lock"
-#: Name of the batch lock in 0.1. It is locked, too, for one release: a process of that version may dispatch.
-_FORMER_BATCH_LOCK = "reputDispatch.lock"
-#: A batch is a gigabyte of log at the most.
+#: A batch is two gigabytes of log at the most (`reput.jobs.dispatch.plan`); its scan by tasks is before the lock.
 _BATCH_TIMEOUT_S = 60.0
 _RETRY_S = 0.01
 
@@ -43,7 +49,7 @@ def dispatcher_lock_path(root: str) -> str:
 
 
 def _batch_lock_path(root: str) -> str:
-    return os.path.join(root, CONFIG, _BATCH_LOCK)
+    return os.path.join(root, CONFIG, BATCH_LOCK)
 
 
 def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
@@ -66,10 +72,10 @@ def lock_dispatcher(root: str, files: FileLayer) -> RecordLock:
 
 
 def check_external_dispatch(root: str, files: FileLayer) -> None:
-    """Check that a store leaves dispatch to another process; raises StoreStateError where it dispatches by itself.
+    """Check that a store leaves dispatch to another process; raises StoreStateError if it dispatches by itself.
 
     RocketMQ writes the file `lock` when it starts, and dispatches from then on. The text of the file shows this, not
-    its time: where RocketMQ starts between this check and the next mark, `lock` stays older than the mark.
+    its time: if RocketMQ starts between this check and the next mark, `lock` stays older than the mark.
     """
     path = marks_path(root)
     if not files.exists(path):
@@ -93,7 +99,7 @@ def batch_lock(root: str, files: FileLayer) -> Iterator[None]:
     deadline = time.monotonic() + _BATCH_TIMEOUT_S
     what = f"has been writing the queues of {root} for {_BATCH_TIMEOUT_S:.0f} s; look at what it does"
     with ExitStack() as held:
-        for path in (_batch_lock_path(root), os.path.join(root, CONFIG, _FORMER_BATCH_LOCK)):
+        for path in (_batch_lock_path(root), os.path.join(root, CONFIG, FORMER_BATCH_LOCK)):
             while True:
                 try:
                     held.callback(_lock(path, what, files).release)
@@ -120,6 +126,7 @@ def opening(root: str, files: FileLayer, *, external: bool) -> Iterator[None]:
         if external or files.exists(path):
             files.make_directories(os.path.dirname(path))
             held.enter_context(batch_lock(root, files))
+            end_attempts(attempts_path(root), files)  # a dispatcher that was killed may have left some
         yield
 
 
@@ -135,7 +142,7 @@ def hand_over(root: str, files: FileLayer, parts: WriterParts, config: MessageSt
     if parts.index is not None:
         parts.index.flush()
     parts.lock.write(SINK_LOCK)  # before the marks; there is no intent, as the start has settled it
-    mark = DispatchMark(LogPosition(parts.log.max_offset), parts.index.mark if parts.index is not None else None)
+    mark = DispatchMark(ResumePoint(parts.log.max_offset), parts.index.mark if parts.index is not None else None)
     write_marks(root, [mark], config, files)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,20 +23,22 @@ from reput.errors import CorruptRecordError, DataLossError
 from reput.files import DISK, FileLayer
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import Topics
-from reput.formats.paths import CONSUME_QUEUE
+from reput.formats.paths import CONSUME_QUEUE, INDEX
 from reput.kernels.records.columns import RecordColumns
+from reput.kernels.records.placeholders import message_count
 from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, marks_path, read_marks, with_mark, write_marks
 from reput.log.failed_sync import watched
+from reput.log.file_window import WINDOW_BYTES
 from reput.log.metadata import metadata_path
-from reput.log.positions import LogPosition
-from reput.log.queue_types import find_queue_types
+from reput.log.queue_end import QueueEnd
+from reput.log.queue_types import QueueTypes, find_queue_types
+from reput.log.resume_points import ResumePoint, TailLimit
 from reput.log.scan import MAX_ROWS, OnDamage, first_rows, scan_split
 from reput.log.sink_commits import SinkWatch
 from reput.log.splits import Split, SplitStop
 from reput.log.tail import LogTail, is_whole
-from reput.log.window import WINDOW_BYTES
 from reput.store.dispatch.locks import batch_lock, check_external_dispatch
 from reput.store.dispatch.prefetch import prefetched
 from reput.store.index.index_service import IndexService
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 #: Log bytes of a batch, at the most. A batch ends with syncs; one that a kill interrupts is done again.
 BATCH_BYTES = 1 << 30
-#: Each scan of records opens each of its queues, so scans are larger where queues are many.
+#: Each scan of records opens each of its queues, so scans are larger if queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY, _WINDOW_OF_MANY = 131_072, 64 << 20
 _NO_END = INT64_MAX
@@ -61,7 +63,8 @@ class DispatchedBatch:
     """Result of one dispatched batch.
 
     Attributes:
-        messages: Number of records.
+        store: Path of the store whose log it is.
+        messages: Number of messages.
         log_bytes: Bytes of the log that the batch covers.
         end_offset: Commit log offset of the first record that is not dispatched.
         last_store_timestamp: Store time of the last record, ms since 1970.
@@ -69,6 +72,7 @@ class DispatchedBatch:
         seconds: Time for reading, writing and syncing.
     """
 
+    store: str
     messages: int
     log_bytes: int
     end_offset: int
@@ -92,7 +96,7 @@ class LogDispatch:
         bit_maps: As for `MessageStore.open`.
 
     Attributes:
-        position: Where the next batch begins.
+        point: Where the next batch begins.
 
     Raises:
         DataLossError: The log has none of the records that the marks name: it is not the log that was dispatched.
@@ -118,6 +122,8 @@ class LogDispatch:
         self._bit_maps = bit_maps
         self._min_offset = -1
         self._judged_offset = -1
+        #: Whether tasks have begun to write a batch that is not committed: what is open here does not know of it.
+        self._is_half_written = False
         self._topics_identity: tuple[object, ...] = ()
         self._queues: QueueTables | None = None
         self._index: IndexService | None = None
@@ -126,9 +132,9 @@ class LogDispatch:
             self._recover()
 
     @property
-    def position(self) -> LogPosition:
-        """Position of the next batch."""
-        return self._marks[0].position
+    def point(self) -> ResumePoint:
+        """Resume point of the next batch."""
+        return self._marks[0].point
 
     @contextmanager
     def _batch_lock(self) -> Iterator[None]:
@@ -146,12 +152,12 @@ class LogDispatch:
         lost: DataLossError | None = None
         for number, mark in enumerate(marks):
             try:
-                self._tail.check(mark.position)
+                self._tail.check(mark.point)
             except DataLossError as error:
                 lost = lost or error
                 continue
             if lost is not None:
-                logger.warning("%s. Dispatched again from offset %d", lost, mark.position.offset)
+                logger.warning("%s. Dispatched again from offset %d", lost, mark.point.offset)
                 self._write(marks[number:])  # before anything is cut: what comes after the newest mark does not count
             self._marks = marks[number:]
             self._load(mark)
@@ -162,8 +168,9 @@ class LogDispatch:
         )
 
     def _load(self, mark: DispatchMark) -> None:
+        """Open queues and index, and cut them after the mark."""
         self._close_files()
-        config, offset = self._config, mark.position.offset
+        config, offset = self._config, mark.point.offset
         self._topics_identity = ()
         self._files.make_directories(os.path.join(self._path, CONSUME_QUEUE))
         here = StoreDirectory(self._path, files=self._files)
@@ -183,11 +190,13 @@ class LogDispatch:
             index.load(here.index_files(), safe_timestamp=None)
         queues.load(listed, batch_listed, offset)
         queues.cut()
+        queues.open_jumps()
         queues.recover_extensions()
+        self._is_half_written = False
         self._queues, self._index = queues, index
 
     def run_once(self, max_bytes: int = BATCH_BYTES) -> DispatchedBatch | None:
-        """Dispatch and commit one batch; None where nothing is new.
+        """Dispatch and commit one batch; None if nothing is new.
 
         Raises:
             CorruptRecordError: Damage in the log.
@@ -195,7 +204,7 @@ class LogDispatch:
             StoreFullError: No space. The same call may succeed later.
         """
         started = time.perf_counter()
-        offset = self.position.offset
+        offset = self.point.offset
         if not self._has_changed() and offset == self._judged_offset and not self._tail.is_written(offset):
             return None
         with self._batch_lock():
@@ -203,27 +212,29 @@ class LogDispatch:
 
     def _has_changed(self) -> bool:
         """Whether the log was cut, or the store was opened anew, since the last batch."""
-        try:
-            self._tail.check(self.position)
-        except DataLossError:
+        if not self._tail.has(self.point):
             return True
-        return self._in_store and read_marks(self._path, self._files)[:1] != self._marks[:1]
+        return (
+            self._queues is None
+            or self._is_half_written
+            or (self._in_store and read_marks(self._path, self._files)[:1] != self._marks[:1])
+        )
 
     def _run_once(self, max_bytes: int, started: float) -> DispatchedBatch | None:
         if self._has_changed():
             self._recover()
-        begin = self.position
+        begin = self.point
         if begin.last is None:
             max_bytes = 1  # a first mark near the log's beginning tells this log from any other
-        rows = first_timestamp = 0
+        messages = first_timestamp = 0
         end = begin
         # Damage at an offset is looked for once: most logs end with zeros, and a search for records after them is slow.
         for on_damage in (OnDamage.END, OnDamage.RAISE) if begin.offset != self._judged_offset else (OnDamage.END,):
             for file, columns in self._scan(begin.offset, max_bytes, on_damage):
                 self._dispatch(columns, file)
                 first_timestamp = first_timestamp or int(columns["store_timestamp"][0])
-                rows += columns.rows
-                end = LogPosition(columns.next_offset, self._tail.last_record(file, columns))
+                messages += message_count(columns)
+                end = ResumePoint(columns.next_offset, self._tail.last_record(file, columns))
             if end is not begin:
                 break
         else:
@@ -232,12 +243,88 @@ class LogDispatch:
         assert end.last is not None
         self._commit(end)
         return DispatchedBatch(
-            rows, end.offset - begin.offset, end.offset, end.last.store_timestamp,
+            self._log.path, messages, end.offset - begin.offset, end.offset, end.last.store_timestamp,
             int(time.time() * 1000) - first_timestamp, time.perf_counter() - started,
         )  # fmt: skip
 
+    @contextmanager
+    def locked_at(self, begin: ResumePoint, scanned: Sequence[ResumePoint]) -> Iterator[bool]:
+        """Hold the batch lock; yields whether the next batch begins at a point, with the log and files as known.
+
+        Args:
+            begin: The point.
+            scanned: Points in the batch, each with the record that was scanned before it. The log may have been cut
+                since then, and have other records at the same offsets.
+        """
+        with self._batch_lock():
+            is_known = not self._has_changed() and self.point == begin
+            yield is_known and all(self._tail.has(point) for point in scanned)
+
+    @property
+    def queue_types(self) -> QueueTypes | None:
+        """Queue types of topics, by the store and by the queues here; None if these are to be taken back to a mark."""
+        if self._queues is None or self._is_half_written:
+            return None
+        self._learn_types()
+        return self._queues.types
+
+    def begin_writing(self) -> None:
+        """Let tasks write the next batch, up to `commit_tasks`, in `locked_at`.
+
+        What an error leaves of it is cut before the next batch.
+        """
+        self._is_half_written = True
+
+    def queue_end(self, topic: str, queue_id: int) -> QueueEnd | None:
+        """End of a consume queue, where tasks put its next units; None if there is no such queue yet."""
+        assert self._queues is not None
+        return self._queues.simple.queue_end(topic, queue_id)
+
+    @property
+    def index(self) -> IndexService | None:
+        """The index, which takes the keys of a batch of tasks; None without one."""
+        return self._index
+
+    def commit_tasks(
+        self,
+        end: ResumePoint,
+        messages: int,
+        next_offsets: Mapping[tuple[str, int], int],
+        index_files: Sequence[str],
+        started: float,
+    ) -> DispatchedBatch:
+        """Commit a batch whose units tasks have written and synced, after `begin_writing`.
+
+        Args:
+            end: Point of the next record, with the batch's last record as it was scanned.
+            messages: Number of messages.
+            next_offsets: Of each queue that has more units, by topic and queue id: where the next units go.
+            index_files: Paths of further index files, built and synced; they are moved into the index.
+            started: When the batch was begun, by `time.perf_counter`.
+        """
+        begin, first = self.point, self._tail.advance(self.point, TailLimit(max_rows=1)).last
+        assert first is not None, "no batch of tasks is the first one of a log"
+        queues = self._queues
+        assert end.last is not None
+        assert queues is not None
+        if self._index is not None:
+            self._index.flush()
+            folder = os.path.join(self._path, INDEX)
+            self._files.make_directories(folder)
+            named = [os.path.join(folder, os.path.basename(path)) for path in index_files]
+            self._files.rename_files(list(zip(index_files, named, strict=True)))
+            self._index.take_over(named)
+        queues.simple.take_over(next_offsets, end.offset, end.last.store_timestamp)
+        self._commit(end)
+        self._is_half_written = False
+        lag_ms = int(time.time() * 1000) - first.store_timestamp
+        return DispatchedBatch(
+            self._log.path, messages, end.offset - begin.offset, end.offset, end.last.store_timestamp, lag_ms,
+            time.perf_counter() - started,
+        )  # fmt: skip
+
     def _scan(self, begin: int, max_bytes: int, on_damage: OnDamage) -> Iterator[tuple[LogFile, RecordColumns]]:
-        """Scan the records from an offset on that prove themselves, up to the log's end or after so many bytes."""
+        """Scan the records from an offset on that prove themselves, up to the log's end or after `max_bytes`."""
         queues = self._queues
         assert queues is not None
         many = queues.simple.count >= _MANY_QUEUES
@@ -305,7 +392,7 @@ class LogDispatch:
             self._queues.types.simple |= types.simple
             self._topics_identity = identity
 
-    def _commit(self, end: LogPosition) -> None:
+    def _commit(self, end: ResumePoint) -> None:
         """Sync what was dispatched, then write the mark."""
         queues = self._queues
         assert queues is not None

@@ -18,7 +18,7 @@ from reput.store.log.whole_records import is_hiding
 from reput.store.queues.tables import QueueTables
 
 _MAX_ROWS = 65_536
-#: Each batch opens each of its queues once, so batches are larger where queues are many.
+#: Each batch opens each of its queues once, so batches are larger if queues are many.
 _MANY_QUEUES = 1_000
 _MAX_ROWS_OF_MANY = 131_072
 
@@ -43,8 +43,12 @@ class ScannedBatch(NamedTuple):
     position: int
 
     def release(self) -> None:
-        """Release the file's pages, so that a start over gigabytes keeps little of them in memory."""
-        self.mapping.release(self.position, self.position + self.columns.consumed)
+        """Release the file's pages, so that a start over gigabytes keeps little of them in memory.
+
+        After its last batch a file's other pages, too: a mebibyte is asked for at a time, also for a blank record.
+        """
+        goes_on = self.columns.stop is ScanStop.FULL
+        self.mapping.release(self.position, self.position + self.columns.consumed if goes_on else None)
 
 
 def walk(log: CommitLog, scanner: Callable[[], Scanner | None], begin: int, end: int) -> Iterator[ScannedBatch]:

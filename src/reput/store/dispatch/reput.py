@@ -14,7 +14,7 @@ from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.records.columns import RecordColumns, ScanStop
 from reput.kernels.records.record_scan import RecordScanner
 from reput.store.log.commit_log import CommitLog
-from reput.store.outage import Outage
+from reput.store.repeated_failure import RepeatedFailure
 from reput.store.service_thread import ServiceThread
 
 logger = logging.getLogger("reput.store")
@@ -75,7 +75,9 @@ class ReputMessageService:
         self.reput_from_offset = 0
         self.failure: ReputError | None = None
         folder = next(iter(commit_log.queue.folders), "")
-        self._lack = Outage(folder, "queues and index lag behind the log", "queues and index have got space again")
+        self._lack = RepeatedFailure(
+            folder, "queues and index lag behind the log", "queues and index have got space again"
+        )
 
     def _new_scanner(self, rows: int) -> RecordScanner:
         config = self._config
@@ -92,7 +94,7 @@ class ReputMessageService:
         return 0 if columns is None else columns.rows or 1
 
     def take_pass(self, max_bytes: int | None = None) -> RecordColumns | None:
-        """Do one pass over at most so many bytes; returns its records, None when there is nothing to do.
+        """Do one pass over at most `max_bytes`; returns its records, None when there is nothing to do.
 
         Raises:
             StoreFullError: No space for a queue or index file; try again later.

@@ -17,7 +17,7 @@ logger = logging.getLogger("reput.store")
 class DispatchSpace:
     """The rule by which the log takes disk space, or refuses puts.
 
-    It takes space for more records only where enough stays free for all records that are not dispatched yet, these
+    It takes space for more records only if enough stays free for all records that are not dispatched yet, these
     included: as many bytes as they have, for units and entries; a page for each queue; the slots of the index files
     that they may begin. A message with one key has 20 bytes of unit and 40 of entries, and 150 of log at the least.
 
@@ -45,7 +45,7 @@ class DispatchSpace:
         return behind + pages, self._index.space_beside(behind) if self._index is not None else 0
 
     def check(self, path: str, taken: int, room_end: int) -> None:
-        """Raise StoreFullError where the log may not take so many bytes of the disk of `path`.
+        """Raise StoreFullError if the log may not take `taken` bytes of the disk of `path`.
 
         Args:
             path: Of a log file, or of the folder where one is to be made.
@@ -70,7 +70,7 @@ class DispatchSpace:
             )
 
     def warn(self) -> None:
-        """Say so in the log where the next step of the log would be refused now."""
+        """Say so in the log if the next step of the log would be refused now."""
         queue = self._log.queue
         step = min(queue.file_size, RESERVE_STEP)
         lacks = []

@@ -20,16 +20,8 @@ from reput.formats.index_file import (
     entry_position,
     file_size,
 )
-from reput.kernels.queues.index_file import (
-    BEGIN_TIMESTAMP,
-    END_OFFSET,
-    END_TIMESTAMP,
-    INDEX_COUNT,
-    IndexFields,
-    IndexKeys,
-    find_entries,
-    put_keys,
-)
+from reput.kernels.queues.index_file import BEGIN_TIMESTAMP, END_OFFSET, END_TIMESTAMP, INDEX_COUNT, IndexKeys, put_keys
+from reput.kernels.queues.index_search import IndexFields, find_entries
 
 #: Space for entries is reserved in steps of this many bytes.
 RESERVE_STEP = 1 << 20

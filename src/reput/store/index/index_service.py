@@ -21,9 +21,9 @@ from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import IndexFilePath
 from reput.log.dispatch_marks import DispatchMark, IndexMark
 from reput.log.geometry.index_geometry import build_index_again
-from reput.store.index.check import IndexCheck, VerifiedIndexFile
 from reput.store.index.index_file import RESERVE_STEP, IndexFile
 from reput.store.index.restore import slots_of
+from reput.store.index.verification import IndexCheck, VerifiedIndexFile
 
 #: An entry has whole seconds, rounded down, so its time may be so much before its message's.
 TIME_STEP_MS = 999
@@ -144,7 +144,7 @@ class IndexService:
 
     @property
     def mark(self) -> IndexMark | None:
-        """Mark of the index as of now: the file that takes the next key; None where no key was put or verified yet."""
+        """Mark of the index as of now: the file that takes the next key; None if no key was put or verified yet."""
         last: VerifiedIndexFile | IndexFile | None = self._check.last if self._check is not None else None
         if last is None:
             last = self.index_files[-1] if self.index_files else None
@@ -230,7 +230,7 @@ class IndexService:
 
     @property
     def restart_offset(self) -> int:
-        """Commit log offset of the first record whose keys may be missing; -1 where nothing is indexed."""
+        """Commit log offset of the first record whose keys may be missing; -1 if nothing is indexed."""
         return self._last_offset
 
     def follow(self, last_name: str) -> None:
@@ -252,6 +252,16 @@ class IndexService:
             self.index_files = [*self.index_files, *added]
         full = [file.end_timestamp for file in (*last, *added) if file.is_full]
         self.flushed_timestamp = max([self.flushed_timestamp, *full])
+
+    def take_over(self, paths: Sequence[str]) -> None:
+        """Take over files that tasks have built and synced, the next ones after the last file, which is full."""
+        added = [
+            IndexFile(self._files, path, self._slots, self._capacity, writable=True, create=False) for path in paths
+        ]
+        if added:
+            with self._changing:
+                self.index_files = [*self.index_files, *added]
+            self._find_last()
 
     def dispatch(self, columns: RecordColumns) -> None:
         """Put the keys of scanned records; keys that are in the index are dropped, so dispatching again does no harm.
@@ -287,7 +297,7 @@ class IndexService:
             self._last_offset = int(last)
 
     def _last_file(self) -> IndexFile:
-        """The file that takes the next key; a new file where there is none, or the last file is full."""
+        """The file that takes the next key; a new file if there is none, or the last file is full."""
         if self.index_files and not self.index_files[-1].is_full:
             return self.index_files[-1]
         previous = self.index_files[-1] if self.index_files else None
@@ -303,7 +313,7 @@ class IndexService:
         return file
 
     def space_beside(self, entry_bytes: int) -> int:
-        """Bytes of the disk that so many bytes of entries take beside their own, at the most.
+        """Bytes of the disk that `entry_bytes` of entries take beside their own, at the most.
 
         Slots of the files that they begin, holes of the last file, and the rest of a step.
         """

@@ -52,7 +52,7 @@ def slots_of(files: FileLayer, path: str, mark: IndexMark, slots: int, capacity:
 def restore_index(files: FileLayer, path: str, mark: IndexMark | None, slots: int, capacity: int) -> None:
     """Cut the index below `path` to a mark, and sync it; without a mark all index files are removed.
 
-    The entries before the mark are on the disk. Slots and header may be those of later puts, or half written, so they
+    The entries before the mark are on the disk. Slots and header may be of later puts, or half written, so they
     are written again: a slot leads to the newest entry of its hashes.
 
     Raises:

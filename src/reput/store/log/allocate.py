@@ -7,7 +7,7 @@ from threading import Event
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ReputError, StoreError, StoreFullError, StoreStateError
 from reput.store.log.commit_log import CommitLog
-from reput.store.outage import Outage
+from reput.store.repeated_failure import RepeatedFailure
 from reput.store.service_thread import ServiceThread
 
 
@@ -15,12 +15,12 @@ class AllocateMappedFileService:
     """RocketMQ's `AllocateMappedFileService`. An error ends all puts: it is kept in `CommitLog.failure`.
 
     Appends of a broker call it (`CommitLog.on_due`). For all others a look every `flushIntervalConsumeQueue` is enough:
-    where it comes too late, the put itself makes the file.
+    if it comes too late, the put itself makes the file.
 
     Args:
         commit_log: The log.
         config: The store's configuration.
-        tells_refusal: Whether it logs that puts are refused (`CommitLog.refusal`), and that this is over: those of a
+        tells_refusal: Whether it logs that puts are refused (`CommitLog.refusal`), and that this is over: for a
             broker, since whoever puts by himself gets the error.
     """
 
@@ -31,7 +31,7 @@ class AllocateMappedFileService:
         self._stopping = False
         self._thread = ServiceThread(self._run, "reput-allocate")
         self._tells_refusal = tells_refusal
-        self._refused = Outage(commit_log.queue.folders[0], "puts are refused", "puts are accepted again")
+        self._refused = RepeatedFailure(commit_log.queue.folders[0], "puts are refused", "puts are accepted again")
         commit_log.on_due = self._wake.set
 
     def start(self) -> None:

@@ -44,7 +44,7 @@ class AppendGate(ABC):
         self._lacking = 0
         #: Called with the error that ends all puts.
         self.on_failure: Callable[[ReputError], None] | None = None
-        #: Called where `AppendRoom.make_ready` is due, by the appends of a broker, and where `refusal` begins or ends.
+        #: Called when `AppendRoom.make_ready` is due, by the appends of a broker, and when `refusal` begins or ends.
         self.on_due: Callable[[], None] = _nobody
 
     @property
@@ -123,7 +123,7 @@ class AppendGate(ABC):
                 self._refuse_all(self.failure)
 
     def take_copies_only(self, error: ReputError) -> None:
-        """Let no append begin from now on but those of copies: the log of a slave is its master's, byte for byte."""
+        """Let no append begin from now on but of copies: the log of a slave is its master's, byte for byte."""
         with self._lock:
             self._copies_only = error
             self._refuse_all(self._refusal)
@@ -133,7 +133,7 @@ class AppendGate(ABC):
         self._put_refusal = error or self._copies_only
 
     def _refuse_without_room(self, size: int, error: StoreFullError) -> None:
-        """Under the append lock: the log got no space for so many bytes, a blank record after them included."""
+        """Under the append lock: the log got no space for `size` bytes, a blank record after them included."""
         with self._telling():
             self._no_room = StoreFullError(str(error))  # not itself: its trace holds what was to be appended
             self._lacking = max(size, self._lacking)
@@ -146,7 +146,7 @@ class AppendGate(ABC):
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
-        """Call `on_due` where a refusal begins or ends meanwhile."""
+        """Call `on_due` when a refusal begins or ends meanwhile."""
         before = self.refusal
         yield
         if (before is None) != (self.refusal is None):

@@ -63,12 +63,12 @@ class AppendRoom(AppendGate):
 
         Raises:
             StoreFullError: No space for the next file, or for these bytes; nothing has changed.
-            WouldWaitError: In `NeverWaiting`, where `make_room` has not been called; nothing has changed.
+            WouldWaitError: In `NeverWaiting`, if `make_room` has not been called; nothing has changed.
         """
         return self._found(self._room_for, size, BLANK_SIZE)
 
     def _room_for_copies(self, size: int) -> MappedFile:
-        """The last file, or the next one where that is full to its last byte, with room for copies of `size` bytes.
+        """The last file, or the next one if that is full to its last byte, with room for copies of `size` bytes.
 
         Errors as of `_room`.
         """
@@ -148,7 +148,7 @@ class AppendRoom(AppendGate):
         Raises:
             MessageIllegalError: No file can hold them.
             StoreBusyError, StorePoisonedError, StoreFullError: As `append`; nothing has changed.
-            WouldWaitError: In `NeverWaiting`, where the disk would have to be waited for.
+            WouldWaitError: In `NeverWaiting`, if the disk would have to be waited for.
         """
         self.check_size(size)
         while True:
@@ -191,7 +191,7 @@ class AppendRoom(AppendGate):
     def make_ready(self) -> None:
         """Make the next file, and reserve disk space, before a put needs them; called by a thread that may wait.
 
-        The next file is made once half of the last file is written. The append lock is not held. Where an append got no
+        The next file is made once half of the last file is written. The append lock is not held. If an append got no
         space, this tries to get it.
 
         Raises:
@@ -220,7 +220,7 @@ class AppendRoom(AppendGate):
         return min(of_space, of_file)
 
     def tell_if_low(self) -> None:
-        """Call `on_due` where `make_ready` is due, once until it is done."""
+        """Call `on_due` when `make_ready` is due, once until it is done."""
         file = self._last
         if file is not None and file.wrote_position >= self._low_at:
             self._low_at = INT64_MAX

@@ -29,6 +29,8 @@ from reput.store.log.mapped_file_queue import MappedFileQueue
 from reput.store.log.pending import AppendedRows, EncodedRows
 from reput.store.log.queue_offsets import QueueKey, QueueOffsets
 
+_new_tuple = tuple.__new__
+
 
 class CommitLog(AppendRoom):
     """RocketMQ's `CommitLog`: append, roll, read.
@@ -109,7 +111,7 @@ class CommitLog(AppendRoom):
             message: The message.
             queue_id: Its queue.
             number: That of the topic and the queue in `queue_offsets`.
-            encoder: `MessageEncoder.block`.
+            encoder: `MessageEncoder.address`.
             clock_s: `time.time()`.
 
         Returns:
@@ -155,7 +157,7 @@ class CommitLog(AppendRoom):
 
         Args:
             write: Writes whole records, one after the other, counts on in `queue_offsets`, and returns their bytes, 0
-                where there is no room; what it raises is raised again, and it has changed nothing then.
+                if there is no room; what it raises is raised again, and it has changed nothing then.
             clock_s: `time.time()`.
             size: Bytes for which there must be room, in the next file if need be; 0: what is there is enough.
 
@@ -178,16 +180,19 @@ class CommitLog(AppendRoom):
             array = self.queue_offsets.array
             if array is not self._offsets_array:
                 self._offsets_array, self._offsets_address = array, array.ctypes.data  # asking takes 1 us
-            now = max(int(clock_s * 1000), self.last_store_timestamp)
+            now = int(clock_s * 1000)
+            if now < self.last_store_timestamp:
+                now = self.last_store_timestamp
             position = file.wrote_position
-            room = file.reserved_position - position - BLANK_SIZE
-            size = write(
-                LogRoom(mapping.address + position, file.start_offset + position, room, now, self._offsets_address)
-            )
+            offset = file.start_offset + position
+            end = file.reserved_position - BLANK_SIZE
+            view = mapping.view[position : end if end > position else position]
+            room = view, mapping.address + position, offset, now, self._offsets_address
+            size = write(_new_tuple(LogRoom, room))  # by their names it takes 0.1 us more
             if size:
                 file.wrote_position = position + size
                 self.last_store_timestamp = now
-            return file.start_offset + file.wrote_position
+            return offset + size
 
     def number_queues(self, keys: list[QueueKey]) -> npt.NDArray[np.int32]:
         """int32[len(keys)], the queues' numbers for `EncodedRows`; new queues get one."""
@@ -322,7 +327,7 @@ class CommitLog(AppendRoom):
         return mapping.address + position, end - position, mapping
 
     def _readable_end(self, file: MappedFile, position: int, max_size: int) -> int:
-        """Position in a file up to which may be read, at most so many bytes from another position on."""
+        """Position in a file up to which may be read, at most `max_size` bytes from another position on."""
         return min(file.size, self.confirm_offset - file.start_offset, position + max_size)
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ class FlushRealTimeService:
         self._sync_if(0)
 
     def _sync_if(self, least_pages: int) -> bool:
-        """Sync if at least so many pages are unsynced. An error is kept in `CommitLog.failure`, and ends all puts."""
+        """Sync if `least_pages` pages or more are unsynced. An error stays in `CommitLog.failure` and ends all puts."""
         log = self._commit_log
         pages = log.max_offset // OS_PAGE_SIZE - log.flushed_offset // OS_PAGE_SIZE
         if pages < least_pages or log.max_offset == log.flushed_offset:

@@ -107,7 +107,7 @@ class GroupCommitService:
         return waiter.wake.acquire()  # another thread is about to wake it
 
     def _leave(self, waiter: _Waiter) -> bool:
-        """Take a waiter out of the queue; False where another thread has taken it out, to wake it."""
+        """Take a waiter out of the queue; False if another thread has taken it out, to wake it."""
         with self._guard:
             try:
                 self._waiters.remove(waiter)

@@ -40,7 +40,7 @@ class MappedFile:
         writable: Whether it may be written.
         on_map: Called after the file was mapped.
         check_space: Called before disk space is taken, with a path on its disk, how many bytes are taken, and for how
-            many bytes of records; raises StoreFullError where they are not to be taken.
+            many bytes of records; raises StoreFullError if they are not to be taken.
         read_ahead: Let the system read ahead in the map.
 
     Attributes:
@@ -154,7 +154,7 @@ class MappedFile:
             mapping.forget()
 
     def drop_stale_mapping(self) -> None:
-        """Drop a map that may show zeros where another process has written since (`Mapping.whole_until`)."""
+        """Drop a map that may show zeros if another process has written since (`Mapping.whole_until`)."""
         mapping = self._mapping
         if mapping is not None and mapping.whole_until < mapping.size:
             self._mapping = None
@@ -169,7 +169,7 @@ class MappedFile:
     def begin_appending(self) -> None:
         """Map the file writable from now on, if the store is open for writing.
 
-        Raises StoreFullError where a hole before `wrote_position` could not be read through such a map.
+        Raises StoreFullError if a hole before `wrote_position` could not be read through such a map.
         """
         if self._writable and not self._is_appended:
             self.file.allocate_holes(self.wrote_position)
@@ -194,7 +194,7 @@ class MappedFile:
         _ = self.mapping
 
     def reserve(self, end: int) -> None:
-        """Reserve disk space up to position `end` at least; raises StoreFullError where there is no space."""
+        """Reserve disk space up to position `end` at least; raises StoreFullError if there is no space."""
         if end <= self.reserved_position:
             return
         about_to_wait(self.path, "allocate")  # before the lock, whose holder may wait for the disk

@@ -12,15 +12,16 @@ import numpy.typing as npt
 
 from reput.errors import StoreError, StoreFormatError, StoreFullError, StoreStateError, StoreSyncError
 from reput.files import FileLayer, Mapping, about_to_wait
+from reput.files.truncate import truncate_files
 from reput.formats.paths import offset_to_file_name
-from reput.kernels.queues.index_file import LogFields
+from reput.kernels.queues.index_search import LogFields
 from reput.log.directory import LogFile
 from reput.progress import Progress
 from reput.store.log.mapped_file import MappedFile
 
 #: Maps of log files at a time; Linux allows a process 65 530 maps of all kinds (vm.max_map_count).
 _MAX_MAPS = 4096
-#: A log of so many files at the most may have all of them mapped at once.
+#: A log of this many files at the most may have all of them mapped at once.
 FEW_LOG_FILES = 64
 
 
@@ -54,7 +55,7 @@ class MappedFileQueue:
         folders: Folders of new files, which take turns by the file's number (`MultiPathMappedFileQueue`).
         file_size: Bytes of a file.
         writable: Whether files may be made and changed.
-        warm_sync_bytes: Warm each new file, with a sync after so many bytes (0: only at the end); None: do not warm.
+        warm_sync_bytes: Warm each new file, with a sync each time after these bytes (0: only at the end); None: no.
         read_ahead: Let the system read ahead in the maps (`dataReadAheadEnable`).
     """
 
@@ -81,7 +82,7 @@ class MappedFileQueue:
         self._left = ""  # a file that could not be made, and not be removed
         self._is_closed = False
         self.file_size = file_size
-        #: Start of the first file, where there is none yet: a master's log may begin later than at 0.
+        #: Start of the first file, if there is none yet: a master's log may begin later than at 0.
         self.first_offset = 0
         #: Replaced by a new list, never changed in place: readers take it without a lock, and keep to it.
         self.mapped_files: list[MappedFile] = []
@@ -129,7 +130,7 @@ class MappedFileQueue:
         )  # fmt: skip
 
     def _check_space(self, path: str, taken: int, record_bytes: int) -> None:
-        """Before a file takes space of the disk for so many more bytes of records: see `check_space`."""
+        """Before a file takes space of the disk for `record_bytes` more of records: see `check_space`."""
         self.check_space(path, taken, self.room_end + record_bytes)
 
     @property
@@ -155,7 +156,7 @@ class MappedFileQueue:
         return last.start_offset + last.wrote_position
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds an offset; None where there is no such file."""
+        """The file that holds an offset; None if there is no such file."""
         files = self.mapped_files
         if not files:
             return None
@@ -165,7 +166,7 @@ class MappedFileQueue:
     def maps(self, offsets: npt.NDArray[np.int64] | None = None) -> LogMaps:
         """Map the files that hold some offsets: of a log of a terabyte these are few files.
 
-        All files are mapped with None, and where the log has up to `FEW_LOG_FILES` files.
+        All files are mapped with None, and if the log has up to `FEW_LOG_FILES` files.
         """
         files = self.mapped_files  # the same list until the end: retention replaces it
         if offsets is None or len(files) <= FEW_LOG_FILES:
@@ -207,13 +208,13 @@ class MappedFileQueue:
 
         Raises:
             StoreFullError: No space for it; nothing has changed.
-            WouldWaitError: In `NeverWaiting`, where it has not been made ahead.
+            WouldWaitError: In `NeverWaiting`, if it has not been made ahead.
         """
         return self.made_ahead or self.make_ahead()
 
     @property
     def made_ahead(self) -> MappedFile | None:
-        """The file that was made ahead; None where there is none."""
+        """The file that was made ahead; None if there is none."""
         ahead = self._ahead
         return ahead if ahead is not None and ahead.start_offset == self._end else None
 
@@ -292,7 +293,7 @@ class MappedFileQueue:
                 self._files.unlink(path)
 
     def remove_ahead(self) -> None:
-        """Remove the file that was made ahead, also where it was made in part only."""
+        """Remove the file that was made ahead, also if it was made in part only."""
         ahead, self._ahead = self.made_ahead, None
         if ahead is not None:
             ahead.close()
@@ -318,27 +319,16 @@ class MappedFileQueue:
                     self.mapped_files = self.mapped_files[1:]
                 self._maps = None  # these maps would keep the file's bytes on the disk
 
-    def truncate(self, offset: int) -> int:
-        """Cut the log at an offset: later files are removed, last file first; then the bytes after it are zeroed.
-
-        The zeroed file is synced.
-
-        Returns:
-            How many bytes were not zero.
-        """
-        changed = 0
-        while self.mapped_files and self.mapped_files[-1].start_offset >= offset and len(self.mapped_files) > 1:
+    def truncate(self, offset: int) -> None:
+        """Cut the log at an offset, durably: later files are removed, and the bytes after it are zeros."""
+        series = [(file.path, file.start_offset) for file in self.mapped_files]
+        while len(self.mapped_files) > 1 and self.mapped_files[-1].start_offset >= offset:
             *self.mapped_files, file = self.mapped_files
             file.close()
-            self._files.unlink(file.path)
+        truncate_files(self._files, series, offset)
         if self.mapped_files:
             last = self.mapped_files[-1]
-            position = max(0, offset - last.start_offset)
-            changed = last.file.zero_from(position)
-            last.file.sync()
-            last.wrote_position = last.flushed_position = position
-            last.reserved_position = position
-        return changed
+            last.wrote_position = last.flushed_position = last.reserved_position = max(0, offset - last.start_offset)
 
     def sync_from(self, offset: int) -> None:
         """Sync the file that holds an offset, and all files after it."""

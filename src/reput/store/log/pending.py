@@ -86,7 +86,7 @@ class EncodedRows(NamedTuple):
 
 
 def pack(record: PendingRecord, now_ms: int, queue_offset: int = 0, commit_log_offset: int = 0) -> bytes:
-    """The bytes of a record that is stored now, and born now where it has no time; without a CRC."""
+    """The bytes of a record that is stored now, and born now if it has no time; without a CRC."""
     (
         key, magic_code, body_crc, flag, sys_flag, born_timestamp, born_host, store_host, reconsume_times,
         prepared_transaction_offset, body, topic, properties,

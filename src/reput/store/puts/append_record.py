@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import memmove
 
 from reput.formats.property_crc import encode_property_crc
 from reput.formats.record_layout import SysFlag
@@ -12,6 +11,7 @@ from reput.store.log.commit_log import CommitLog
 from reput.store.log.pending import Append, PendingRecord, pack
 from reput.store.log.queue_offsets import QueueKey
 
+_new_tuple = tuple.__new__
 #: Set in the flags of prepared and of rolled back messages, which have no queue offset.
 _NO_QUEUE_OFFSET = SysFlag.TRANSACTION_PREPARED
 
@@ -50,20 +50,20 @@ def append_record(
 
     def write(room: LogRoom) -> int:
         nonlocal append, needed
-        address, offset, size, now, _ = room
-        light = list(map(offsets.number, light_queues))
+        view, _, offset, now, _ = room
+        light = [offsets.number(queue) for queue in light_queues] if light_queues else None
         number = offsets.number(key) if takes_offset else -1
         queue_offset = offsets.values[number] if takes_offset else 0
         whole = record if complete is None else complete(record, queue_offset)
         data = pack(whole, now, queue_offset, offset)
         needed = len(data)
-        if needed > size:
+        if needed > len(view):
             return 0
         if reserved:
             data = data[:-reserved]
             data += encode_property_crc(data)
-        memmove(address, data, needed)
-        append = Append(offset, offset + needed, queue_offset, now)
+        view[:needed] = data
+        append = _new_tuple(Append, (offset, offset + needed, queue_offset, now))
         # A KeyboardInterrupt can come after any call: none is made from here until the log has the record.
         if light:
             offsets.array[light] += 1  # also where it is named twice

@@ -39,7 +39,7 @@ _NO_QUEUE = SysFlag.TRANSACTION_PREPARED  # set in the flags of prepared and of 
 
 
 class MultiDispatch:
-    """Stands before a CommitLog where enableLmq and enableMultiDispatch are on.
+    """Stands before a CommitLog if enableLmq and enableMultiDispatch are on.
 
     Args:
         log: The log; its `queue_offsets` count light queues too.
@@ -94,16 +94,18 @@ class MultiDispatch:
 
     def append(self, record: PendingRecord, clock_s: float) -> Append:
         """Append one record, with the next offset of each light queue in it; errors of `check` too."""
-        queues = [(name, LMQ_QUEUE_ID) for name in self.check(record)]
+        names = self.check(record)
+        if not names:
+            return append_record(self._log, record, clock_s, reserved=self._reserved)
+        queues = [(name, LMQ_QUEUE_ID) for name in names]
         counters = self._log.queue_offsets
 
         def complete(record: PendingRecord, _: int) -> PendingRecord:
             return record._replace(properties=self._with_offsets(record.properties, list(map(counters.get, queues))))
 
         return append_record(
-            self._log, record, clock_s, reserved=self._reserved, light_queues=queues,
-            complete=complete if queues else None,
-        )  # fmt: skip
+            self._log, record, clock_s, reserved=self._reserved, light_queues=queues, complete=complete
+        )
 
     def _with_offsets(self, properties: bytes, offsets: list[int]) -> bytes:
         """The properties text with INNER_MULTI_QUEUE_OFFSET, in place of one that is there, before a CRC's bytes."""

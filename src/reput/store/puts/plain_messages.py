@@ -34,7 +34,7 @@ class PlainMessages:
     def __init__(self, log: CommitLog, store_host: bytes, max_message_size: int) -> None:
         self._log = log
         self._encoder = MessageEncoder(store_host, max_message_size)
-        self._block = self._encoder.block
+        self._address = self._encoder.address
         #: The places in `CommitLog.queue_offsets` of queues whose topic and number are known to be legal.
         self._numbers: dict[QueueKey, int] = {}
 
@@ -46,10 +46,10 @@ class PlainMessages:
             number = self._number(message.topic, queue_id)
             if number < 0:
                 return None
-        return self._log.append_plain(message, queue_id, number, self._block, clock_s)
+        return self._log.append_plain(message, queue_id, number, self._address, clock_s)
 
     def _number(self, topic: object, queue_id: object) -> int:
-        """The place of a queue in `CommitLog.queue_offsets`; -1 where no message may go there."""
+        """The place of a queue in `CommitLog.queue_offsets`; -1 if no message may go there."""
         if type(topic) is not str or type(queue_id) is not int or not 0 <= queue_id <= MAX_QUEUE_ID:
             return -1
         key = topic, queue_id
@@ -81,7 +81,7 @@ class PlainMessages:
         while row < len(messages):
             data, positions = np.empty(_BUFFER_BYTES, np.uint8), np.empty(len(messages) - row + 1, np.int32)
             end = encode_messages(
-                self._block, id(messages), id(topics), queue_ids, row, now, data.ctypes.data, data.size, positions
+                self._address, id(messages), id(topics), queue_ids, row, now, data.ctypes.data, data.size, positions
             )
             positions = positions[: end - row + 1]
             if end == row or int(np.diff(positions).max()) > self._log.max_record_size:  # not plain, or too large

@@ -113,7 +113,7 @@ class PutMessage:
         return _new_tuple(PendingRecord, values)
 
     def encode_topic(self, topic: str) -> tuple[int, bytes]:
-        """Magic code and bytes of a topic; raises MessageIllegalError where this store has no records for it."""
+        """Magic code and bytes of a topic; raises MessageIllegalError if this store has no records for it."""
         magic, encoded = encode_topic(topic)
         if magic == _V2 and not self._allow_v2:
             raise MessageIllegalError(
@@ -203,7 +203,7 @@ class PutMessage:
         return [result for append in appends for result in self._results(append, status)]
 
     def _append_all(self, rows: EncodedRows) -> Iterator[AppendedRows]:
-        """Append rows, those of each log file by themselves."""
+        """Append rows, the rows of each log file by themselves."""
         row = 0
         while row < rows.queues.size:
             append = self._log.append_rows(rows, row)
@@ -222,7 +222,7 @@ class PutMessage:
     def _tell_stored(self, error: StoreError, stored: int) -> None:
         """Raise the error of a put again with the number of messages that are stored, once these are safe as promised.
 
-        Returns where none is stored, and after a failed sync, where nobody knows.
+        Returns if none is stored, and after a failed sync, where nobody knows.
         """
         if not stored or isinstance(error, StorePoisonedError):
             return

@@ -198,7 +198,7 @@ class PutRows:
         return results
 
     def _append(self, packed: Sequence[bytes], keys: list[QueueKey]) -> list[PutRowResult | ReputError]:
-        """Records of so many queues; none has a place after the first one for which the log has none."""
+        """Records of several queues; none has a place after the first one for which the log has none."""
         places: list[PutRowResult | ReputError] = []
         try:
             rows = join_rows(packed, self._log.number_queues(keys))

@@ -20,7 +20,7 @@ from reput.formats.batch_consume_queue import (
 )
 from reput.formats.consume_queue import Unit
 from reput.kernels.queues.batch_consume_queue import find_batch_unit
-from reput.log.batch_jumps import BatchJump
+from reput.log.batch_jumps import NO_UNITS, BatchJump
 from reput.store.queues.folder import QueueFolder
 from reput.store.statistics import TopicCounts
 
@@ -100,6 +100,15 @@ class BatchConsumeQueue(QueueFolder):
             self.max_physical_offset = last.commit_log_offset + last.size
             self.min_offset, self.max_offset = self._unit(self._first_unit).base_offset, last.next_offset
         self._synced_unit = self._next_unit
+
+    def open_jump(self) -> None:
+        """See `QueueTables.open_jumps`."""
+        last, number = self.last, self._next_unit - 1
+        if last is None or self.is_place_held:
+            return
+        before = self._unit(number - 1) if number > self._first_unit else None
+        if (before is not None or number == 0) and last.base_offset != (before.next_offset if before else 0):
+            self.jump = BatchJump(before, NO_UNITS)
 
     def _unit(self, number: int) -> BatchUnit:
         """Read a unit by a system call: a start reads a few units of each queue, and maps no queue."""
@@ -187,7 +196,7 @@ class BatchConsumeQueue(QueueFolder):
         self.cut()
 
     def flush(self, least_pages: int = 0) -> bool:
-        """Sync the files with unsynced units, and the folder, if at least so many pages of 4096 bytes are unsynced.
+        """Sync the files with unsynced units, and the folder, if at least `least_pages` of 4096 bytes are unsynced.
 
         Returns:
             Whether all is synced.
@@ -227,7 +236,7 @@ class BatchConsumeQueue(QueueFolder):
     def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
         """Find the unit with a queue offset: its address, the number of units from it to its file's end, and their map.
 
-        The unit may begin before the offset. The units stay mapped as long as the map is held. None where there is no
+        The unit may begin before the offset. The units stay mapped as long as the map is held. None if there is no
         such unit.
         """
         if offset >= self.max_offset:
@@ -264,7 +273,7 @@ class BatchConsumeQueue(QueueFolder):
         return 0
 
     def _base_offset(self, start: int) -> int | None:
-        """First queue offset of the file that begins at a byte of the queue; None where the file is gone."""
+        """First queue offset of the file that begins at a byte of the queue; None if the file is gone."""
         base = self._base_offsets.get(start)
         if base is None:
             mapping = self._mapping(start, 1)
@@ -283,7 +292,7 @@ class BatchConsumeQueue(QueueFolder):
         return mapping
 
     def unit(self, offset: int) -> Unit | None:
-        """The record with a queue offset, as a unit of a consume queue; None where there is no such record."""
+        """The record with a queue offset, as a unit of a consume queue; None if there is no such record."""
         found = self.units_from(offset)
         if found is None:
             return None

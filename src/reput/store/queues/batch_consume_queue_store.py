@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Set
-from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
 from reput.files import FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, decode_batch_unit
-from reput.formats.paths import BATCH_CONSUME_QUEUE, topic_folder_name
+from reput.formats.paths import topic_folder_name
 from reput.kernels.queues.batch_consume_queue import NO_BATCH_QUEUE, group_batch_units
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE
 from reput.kernels.records.columns import RecordColumns
 from reput.log.batch_jumps import judge_units
 from reput.log.directory import QueueFiles, numbered_files
-from reput.log.geometry.file_sizes import BATCH, check_queue_sizes
+from reput.log.geometry.file_sizes import BATCH
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
-from reput.store.queues.unsynced import UnsyncedQueues
+from reput.store.queues.queue_table import QueueTable
 from reput.store.statistics import TopicCounts
 
 logger = logging.getLogger("reput.store")
@@ -32,38 +31,19 @@ class BatchEnd(NamedTuple):
     queue_offset: int
 
 
-class BatchConsumeQueueStore:
+class BatchConsumeQueueStore(QueueTable[BatchConsumeQueue]):
     """The queues of the topics in `batch_topics`; `ConsumeQueueStore` keeps the queues of all other topics.
 
     Args:
-        files: The file layer.
-        path: The store's directory.
-        file_size: Bytes of a queue file.
+        files, root, file_size, counts: See `QueueTable`.
         batch_topics: Topics with batch consume queues; the set may grow.
-        counts: Counts of each topic since the store was opened.
     """
 
     def __init__(
-        self, files: FileLayer, path: str, file_size: int, batch_topics: Set[str], counts: dict[str, TopicCounts]
+        self, files: FileLayer, root: str, file_size: int, batch_topics: Set[str], counts: dict[str, TopicCounts]
     ) -> None:
-        self._files = files
-        self._root = path
-        self.path = f"{path}/{BATCH_CONSUME_QUEUE}"
-        self.file_size = file_size
+        super().__init__(files, root, BATCH, file_size, counts)
         self._batch_topics = batch_topics
-        self._counts = counts
-        self._table: dict[tuple[str, int], BatchConsumeQueue] = {}
-        self._ids: dict[str, set[int]] = {}
-        self._flush_lock = Lock()
-        self._unsynced = UnsyncedQueues[BatchConsumeQueue]()
-
-    def check(self, listed: list[QueueFiles]) -> None:
-        """Check the sizes of listed files; nothing is changed.
-
-        Raises:
-            StoreFormatError: Files have another size than the configured size, or several sizes.
-        """
-        check_queue_sizes(listed, BATCH, self._root, self.file_size)
 
     def load(self, listed: list[QueueFiles], end_offset: int) -> None:
         """Take over listed queues, with the units of records that end at or before `end_offset`."""
@@ -78,41 +58,12 @@ class BatchConsumeQueueStore:
             if starts:
                 self._make(topic, queue_id).load(starts, end_offset)
 
-    def remove(self, topic: str) -> None:
-        """Forget a topic's queues and remove their files."""
-        for queue_id in self.queue_ids(topic):
-            queue = self._table.pop((topic, queue_id))
-            queue.drop_mappings()
-            self._unsynced.forget(queue)
-        self._ids.pop(topic, None)
-        folder = f"{self.path}/{topic}"
-        if self._files.exists(folder):
-            self._files.remove_tree(folder)
-
     def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
         """As `ConsumeQueueStore.begin_at`."""
-        queue = self._table.get((topic, queue_id)) or self._make(topic, queue_id)
-        queue.begin_at(offset)
+        self._found(topic, queue_id).begin_at(offset)
 
-    def find(self, topic: str, queue_id: int) -> BatchConsumeQueue | None:
-        """The queue; None where no message was ever dispatched to it."""
-        return self._table.get((topic, queue_id))
-
-    def queue_ids(self, topic: str) -> Set[int]:
-        """Ids of a topic's queues."""
-        return frozenset(self._ids.get(topic, ()))
-
-    def queues(self) -> list[BatchConsumeQueue]:
-        """All queues, in no special order."""
-        return list(self._table.values())
-
-    def _make(self, topic: str, queue_id: int) -> BatchConsumeQueue:
-        path = f"{self.path}/{topic}/{queue_id}"
-        counts = self._counts.setdefault(topic, TopicCounts())
-        queue = BatchConsumeQueue(self._files, path, topic, queue_id, self.file_size, counts, self._unsynced.add)
-        self._table[topic, queue_id] = queue
-        self._ids.setdefault(topic, set()).add(queue_id)
-        return queue
+    def _new(self, path: str, topic: str, queue_id: int, counts: TopicCounts) -> BatchConsumeQueue:
+        return BatchConsumeQueue(self._files, path, topic, queue_id, self.file_size, counts, self._unsynced.add)
 
     def dispatch(self, columns: RecordColumns) -> None:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
@@ -128,7 +79,7 @@ class BatchConsumeQueueStore:
         """
         if not columns.rows or not self._batch_topics:
             return
-        queues = [None if key is None else self._table.get(key) or self._make(*key) for key in self._keys_of(columns)]
+        queues = [None if key is None else self._found(*key) for key in self._keys_of(columns)]
         if any(queues):
             ends = [queue.max_physical_offset - 1 if queue else NO_BATCH_QUEUE for queue in queues]
             runs = group_batch_units(columns, np.array(ends, np.int64))
@@ -193,7 +144,7 @@ class BatchConsumeQueueStore:
         return not has_gap
 
     def flush(self, least_pages: int = 0) -> None:
-        """Sync the queues with at least so many unsynced pages."""
+        """Sync the queues with at least `least_pages` unsynced pages."""
         with self._flush_lock:
             left = self._unsynced.take(lately=least_pages > 0)
             try:
@@ -212,8 +163,3 @@ class BatchConsumeQueueStore:
                 deleted |= dict.fromkeys(paths, self.file_size)
                 pause()
         return deleted
-
-    def close(self) -> None:
-        """Drop all maps; no file is open."""
-        for queue in self.queues():
-            queue.drop_mappings()

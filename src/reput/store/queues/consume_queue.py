@@ -30,7 +30,7 @@ class ConsumeQueue(QueueFolder):
 
     Attributes:
         synced_offset: `max_offset` at the time when the last sync began.
-        ext: The extension with the ext units that the queue's units point to; None where there is no extension.
+        ext: The extension with the ext units that the queue's units point to; None if there is no extension.
     """
 
     __slots__ = ("_on_map", "_on_new_name", "_writing_path", "_writing_start", "ext", "synced_offset")
@@ -81,7 +81,7 @@ class ConsumeQueue(QueueFolder):
     # -- writing
 
     def path_to_write(self, start: int) -> str:
-        """Path of the file that begins at a byte of the queue; the file is made where it is missing."""
+        """Path of the file that begins at a byte of the queue; the file is made if it is missing."""
         if start != self._writing_start:
             if start not in self._starts:
                 for folder in self._files.add_directories(self.path):
@@ -92,7 +92,7 @@ class ConsumeQueue(QueueFolder):
         return self._writing_path
 
     def path_to_append(self, offset: int, count: int) -> str:
-        """Path of the file that has the last unit, if so many units at a queue offset follow there; else ''."""
+        """Path of the file that has the last unit, if `count` units at a queue offset follow there; else ''."""
         inside = offset * UNIT_SIZE - self._writing_start
         fit = offset == self.max_offset and 0 <= inside <= self.file_size - count * UNIT_SIZE
         return self._writing_path if fit else ""
@@ -174,7 +174,7 @@ class ConsumeQueue(QueueFolder):
     def units_from(self, offset: int) -> tuple[int, int, Mapping] | None:
         """Find the unit at a queue offset: its address, the number of units from it to its file's end, and their map.
 
-        The units stay mapped as long as the map is held, which is to be asked for them. None where there is no such
+        The units stay mapped as long as the map is held, which is to be asked for them. None if there is no such
         unit.
         """
         count = self.max_offset - offset
@@ -210,7 +210,7 @@ class ConsumeQueue(QueueFolder):
         return mapping
 
     def unit(self, offset: int) -> Unit | None:
-        """The unit at a queue offset; None where there is no such unit."""
+        """The unit at a queue offset; None if there is no such unit."""
         found = self.units_from(offset)
         if found is None:
             return None
@@ -219,7 +219,7 @@ class ConsumeQueue(QueueFolder):
         return Unit._make(UNIT.unpack_from(found[2].view, inside))
 
     def ext_unit(self, offset: int) -> ExtUnit | None:
-        """The ext unit of the unit at a queue offset; None where the unit has no ext unit, or it is lost."""
+        """The ext unit of the unit at a queue offset; None if the unit has no ext unit, or it is lost."""
         unit = self.unit(offset)
         return self.ext.unit(unit.tags_code) if unit is not None and self.ext is not None else None
 
@@ -229,7 +229,7 @@ class ConsumeQueue(QueueFolder):
             self.ext.recover(self._last_ext_address())
 
     def _last_ext_address(self) -> int:
-        """The last ext address among the units; 0 where no unit holds one. Mostly the last unit holds one."""
+        """The last ext address among the units; 0 if no unit holds one. Mostly the last unit holds one."""
         for start in reversed(self._starts):
             found = self.units_from(start // UNIT_SIZE)
             if found is not None:

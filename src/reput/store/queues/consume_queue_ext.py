@@ -1,6 +1,6 @@
 """One consume queue extension: the ext units of one queue, in files that are named by their first byte.
 
-Ext units are derived, and less needed than units: where an ext unit is lost, the queue still gives its message, and a
+Ext units are derived, and less needed than units: if an ext unit is lost, the queue still gives its message, and a
 filter by tags compares the text in the log. So damage here is passed over, and ext units that cannot be trusted are
 dropped.
 """
@@ -76,8 +76,8 @@ class ConsumeQueueExt:
     def recover(self, last_address: int) -> None:
         """Cut the extension after the last ext unit that the queue points to (`truncateByMaxAddress`).
 
-        Where that ext unit is lost, no ext unit can be trusted. All files are removed, and the next ext unit goes to a
-        new file after them, so that no older unit of the queue points to a wrong ext unit. Where the queue points to no
+        If that ext unit is lost, no ext unit can be trusted. All files are removed, and the next ext unit goes to a
+        new file after them, so that no older unit of the queue points to a wrong ext unit. If the queue points to no
         ext unit, the extension begins anew.
         """
         unit = self.unit(last_address)
@@ -166,7 +166,7 @@ class ConsumeQueueExt:
         self._dirty.update(start for start in range(begin, self.end_offset, self.file_size) if start in self._starts)
 
     def _path_to_write(self, start: int) -> str:
-        """Path of the file that begins at a byte of the extension; the file is made where it is missing."""
+        """Path of the file that begins at a byte of the extension; the file is made if it is missing."""
         path = self._file_path(start)
         if start not in self._starts:
             self._files.add_directories(self._path)
@@ -195,7 +195,7 @@ class ConsumeQueueExt:
     # -- reading
 
     def unit(self, address: int) -> ExtUnit | None:
-        """The ext unit at an ext address; None where it is lost, and for a tags code that is no ext address."""
+        """The ext unit at an ext address; None if it is lost, and for a tags code that is no ext address."""
         if not is_ext_address(address):
             return None
         offset = decode_address(address)

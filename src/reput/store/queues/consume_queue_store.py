@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -11,25 +10,26 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptRecordError
+from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT64_MAX
-from reput.formats.paths import CONSUME_QUEUE, topic_folder_name
+from reput.formats.paths import topic_folder_name
 from reput.kernels.queues.consume_queue import UnitRuns, group_units
 from reput.kernels.queues.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
 from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.queues.small_pass import QueueRuns
 from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import QueueFiles
-from reput.log.geometry.file_sizes import SIMPLE, check_queue_sizes
+from reput.log.geometry.file_sizes import SIMPLE
+from reput.log.queue_end import QueueEnd
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
-from reput.store.queues.gaps import QueueGaps
+from reput.store.queues.queue_jumps import QueueJumps
+from reput.store.queues.queue_table import QueueTable
 from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
-from reput.store.queues.unit_search import find_begins, find_ends, follow_units
-from reput.store.queues.unsynced import UnsyncedQueues
+from reput.store.queues.unit_search import find_begins, find_ends, follow_units, gap_begin
 from reput.store.statistics import TopicCounts
 
 if TYPE_CHECKING:
@@ -48,19 +48,17 @@ class _LeftOut:
 _LEFT_OUT = _LeftOut()
 
 
-class ConsumeQueueStore:
+class ConsumeQueueStore(QueueTable[ConsumeQueue]):
     """RocketMQ's `ConsumeQueueStore`: finds, makes, writes and flushes queues.
 
     Attributes:
-        file_size: Bytes of a queue file.
         built_timestamp: Store timestamp (ms) of the last record that was dispatched.
-        counts: Counts of each topic since the store was opened.
     """
 
     def __init__(
         self,
         files: FileLayer,
-        path: str,
+        root: str,
         file_size: int,
         config: MessageStoreConfig,
         *,
@@ -68,33 +66,22 @@ class ConsumeQueueStore:
         bit_maps: BitMaps | None = None,
         batch_topics: Set[str] = frozenset(),
     ) -> None:
+        super().__init__(files, root, SIMPLE, file_size, {})
         self._batch_topics = batch_topics
-        self._files = files
-        self._root = path
-        self._path = f"{path}/{CONSUME_QUEUE}"
-        self.file_size = file_size
-        self._table: dict[tuple[str, int], ConsumeQueue] = {}
-        self._ids: dict[str, set[int]] = {}
         self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._maps = 0
         self._unsynced_folders: set[str] = set()
-        self._unsynced = UnsyncedQueues[ConsumeQueue]()
-        self._flush_lock = Lock()
         self.built_timestamp = 0
-        self.counts: dict[str, TopicCounts] = {}
-        self._gaps = QueueGaps()
-        self._extensions = ConsumeQueueExtensions(files, path, config, writable=writable, bit_maps=bit_maps)
+        self._jumps = QueueJumps()
+        self._after_gap: list[ConsumeQueue] = []
+        self._extensions = ConsumeQueueExtensions(files, root, config, writable=writable, bit_maps=bit_maps)
         self._multi_dispatch = config.enable_multi_dispatch
         self._enable_lmq = config.enable_lmq
         self._any_topic = config.dispatch_rules.multi_dispatches_any_topic
 
     def check(self, listed: list[QueueFiles]) -> None:
-        """Check the sizes of listed files; nothing is changed.
-
-        Raises:
-            StoreFormatError: Files have another size than the configured size, or several sizes.
-        """
-        check_queue_sizes(listed, SIMPLE, self._root, self.file_size)
+        """See `QueueTable.check`."""
+        super().check(listed)
         self._extensions.check()
 
     def load(
@@ -114,9 +101,15 @@ class ConsumeQueueStore:
         starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in listed]
         begins = zip(queues, starts, strict=True)  # no guess: the first unit, as a kill leaves few that are trusted
         guess = [guesses.get((queue.topic, queue.queue_id), begin[0] // UNIT_SIZE) for queue, begin in begins]
-        ends, physical = find_ends(self._files, queues, starts, guess, end_offset)
+        ends, physical, after_gap = find_ends(self._files, queues, starts, guess, end_offset)
         for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
             queue.start_with(begin, end, physical_end)
+        self._after_gap = [queues[number] for number in np.flatnonzero(after_gap).tolist()]
+
+    def open_jumps(self) -> None:
+        """See `QueueTables.open_jumps`."""
+        for queue in self._after_gap:
+            self._jumps.open(queue, gap_begin(self._files, queue))
 
     def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
         """Take over the units that another process has written for the log before an offset.
@@ -126,7 +119,7 @@ class ConsumeQueueStore:
             end_offset: Commit log offset.
             store_timestamp: Store time (ms) of the last record before `end_offset`.
         """
-        queues = [self._table.get(key) or self._make(*key) for key in next_offsets]
+        queues = [self._found(*key) for key in next_offsets]
         follow_units(self._files, queues, np.array(list(next_offsets.values()), np.int64), end_offset)
         self.built_timestamp = store_timestamp
 
@@ -149,56 +142,56 @@ class ConsumeQueueStore:
             for queue in self._table.values():
                 queue.recover_ext()
 
+    def queue_end(self, topic: str, queue_id: int) -> QueueEnd | None:
+        """End of a queue, where another writer puts its next units; None if there is no such queue yet."""
+        queue = self.find(topic, queue_id)
+        if queue is None:
+            return None
+        last_file = queue.file_starts[-1] if queue.file_starts else -1
+        ext_end = queue.ext.end_offset if queue.ext is not None else 0
+        return QueueEnd(queue.max_offset, last_file, ext_end, is_judged=not self._jumps.is_open(queue))
+
+    def take_over(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
+        """Take over units and ext units that tasks have written, as `follow` does, and write after them.
+
+        Raises:
+            StoreError: Units are not there, as on a file system that shows them late.
+        """
+        self.follow(next_offsets, end_offset, store_timestamp)
+        for (topic, queue_id), next_offset in next_offsets.items():
+            queue = self._found(topic, queue_id)
+            if queue.max_offset != next_offset:
+                raise StoreError(
+                    f"{queue.path}: tasks have written and synced units up to queue offset {next_offset}, and this "
+                    f"process sees them up to {queue.max_offset}; all machines must see the same files"
+                )
+            if self._extensions.file_size is not None:
+                queue.recover_ext()
+
     def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
         """Let the next message of a queue without messages get a queue offset; a missing queue is made.
 
         The queue's first record counts for more: if it has a lower queue offset, the queue begins there.
         """
-        queue = self._table.get((topic, queue_id)) or self._make(topic, queue_id)
+        queue = self._found(topic, queue_id)
         if queue.max_offset != offset:
-            queue.begin_at(offset)
-        self._gaps.begun.add(queue)
+            with self._flush_lock:
+                queue.begin_at(offset)
+        self._jumps.begun.add(queue)
 
     def remove(self, topic: str) -> None:
-        """Forget a topic's queues and remove their files; the topic's next record finds its queue anew."""
-        folder = f"{self._path}/{topic}"
-        for queue_id in self.queue_ids(topic):
-            queue = self._table.pop((topic, queue_id))
-            queue.drop_mappings()
-            self._unsynced.forget(queue)
-        self._ids.pop(topic, None)
+        """See `QueueTable.remove`; the topic's next record finds its queue anew."""
         self._by_bytes.clear()
-        self._unsynced_folders -= {path for path in self._unsynced_folders if f"{path}/".startswith(f"{folder}/")}
-        if self._files.exists(folder):
-            self._files.remove_tree(folder)
+        folder = f"{self.path}/{topic}/"
+        self._unsynced_folders -= {path for path in self._unsynced_folders if f"{path}/".startswith(folder)}
+        super().remove(topic)
 
-    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """The queue; None where no message was ever dispatched to it."""
-        return self._table.get((topic, queue_id))
-
-    def queue_ids(self, topic: str) -> Set[int]:
-        """Ids of a topic's queues."""
-        return frozenset(self._ids.get(topic, ()))
-
-    @property
-    def count(self) -> int:
-        """Number of queues."""
-        return len(self._table)
-
-    def queues(self) -> list[ConsumeQueue]:
-        """All queues, in no special order."""
-        return list(self._table.values())
-
-    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        path = f"{self._path}/{topic}/{queue_id}"
+    def _new(self, path: str, topic: str, queue_id: int, counts: TopicCounts) -> ConsumeQueue:
         queue = ConsumeQueue(
-            self._files, path, topic, queue_id, self.file_size,
-            on_new_name=self._unsynced_folders.add, on_map=self._mapped, on_dirty=self._unsynced.add,
-            counts=self.counts.setdefault(topic, TopicCounts()),
+            self._files, path, topic, queue_id, self.file_size, on_new_name=self._unsynced_folders.add,
+            on_map=self._mapped, on_dirty=self._unsynced.add, counts=counts,
         )  # fmt: skip
         self._extensions.attach(queue, self._unsynced_folders.add, self._mapped)
-        self._table[topic, queue_id] = queue
-        self._ids.setdefault(topic, set()).add(queue_id)
         return queue
 
     def _mapped(self) -> None:
@@ -213,7 +206,7 @@ class ConsumeQueueStore:
         """Append the units of scanned records; repeats are dropped, so dispatching again does no harm.
 
         A gap after a queue's last unit is filled with filler units, if the queue's next records say, too, that it is
-        there (`reput.store.queues.gaps`). Else one record has a wrong queue offset, and gets no unit.
+        there (`reput.store.queues.queue_jumps`). Else one record has a wrong queue offset, and gets no unit.
 
         Args:
             columns: Scanned at `ScanLevel.PROPERTIES` or above; a wrong queue offset becomes -1.
@@ -229,7 +222,9 @@ class ConsumeQueueStore:
         if self._multi_dispatch:
             columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
         queues = self._queues_of(columns)
-        self._gaps.take_back(columns, queues)
+        if self._jumps.are_open:
+            with self._flush_lock:  # so that no file is removed that a flush is to sync
+                self._jumps.take_back(columns, queues)
         row = 0
         while row < columns.rows:
             next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
@@ -240,7 +235,7 @@ class ConsumeQueueStore:
             self._write(runs, queues, next_offsets, ext)
             row = runs.stop_row
             if row < columns.rows:
-                self._gaps.fill(queues[columns["queue"][row]], columns, row)
+                self._jumps.fill(queues[columns["queue"][row]], columns, row)
         self.built_timestamp = int(columns["store_timestamp"][-1])
 
     @property
@@ -249,7 +244,7 @@ class ConsumeQueueStore:
         return self._extensions.file_size is None and not self._multi_dispatch
 
     def append(self, queues: Sequence[ConsumeQueue], runs: QueueRuns, store_timestamp: int) -> bool:
-        """Append a run of units to each queue, where `writes_plain_units`; `dispatch` writes the same bytes.
+        """Append a run of units to each queue, if `writes_plain_units`; `dispatch` writes the same bytes.
 
         Args:
             queues: The queues of the runs.
@@ -257,7 +252,7 @@ class ConsumeQueueStore:
             store_timestamp: Of the last record (ms).
 
         Returns:
-            Whether it is done. Where a run leaves a gap, repeats units, or does not fit into the file that has the last
+            Whether it is done. If a run leaves a gap, repeats units, or does not fit into the file that has the last
             unit, nothing is changed: that is for `dispatch`.
 
         Raises:
@@ -279,7 +274,7 @@ class ConsumeQueueStore:
         """Whether `dispatch` would find no gap before the units of scanned records; nothing is changed.
 
         Args:
-            columns: As for `dispatch`; the records follow those of the last call.
+            columns: As for `dispatch`; the records follow the last call's.
             ends: The max offset that each queue would have by now, by (topic in bytes, queue id); updated.
 
         Raises:
@@ -326,7 +321,7 @@ class ConsumeQueueStore:
             shown = topic[:80].decode("utf-8", "replace")
             offset = int(columns["commit_log_offset"][row])
             raise CorruptRecordError(
-                self._path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
+                self.path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
             )
         return name
 
@@ -355,7 +350,7 @@ class ConsumeQueueStore:
     def verify(self, columns: RecordColumns) -> bool:
         """Whether all units that `dispatch` would write for scanned records are there; then they count as dispatched.
 
-        Nothing is written, but the units count as unsynced. False where units have ext units: these are not compared.
+        Nothing is written, but the units count as unsynced. False if units have ext units: these are not compared.
         """
         if self._extensions.file_size is not None:
             return False
@@ -382,22 +377,22 @@ class ConsumeQueueStore:
 
     def _count_names_as_unsynced(self, queue: ConsumeQueue) -> None:
         if queue.file_starts:  # a queue with prepared messages only has no folder
-            self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self._path}
+            self._unsynced_folders |= {queue.path, queue.path.rpartition("/")[0], self.path}
 
     @property
     def max_physical_offset(self) -> int:
-        """Commit log offset after the last dispatched record that has a unit; -1 where there is no such record."""
+        """Commit log offset after the last dispatched record that has a unit; -1 if there is no such record."""
         return max((queue.max_physical_offset for queue in self._table.values()), default=-1)
 
     @property
     def last_record_offset(self) -> int:
-        """Commit log offset of the last dispatched record that has a unit; -1 where there is no such record."""
+        """Commit log offset of the last dispatched record that has a unit; -1 if there is no such record."""
         last = max(self._table.values(), key=lambda queue: queue.max_physical_offset, default=None)
         unit = last.unit(last.max_offset - 1) if last is not None else None
         return unit.commit_log_offset if unit is not None else -1
 
     def flush(self, least_pages: int = 0) -> int:
-        """Sync the queues with at least so many unsynced pages; with 0 all queues, and the names of new files.
+        """Sync the queues with at least `least_pages` unsynced pages; with 0 all queues, and the names of new files.
 
         Returns:
             The store timestamp (ms) up to which every unit is on the disk, if `least_pages` is 0.
@@ -451,8 +446,3 @@ class ConsumeQueueStore:
                 deleted |= files
                 pause()
         return deleted
-
-    def close(self) -> None:
-        """Drop all maps; no file is open."""
-        for queue in self._table.values():
-            queue.drop_mappings()

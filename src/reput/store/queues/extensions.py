@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class ConsumeQueueExtensions:
     """The extensions of all queues of a store, and whether new units get ext units (`enableConsumeQueueExt`).
 
-    Where the key is off, existing ext addresses stay readable, and new units hold plain tags codes.
+    If the key is off, existing ext addresses stay readable, and new units hold plain tags codes.
 
     Attributes:
-        file_size: Bytes of a file that is written; None where no ext units are written.
+        file_size: Bytes of a file that is written; None if no ext units are written.
         bit_maps: See `MessageStore.open`.
     """
 
@@ -55,7 +55,7 @@ class ConsumeQueueExtensions:
             self._listed[listed.topic, listed.queue_id] = listed
 
     def attach(self, queue: ConsumeQueue, on_new_name: Callable[[str], None], on_map: Callable[[], None]) -> None:
-        """Give a queue its extension, where the extension has files or is to be written."""
+        """Give a queue its extension, if the extension has files or is to be written."""
         listed = self._listed.get((queue.topic, queue.queue_id))
         if listed is None and self.file_size is None:
             return

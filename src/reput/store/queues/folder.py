@@ -42,7 +42,7 @@ class QueueFolder(ABC):
     Attributes:
         max_offset: The queue offset of the next message.
         min_offset: The first queue offset whose record the log still has, as of the last look.
-        max_physical_offset: Commit log offset after the record of the last unit; -1 where there is no unit.
+        max_physical_offset: Commit log offset after the record of the last unit; -1 if there is no unit.
         dirty: First byte of each file with units that are not known to be on the disk.
     """
 
@@ -109,7 +109,7 @@ class QueueFolder(ABC):
             self._starts = starts
 
     def _map(self, start: int) -> Mapping | None:
-        """Map the file that begins at a byte of the queue; None where the file is gone."""
+        """Map the file that begins at a byte of the queue; None if the file is gone."""
         with self._lock:
             index = bisect_right(self._starts, start) - 1
             if index < 0 or self._starts[index] != start:
@@ -135,6 +135,7 @@ class QueueFolder(ABC):
             self._starts.remove(start)
             self._mappings.pop(start, None)
             self._files.unlink(self.file_path(start))
+            self.dirty.discard(start)
         if self._starts:
             last = self._starts[-1]
             with self._files.open(self.file_path(last), writable=True) as file:

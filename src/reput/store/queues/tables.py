@@ -85,7 +85,7 @@ class QueueTables:
         self.simple.follow(simple, end_offset, store_timestamp)
 
     def max_offset(self, key: tuple[str, int]) -> int:
-        """The max offset of a (topic, queue id); 0 where there is no such queue."""
+        """The max offset of a (topic, queue id); 0 if there is no such queue."""
         queue = self.find(*key)
         return queue.max_offset if queue is not None else 0
 
@@ -106,12 +106,22 @@ class QueueTables:
         for queue in self.batch.queues():
             queue.cut()
 
+    def open_jumps(self) -> None:
+        """Judge a last unit right after a gap by its queue's next records, after `load` and before any dispatch.
+
+        A dispatcher that went on would do so. The next record is to be the first one that is not dispatched: a repeat
+        of records that are would speak against the unit.
+        """
+        self.simple.open_jumps()
+        for queue in self.batch.queues():
+            queue.open_jump()
+
     def recover_extensions(self) -> None:
         """See `ConsumeQueueStore.recover_extensions`."""
         self.simple.recover_extensions()
 
     def find(self, topic: str, queue_id: int) -> Queue | None:
-        """The queue; None where no message was ever dispatched to it."""
+        """The queue; None if no message was ever dispatched to it."""
         return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
 
     def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
@@ -143,7 +153,7 @@ class QueueTables:
         return self.batch.check_dispatch(columns, batch_ends) & self.simple.check_dispatch(columns, ends)
 
     def verify(self, columns: RecordColumns) -> bool:
-        """See `ConsumeQueueStore.verify`; False where any topic has batch consume queues."""
+        """See `ConsumeQueueStore.verify`; False if any topic has batch consume queues."""
         return not (self.types.batch or self.types.undeclared(columns)) and self.simple.verify(columns)
 
     def changes_type(self, config: TopicConfig) -> bool:
@@ -187,12 +197,12 @@ class QueueTables:
 
     @property
     def max_physical_offset(self) -> int:
-        """Commit log offset after the last dispatched record that has a unit; -1 where there is no such record."""
+        """Commit log offset after the last dispatched record that has a unit; -1 if there is no such record."""
         return max(self.simple.max_physical_offset, *(queue.max_physical_offset for queue in self.batch.queues()), -1)
 
     @property
     def last_record_offset(self) -> int:
-        """Commit log offset of the last dispatched record that has a unit; -1 where there is no such record."""
+        """Commit log offset of the last dispatched record that has a unit; -1 if there is no such record."""
         last = [unit for queue in self.batch.queues() if (unit := queue.unit(queue.max_offset - 1)) is not None]
         return max(self.simple.last_record_offset, *(unit.commit_log_offset for unit in last), -1)
 

@@ -18,6 +18,8 @@ from reput.store.queues.consume_queue import ConsumeQueue
 Offsets = npt.NDArray[np.int64]
 #: Units as a structured array, see `UNIT_TYPE`.
 Units = npt.NDArray[np.void]
+#: Units of a gap that are read in one go.
+_UNITS_OF_A_READ = 4096
 
 
 def are_fillers(units: Units) -> npt.NDArray[np.bool_]:
@@ -68,7 +70,7 @@ def follow_units(files: FileLayer, queues: Sequence[ConsumeQueue], guess: Offset
 
 
 def read_units(files: FileLayer, queues: Sequence[ConsumeQueue], offsets: Offsets) -> Units:
-    """Read the unit at a queue offset of each queue; zeros where the file is shorter."""
+    """Read the unit at a queue offset of each queue; zeros if the file is shorter."""
     if not queues:
         return np.empty(0, UNIT_TYPE)
     positions = offsets * UNIT_SIZE
@@ -112,7 +114,7 @@ def find_ends(
     starts: Sequence[Sequence[int]],
     guess: Sequence[int],
     end_offset: int,
-) -> tuple[Offsets, Offsets]:
+) -> tuple[Offsets, Offsets, npt.NDArray[np.bool_]]:
     """Find the end of each queue: before the first unit that is unused, or whose record ends after `end_offset`.
 
     A power cut may have kept a sector and lost the sector before it. Then the unit on the border has lost the first
@@ -128,33 +130,56 @@ def find_ends(
 
     Returns:
         int64[len(queues)] each: the queue offset of the end, and the commit log offset after the last unit's record
-        (-1 where there is no unit, or the last unit is a filler).
+        (-1 if there is no unit, or the last unit is a filler); bool[len(queues)], whether the last unit is a record's,
+        right after a filler.
     """
     first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
     sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
     last, guesses, ends = first + sizes // UNIT_SIZE, np.array(guess, np.int64), first.copy()
+    after_gap = np.zeros(first.size, np.bool_)
     left = np.arange(first.size)
     while left.size:
         some = [queues[i] for i in left.tolist()]
         ends[left] = search_units(files, some, first[left], last[left], guesses[left], written_before(end_offset))
-        left = left[_are_torn(files, some, first[left], ends[left])]
+        torn, after_gap[left] = _are_torn(files, some, first[left], ends[left])
+        left = left[torn]
         last[left] = ends[left] - 1
     filled = np.flatnonzero(ends > first)
     units = read_units(files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
     physical = np.full(ends.size, -1, np.int64)
     physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
-    return ends, physical
+    return ends, physical, after_gap
 
 
-def _are_torn(files: FileLayer, queues: Sequence[ConsumeQueue], first: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
-    """bool[queues], whether the last unit before each end cannot follow the unit before it."""
-    torn = np.zeros(ends.size, np.bool_)
+def _are_torn(
+    files: FileLayer, queues: Sequence[ConsumeQueue], first: Offsets, ends: Offsets
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """bool[queues] each: whether the last unit before each end cannot follow the one before it, or follows a filler."""
+    torn, after_gap = np.zeros(ends.size, np.bool_), np.zeros(ends.size, np.bool_)
     several = np.flatnonzero(ends - first > 1)
     some = [queues[i] for i in several.tolist()]
     before, units = (read_units(files, some, ends[several] - back) for back in (2, 1))
     may_follow = are_fillers(before) | are_fillers(units) | (before["commit_log_offset"] < units["commit_log_offset"])
     torn[several] = ~((before["size"] > 0) & may_follow)
-    return torn
+    after_gap[several] = are_fillers(before) & ~are_fillers(units)
+    return torn, after_gap
+
+
+def gap_begin(files: FileLayer, queue: ConsumeQueue) -> int:
+    """Queue offset at which the fillers before a queue's last unit begin; -1 if no record's unit comes before them."""
+    begin, end = queue.file_starts[0] // UNIT_SIZE, queue.max_offset - 1
+    while end > begin:
+        position = max(begin, end - _UNITS_OF_A_READ) * UNIT_SIZE
+        start = (end - 1) * UNIT_SIZE // queue.file_size * queue.file_size
+        position = max(position, start)
+        with files.open(queue.file_path(start)) as file:
+            data = file.read(position - start, end * UNIT_SIZE - position)
+        units = np.frombuffer(data[: len(data) - len(data) % UNIT_SIZE], UNIT_TYPE)  # a file may have been cut
+        records = np.flatnonzero(~are_fillers(units))
+        if records.size:
+            return position // UNIT_SIZE + int(records[-1]) + 1
+        end = position // UNIT_SIZE
+    return -1
 
 
 def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
@@ -163,6 +188,31 @@ def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log
     def is_gone(units: Units) -> npt.NDArray[np.bool_]:
         return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
 
+    def is_record_gone(units: Units) -> npt.NDArray[np.bool_]:
+        return ~are_fillers(units) & (units["commit_log_offset"] < min_commit_log_offset)
+
     first = np.array([queue.min_offset for queue in queues], np.int64)
     last = np.array([queue.max_offset for queue in queues], np.int64)
-    return search_units(files, queues, first, last, first, is_gone)
+    # A filler does not tell where the log begins: one search passes over it, the other one stays before it.
+    begins = search_units(files, queues, first, last, first, is_gone)
+    least = search_units(files, queues, first, last, first, is_record_gone)
+    for number in np.flatnonzero(least < begins).tolist():
+        least_offset, most = int(least[number]), int(begins[number])
+        begins[number] = _first_record(files, queues[number], least_offset, most, min_commit_log_offset)
+    return begins
+
+
+def _first_record(files: FileLayer, queue: ConsumeQueue, begin: int, end: int, min_commit_log_offset: int) -> int:
+    """Queue offset of the first unit in [begin, end) whose record the log still has; `end` without one."""
+    position = begin * UNIT_SIZE
+    while position < end * UNIT_SIZE:
+        inside = position % queue.file_size
+        size = min(end * UNIT_SIZE - position, queue.file_size - inside)
+        with files.open(queue.file_path(position - inside)) as file:
+            data = file.read(inside, size)
+        units = np.frombuffer(data[: len(data) - len(data) % UNIT_SIZE], UNIT_TYPE)  # a file may have been cut
+        found = np.flatnonzero(~are_fillers(units) & (units["commit_log_offset"] >= min_commit_log_offset))
+        if found.size:
+            return position // UNIT_SIZE + int(found[0])
+        position += size
+    return end

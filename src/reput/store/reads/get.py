@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from threading import local
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +11,6 @@ from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer, Mapping
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
-from reput.formats.java import string_hash
 from reput.kernels.queues import consume_queue
 from reput.kernels.queues.batch_consume_queue import select_batch_units
 from reput.kernels.queues.consume_queue import (
@@ -24,8 +21,6 @@ from reput.kernels.queues.consume_queue import (
     SelectLimits,
     select_units,
 )
-from reput.kernels.queues.index_file import scratch_row
-from reput.kernels.records.tags import keep_matching_tags
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.consume_queue import ConsumeQueue
@@ -33,6 +28,8 @@ from reput.store.queues.tables import Queue, QueueTables
 from reput.store.reads.get_result import PAIR_TYPE, GetMessageResult, GetRawResult
 from reput.store.reads.message_filter import FilterPass, MessageFilter, unit_table
 from reput.store.reads.pages import Cold, NotInMemory, Pages
+from reput.store.reads.scratch import Scratch
+from reput.store.reads.tag_filter import TagFilter, parse_tags
 from reput.store.results import GetMessageStatus
 from reput.store.statistics import StoreStatsService
 
@@ -48,56 +45,44 @@ _MIN_PULL_SIZE = 100
 #: The tags code of units that a filter wants.
 _WANTED = np.array([1], np.int32)
 _PAIR_SIZE = PAIR_TYPE.itemsize
-#: Characters of a tag expression that is remembered: a client may send others of megabytes, and of each another one.
-_MOST_REMEMBERED = 512
+#: Position of the pairs in what a kernel returns.
+_PAIRS = 8 * PULL_RESULT_COUNT
 
 
-class TagFilter(NamedTuple):
-    """A tag expression, ready for the kernels: hashes int32[n], and the texts one after the other."""
+class _Pull(NamedTuple):
+    """A pull that the short way does not answer: what is asked for, and what there is of its queue and the log.
 
-    hashes: npt.NDArray[np.int32]
-    address: int
-    texts: npt.NDArray[np.uint8]
-    text_offsets: npt.NDArray[np.int32]
+    Attributes:
+        queue: The queue.
+        offset: The first message, which the queue has.
+        units: Address, number and map of the units from the offset on, in one file.
+        max_msg_nums: Number of messages that are asked for.
+        tag_filter: Chooses messages by their tags.
+        message_filter: Chooses messages by their properties.
+        most_size: Bytes of messages after which the pull ends.
+        files: The log's files.
+        log_begin: The commit log offset of the first one.
+        end: The commit log offset after the last message that may be seen.
+        cold: What is done at pages that are not in memory.
+    """
 
-
-def parse_tags(expression: str) -> TagFilter | None:
-    """Parse a tag expression such as `a || b`; None for empty or `*`, all tags (`FilterAPI.buildSubscriptionData`)."""
-    parse = _parse if len(expression) <= _MOST_REMEMBERED else _parse.__wrapped__
-    return parse(expression)
-
-
-@lru_cache(maxsize=1024)
-def _parse(expression: str) -> TagFilter | None:
-    if expression.strip() in ("", "*"):
-        return None
-    tags = [tag for tag in (text.strip() for text in expression.split("||")) if tag]
-    hashes = np.array([string_hash(tag) for tag in tags], np.int32)
-    texts = [tag.encode() for tag in tags]
-    offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
-    return TagFilter(hashes, hashes.ctypes.data, np.frombuffer(b"".join(texts) or b"\0", np.uint8), offsets)
-
-
-class _Scratch(local):
-    """Memory of one thread for the kernel's answer; addresses are taken once, as asking for one costs 1 us."""
-
-    def __init__(self) -> None:
-        self.grow(64)
-
-    def grow(self, count: int) -> None:
-        """Make room for so many pairs, after the numbers that the kernel returns about them."""
-        answer = np.empty(PULL_RESULT_COUNT + 2 * count, np.int64)
-        self.count = count
-        self.address = answer.ctypes.data
-        self.pairs_address = self.address + 8 * PULL_RESULT_COUNT
-        self.result = answer[:PULL_RESULT_COUNT]
-        self.pairs = answer[PULL_RESULT_COUNT:].data.cast("B")
+    queue: Queue
+    offset: int
+    units: tuple[int, int, Mapping]
+    max_msg_nums: int
+    tag_filter: TagFilter | None
+    message_filter: MessageFilter | None
+    most_size: int
+    files: list[MappedFile]
+    log_begin: int
+    end: int
+    cold: Cold
 
 
 class GetMessage:
     """`DefaultMessageStore.getMessage`: statuses, next offset, filter and limits as RocketMQ's.
 
-    A pull never crosses a consume queue file. Where a message matches, it returns one at least, whatever the limits.
+    A pull never crosses a consume queue file. If a message matches, it returns one at least, whatever the limits.
     Unlike RocketMQ's it does not cross a commit log file either, as its result is one buffer: once a gigabyte a pull is
     short.
     """
@@ -137,11 +122,11 @@ class GetMessage:
         self._most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
-        self._scratch = _Scratch()
+        self._scratch = Scratch(_PAIRS + 64 * _PAIR_SIZE)
         self.log_files_have(log.queue.file_size)
 
     def log_files_have(self, size: int) -> None:
-        """Look for records in log files of so many bytes from now on; changed only while the log has none."""
+        """Look for records in log files of `size` bytes from now on; changed only while the log has none."""
         self._file_size = self._limits[0] = size
         self._filtering = FilterPass(self._pages, size)
 
@@ -222,7 +207,12 @@ class GetMessage:
                     _FOUND, offset + taken, low, high, is_on_disk == 1, taken, mapping.view, address - mapping.address,
                     file.mapping.view, file.start_offset, self._store_path,
                 )  # fmt: skip
-        return self._select(queue, offset, units, max_msg_nums, tag_filter, most_size, files, end, cold, message_filter)
+        log_begin = files[0].start_offset if files else end
+        return self._select(
+            _Pull(
+                queue, offset, units, max_msg_nums, tag_filter, message_filter, most_size, files, log_begin, end, cold
+            )
+        )
 
     def _look_at_records(self, cold: Cold, file: MappedFile, units: int, count: int) -> None:
         """Look at the records of units, and let `select_run` know what was asked for of their file."""
@@ -264,107 +254,94 @@ class GetMessage:
         self._stats.get_miss_times += 1
         return GetMessageResult(status, following, low, high, suggest_pulling_from_slave=is_on_disk)
 
-    def _select(
-        self,
-        queue: Queue,
-        offset: int,
-        units: tuple[int, int, Mapping],
-        max_msg_nums: int,
-        tag_filter: TagFilter | None,
-        most_size: int,
-        files: list[MappedFile],
-        end: int,
-        cold: Cold,
-        message_filter: MessageFilter | None,
-    ) -> GetMessageResult:
+    def _select(self, pull: _Pull) -> GetMessageResult:
         """A pull with a filter, from a batch consume queue, or whose first units give no message."""
-        scratch = self._scratch
-        most = min(max(max_msg_nums, 1), self._most_count)
-        if most > scratch.count:
-            scratch.grow(most)
-        tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
+        queue, files, scratch = pull.queue, pull.files, self._scratch
         low, high = queue.min_offset, queue.max_offset
-        log_begin = files[0].start_offset if files else end
-        address, count, _ = units
         if type(queue) is ConsumeQueue:
-            examine = min(max(max_msg_nums, self._filter_units), count)
-            self._pages.look_at_units(cold, queue, offset, units, examine)
-            resolved: npt.NDArray[np.generic] | None = None  # kept until the kernel has read it
-            if tag_count and queue.ext is not None:
-                if cold is Cold.REFUSE:
-                    raise NotInMemory
-                resolved = queue.ext.resolve(address, examine)
-                address = resolved.ctypes.data
-            elif message_filter is not None:  # its answers stand in place of the tags codes
-                resolved = unit_table(address, examine)
-                address = resolved.ctypes.data
-                examine = self._filtering.mark(message_filter, resolved, most, files, end, cold)
-                tags, tag_count = _WANTED.ctypes.data, 1
-            select_units(
-                address, examine, log_begin, end, tags, tag_count, most, most_size, self._limits_address,
-                scratch.address,
-            )  # fmt: skip
-            taken, examined, selected, size, last, first = scratch.result.tolist()
-            following = offset + examined
+            taken, examined, selected, size, last, first = self._select_units(pull, queue)
+            following = pull.offset + examined
         else:
-            if self._most_count > scratch.count:
-                scratch.grow(self._most_count)
-            # RocketMQ looks through (first message of a unit - offset) * 46 bytes, whatever the number of units.
-            examine = max(max_msg_nums, self._filter_batch_units)
-            select_batch_units(
-                address, count, min(offset + examine, high), log_begin, end, tags, tag_count, max_msg_nums, most_size,
-                self._limits_address, scratch.address,
-            )  # fmt: skip
-            taken, following, selected, size, last, first = scratch.result.tolist()
-            following = max(following, offset + 1)  # a damaged unit must not lead back
-        is_on_disk = end - last > self._memory_size
+            taken, following, selected, size, last, first = self._select_batch_units(pull, high)
+            following = max(following, pull.offset + 1)  # a damaged unit must not lead back
+        is_on_disk = pull.end - last > self._memory_size
         if not taken:
             return self._empty(_SELECTED[selected], following, low, high, is_on_disk)
-        file = files[(first - log_begin) // self._file_size]
-        self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
-        buffer, base = file.mapping.view, file.start_offset
-        if tag_filter is not None or (message_filter is not None and type(queue) is not ConsumeQueue):
-            if tag_filter is not None:
-                taken = _keep_matching(scratch, taken, buffer, base, tag_filter)
-            elif message_filter is not None:
-                taken = self._keep_wanted(scratch, taken, files, message_filter, cold)
-            if not taken:
+        file = files[(first - pull.log_begin) // self._file_size]
+        self._pages.look_at_records(pull.cold, file, scratch.address + _PAIRS, taken, are_pairs=True)
+        mapping, base = file.mapping, file.start_offset
+        kept = self._keep(pull, taken, mapping, base)
+        if kept is not None:
+            if not kept:
                 return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
-            size = sum(scratch.pairs[: taken * _PAIR_SIZE].cast("q")[1::2])
-            self._pages.look_at_records(cold, file, scratch.pairs_address, taken, are_pairs=True)
+            taken, size = kept, sum(scratch.numbers[PULL_RESULT_COUNT + 1 : PULL_RESULT_COUNT + 2 * kept : 2])
+            self._pages.look_at_records(pull.cold, file, scratch.address + _PAIRS, taken, are_pairs=True)
         counts = queue.counts
         counts.get_times += 1
         counts.got_messages += taken
         counts.got_bytes += size
-        pairs = scratch.pairs[: taken * _PAIR_SIZE].tobytes()
+        pairs = bytes(scratch.view[_PAIRS : _PAIRS + taken * _PAIR_SIZE])
         return GetMessageResult(
-            _FOUND, following, low, high, is_on_disk, taken, pairs, 0, buffer, base, self._store_path,
+            _FOUND, following, low, high, is_on_disk, taken, pairs, 0, mapping.view, base, self._store_path,
             PAIR_TYPE,
         )  # fmt: skip
 
-    def _keep_wanted(
-        self, scratch: _Scratch, count: int, files: list[MappedFile], message_filter: MessageFilter, cold: Cold
-    ) -> int:
+    def _select_units(self, pull: _Pull, queue: ConsumeQueue) -> list[int]:
+        """Let the kernel choose units of a consume queue; their pairs are in the scratch, its numbers are returned."""
+        scratch, tag_filter, message_filter, cold = self._scratch, pull.tag_filter, pull.message_filter, pull.cold
+        most = min(max(pull.max_msg_nums, 1), self._most_count)
+        if _PAIRS + most * _PAIR_SIZE > scratch.size:
+            scratch.grow(_PAIRS + most * _PAIR_SIZE)
+        tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
+        address, count, _ = pull.units
+        examine = min(max(pull.max_msg_nums, self._filter_units), count)
+        self._pages.look_at_units(cold, queue, pull.offset, pull.units, examine)
+        resolved: npt.NDArray[np.generic] | None = None  # kept until the kernel has read it
+        if tag_count and queue.ext is not None:
+            if cold is Cold.REFUSE:
+                raise NotInMemory
+            resolved = queue.ext.resolve(address, examine)
+            address = resolved.ctypes.data
+        elif message_filter is not None:  # its answers stand in place of the tags codes
+            resolved = unit_table(address, examine)
+            address = resolved.ctypes.data
+            examine = self._filtering.mark(message_filter, resolved, most, pull.files, pull.end, cold)
+            tags, tag_count = _WANTED.ctypes.data, 1
+        select_units(
+            address, examine, pull.log_begin, pull.end, tags, tag_count, most, pull.most_size, self._limits_address,
+            scratch.address,
+        )  # fmt: skip
+        numbers: list[int] = scratch.numbers[:PULL_RESULT_COUNT].tolist()
+        return numbers
+
+    def _select_batch_units(self, pull: _Pull, max_offset: int) -> list[int]:
+        """As `_select_units`, from a batch consume queue; the second number is the offset to go on at."""
+        scratch, tag_filter = self._scratch, pull.tag_filter
+        if _PAIRS + self._most_count * _PAIR_SIZE > scratch.size:
+            scratch.grow(_PAIRS + self._most_count * _PAIR_SIZE)
+        tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
+        address, count, _ = pull.units
+        # RocketMQ looks through (first message of a unit - offset) * 46 bytes, whatever the number of units.
+        examine = max(pull.max_msg_nums, self._filter_batch_units)
+        select_batch_units(
+            address, count, min(pull.offset + examine, max_offset), pull.log_begin, pull.end, tags, tag_count,
+            pull.max_msg_nums, pull.most_size, self._limits_address, scratch.address,
+        )  # fmt: skip
+        numbers: list[int] = scratch.numbers[:PULL_RESULT_COUNT].tolist()
+        return numbers
+
+    def _keep(self, pull: _Pull, count: int, mapping: Mapping, base: int) -> int | None:
+        """Keep the pairs that a filter wants whose answer is not in the units; their number, None without one."""
+        if pull.tag_filter is not None:
+            return pull.tag_filter.keep_matching(mapping, base, self._scratch.address + _PAIRS, count)
+        if pull.message_filter is not None and type(pull.queue) is not ConsumeQueue:
+            return self._keep_wanted(count, pull.message_filter, pull.files, pull.cold)
+        return None
+
+    def _keep_wanted(self, count: int, message_filter: MessageFilter, files: list[MappedFile], cold: Cold) -> int:
         """Keep the pairs of the messages that a filter wants, at the front; returns their number."""
-        pairs = np.frombuffer(scratch.pairs, np.int64).reshape(-1, 2)[:count]
+        pairs = np.frombuffer(self._scratch.numbers, np.int64, 2 * count, _PAIRS).reshape(-1, 2)
         wanted, _ = self._filtering.look(message_filter, pairs.copy(), files, cold)
         kept = pairs[wanted]
         pairs[: len(kept)] = kept
         return len(kept)
-
-
-def _keep_matching(scratch: _Scratch, count: int, buffer: memoryview, base: int, tag_filter: TagFilter) -> int:
-    """Keep the pairs of messages whose tags have a wanted text, at the front; returns their number."""
-    data = np.frombuffer(buffer, np.uint8)
-    return int(
-        keep_matching_tags(
-            data.ctypes.data,
-            data.size,
-            base,
-            scratch.pairs_address,
-            count,
-            tag_filter.texts.ctypes.data,
-            tag_filter.text_offsets,
-            *scratch_row(),
-        )
-    )

@@ -157,7 +157,7 @@ class GetMessageResult:
         """
         import pyarrow as pa
 
-        from reput.log.reads.reader import record_batches
+        from reput.log.reads.batches import record_batches
         from reput.log.selection import make_selection
 
         name = os.path.basename(self._store_path)

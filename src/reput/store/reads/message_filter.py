@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from reput.kernels.queues.index_file import scratch_row
+from reput.kernels.queues.index_search import scratch_row
 from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.kernels.records.property_slices import find_property_slices
-from reput.kernels.records.segments import gather_segments
+from reput.kernels.records.pulled_records import gather_segments
 from reput.store.log.mapped_file import MappedFile
 from reput.store.reads.pages import Cold, NotInMemory, Pages
 
@@ -66,7 +66,7 @@ class FilterPass:
     ) -> int:
         """Put 1 in place of the tags codes of units whose messages are wanted, and 0 into the others.
 
-        The work goes on until so many messages are wanted. A unit whose record the log does not have gets 1: the
+        The work goes on until `most` messages are wanted. A unit whose record the log does not have gets 1: the
         choice of messages then says so.
 
         Args:
@@ -169,7 +169,7 @@ class PropertyTexts:
         return int(self._slices[:, :, 1].sum())
 
     def gather(self) -> dict[str, pa.StringArray]:
-        """Copy the values: for each name a text a record, null where the record lacks the property."""
+        """Copy the values: for each name a text a record, null if the record lacks the property."""
         return {name: _gather(self._slices[number]) for number, name in enumerate(self._names)}
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernels.machine import mapped_pages
-from reput.kernels.records import segments
+from reput.kernels.records.pulled_records import find_segments, gather_segments
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.consume_queue import ConsumeQueue
 
@@ -49,7 +49,7 @@ class _Runs(local):
         self.grow(64)
 
     def grow(self, count: int) -> None:
-        """Make room for so many runs."""
+        """Make room for `count` runs."""
         runs = np.empty(2 * count, np.int64)
         self.count = count
         self.numbers, self.address = runs.data, runs.ctypes.data
@@ -59,7 +59,7 @@ class _Runs(local):
 class Pages:
     """Looks at mapped bytes before they are read.
 
-    Methods raise StoreError where the disk cannot read them, and NotInMemory with Cold.REFUSE. A page that is in memory
+    Methods raise StoreError if the disk cannot read them, and NotInMemory with Cold.REFUSE. A page that is in memory
     may go before it is read; the system keeps for long what was just read.
     """
 
@@ -76,7 +76,7 @@ class Pages:
     def look_at_units(
         self, cold: Cold, queue: ConsumeQueue, offset: int, units: tuple[int, int, Mapping], most: int
     ) -> None:
-        """See to it that units can be read: `units_from(offset)` of a queue, the first ones, at most so many."""
+        """See to it that units can be read: `units_from(offset)` of a queue, the first ones, at most `most`."""
         address, count, mapping = units
         position, size = address - mapping.address, max(min(count, most), 1) * UNIT_SIZE
         if cold is _ONCE:
@@ -94,9 +94,13 @@ class Pages:
         runs, mapping = self._runs, file.mapping
         if count > runs.count:
             runs.grow(count)
-        found, size = segments.find_segments(units, count, are_pairs, mapping.address - file.start_offset, runs.address)
+        found, size = find_segments(units, count, are_pairs, mapping.address - file.start_offset, runs.address)
         runs.records, runs.mapping = (found, size, runs.numbers[0] - mapping.address), mapping
         self._look(cold, file.path, mapping, found)
+
+    def are_in_memory(self, mapping: Mapping, runs: int, count: int) -> bool:
+        """Whether runs of a map are in memory; `runs`: address of `count` pairs of native int64, address and size."""
+        return mapping.tells_memory and self._files.are_in_memory(runs, count)
 
     def gather(self, file: memoryview) -> bytes:
         """The bytes of the records that this thread has looked at last, one after the other; `file`: their file."""
@@ -106,7 +110,7 @@ class Pages:
         if count == 1:
             return bytes(file[position : position + size])
         gathered = np.empty(size, np.uint8)
-        segments.gather_segments(runs.address, count, gathered.ctypes.data)
+        gather_segments(runs.address, count, gathered.ctypes.data)
         del mapping
         return gathered.tobytes()
 
@@ -125,7 +129,7 @@ class Pages:
 
     def _are_in_memory(self, cold: Cold, mapping: Mapping, count: int) -> bool:
         """Whether all runs of this thread are in memory; raises NotInMemory in place of False with Cold.REFUSE."""
-        if mapping.tells_memory and self._files.are_in_memory(self._runs.address, count):
+        if self.are_in_memory(mapping, self._runs.address, count):
             return True
         if cold is _REFUSE:
             raise NotInMemory

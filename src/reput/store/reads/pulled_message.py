@@ -1,4 +1,4 @@
-"""PulledMessage: a message of a pull, whose body, tags and keys are made together with those of the whole pull."""
+"""PulledMessage: a message of a pull, whose body, tags and keys are made for the whole pull at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emptied queues at a start: where their files are lost, the next offset is put back as it was recorded."""
+"""Emptied queues at a start: if their files are lost, the next offset is put back as it was recorded."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class DirectoryListing:
     queues: list[QueueFiles] = field(default_factory=list)
     batch_queues: list[QueueFiles] = field(default_factory=list)
     index_files: list[IndexFilePath] = field(default_factory=list)
-    #: `NO_TIMES` where there is no checkpoint.
+    #: `NO_TIMES` if there is no checkpoint.
     checkpoint: Checkpoint = NO_TIMES
     has_checkpoint: bool = False
     was_killed: bool = False
@@ -145,7 +145,7 @@ def find_end(
         last_record: Commit log offset of the last record with a unit; -1 for none.
         listing: Of the store's directory.
         config: Which CRCs are checked.
-        progress: Is told how far the search is.
+        progress: Gets how far the search is.
         verification: Is given all records from `verification.offset` on.
         trusted: A commit log offset before which a killed store is known to be right, and the store timestamp (ms) of
             the record before it.

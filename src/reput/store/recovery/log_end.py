@@ -20,6 +20,7 @@ from reput.log.scan import first_rows
 from reput.log.store_times import trusted_time
 from reput.progress import Progress
 from reput.store.dispatch.check import check_queue_offsets
+from reput.store.dispatch.redispatch import ScannedBatch
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.mapped_file import MappedFile
 from reput.store.log.whole_records import find_whole, is_hiding
@@ -45,15 +46,16 @@ class ProtectedRecords(NamedTuple):
 
 
 def _first_timestamp(file: MappedFile) -> int:
-    """Store time of a file's first record; 0 where it has none."""
+    """Store time of a file's first record; 0 if it has none."""
     columns = file.scan(RecordScanner(1, level=ScanLevel.HEADER), 0)
+    file.mapping.release()  # a mebibyte was asked for: many such files are looked at, one after the other
     return int(columns["store_timestamp"][0]) if columns.rows else 0
 
 
 def start_file(log: CommitLog, checkpoint: Checkpoint) -> int:
     """Start offset of the newest log file whose first record the checkpoint says was on the disk.
 
-    As `CommitLog.isMappedFileMatchedRecover`; the log's first file where there is no such file.
+    As `CommitLog.isMappedFileMatchedRecover`; the log's first file if there is no such file.
     """
     safe = min_timestamp(checkpoint)
     for file in reversed(log.queue.mapped_files):
@@ -76,7 +78,7 @@ def find_log_end(
 ) -> LogEnd:
     """Scan the records from `begin` on until the log ends.
 
-    A wrong CRC ends the log: the CRC of a body, and where the configuration asks for it, the CRC of the whole record.
+    A wrong CRC ends the log: the CRC of a body, and if the configuration asks for it, the CRC of the whole record.
 
     Args:
         log: The log; its files are loaded.
@@ -84,7 +86,7 @@ def find_log_end(
         protected: Records after the end that are not to be cut off.
         config: Which CRCs are checked.
         was_killed: Whether records may lie after the end that a kill left.
-        progress: Is told how far the scan is on the way to `data_end`.
+        progress: Gets how far the scan is on the way to `data_end`.
         data_end: About where the log ends, commit log offset.
         verification: Is given each scanned batch, until it finds a difference.
         timestamp: Store time (ms) of the record before `begin`.
@@ -112,7 +114,7 @@ def find_log_end(
         if verifying is not None:
             verifying.take(first_rows(columns, fault), file.mapping, position)
         else:
-            file.mapping.release(position, position + columns.consumed)  # a long scan keeps little of it in memory
+            ScannedBatch(columns, file.mapping, position).release()
         check_queue_offsets(columns, fault, file.path)
         if fault:
             times = [*times, *columns["store_timestamp"][max(fault - 2, 0) : fault].tolist()][-2:]
@@ -136,7 +138,7 @@ def _check_tail(
 ) -> tuple[bool, int]:
     """Whether bytes after the log's end are not zero, and the number of whole records not older than `timestamp` (ms).
 
-    Raises CorruptRecordError where one of these records is protected: it must not be cut off.
+    Raises CorruptRecordError if one of these records is protected: it must not be cut off.
     """
     has_tail, cut_records = False, 0
     for file in log.queue.mapped_files:

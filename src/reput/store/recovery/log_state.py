@@ -2,7 +2,7 @@
 
 The log may end before where it ended: `rejoin`, `repair` or a start has cut it, or a disk has lost its end. What points
 beyond would pass over what the log gets there next. Whatever grows a log opens the store first, so one place is enough:
-a start lowers all such state as soon as it knows the log's end. Where a cut took what was done (a delivery), and not
+a start lowers all such state as soon as it knows the log's end. If a cut took what was done (a delivery), and not
 what it was done for, it is done again.
 """
 
@@ -173,7 +173,7 @@ def _orders(end: LogExtent, content: ConsumerOrderInfos) -> ConsumerOrderInfos:
 def _timers(end: LogExtent) -> None:
     """`next`: the message that gets a unit next; `done`: the slots before the read time, all in the log before it.
 
-    Where a unit leads beyond the log, all units go, as in a slave: each message that waits gets another one.
+    If a unit leads beyond the log, all units go, as in a slave: each message that waits gets another one.
     """
     path = f"{end.root}/{TIMER_CHECK}"
     before = TimerCheckpoint()
@@ -202,7 +202,7 @@ def without_units(root: str, files: FileLayer, checkpoint: TimerCheckpoint, queu
         root: The store directory.
         files: The file layer.
         checkpoint: How far the timers were.
-        queue_end: The messages before this queue offset were delivered, where their slot is before the read time.
+        queue_end: The messages before this queue offset were delivered, if their slot is before the read time.
     """
     checkpoint = checkpoint._replace(
         last_timer_log_flush_pos=0, last_timer_queue_offset=0, master_timer_queue_offset=queue_end

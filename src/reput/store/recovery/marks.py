@@ -20,17 +20,17 @@ from reput.formats.paths import CONFIG
 from reput.kernels.records.columns import RecordColumns, ScanStop
 from reput.kernels.records.record_scan import RecordScanner, ScanLevel
 from reput.log.dispatch_marks import RECOVERY_FILE, DispatchMark, decode_mark, encode_mark, settings_of
-from reput.log.positions import LastRecord, LogPosition
+from reput.log.resume_points import LastRecord, ResumePoint
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.tables import QueueTables
 
-#: Before the first mark, and between two marks. Longer where a mark, which syncs, takes long: marks take a tenth of the
+#: Before the first mark, and between two marks. Longer if a mark, which syncs, takes long: marks take a tenth of the
 #: time at the most.
 INTERVAL_S = 2.0
 _SHARE = 10
 #: A mark that no log fits: the start begins at the log's first record.
-_UNKNOWN = DispatchMark(LogPosition(-1))
+_UNKNOWN = DispatchMark(ResumePoint(-1))
 
 
 def mark_path(root: str) -> str:
@@ -39,7 +39,7 @@ def mark_path(root: str) -> str:
 
 
 def read_mark(root: str, config: MessageStoreConfig, files: FileLayer) -> DispatchMark | None:
-    """Read the mark that an unfinished start left; None where there is no mark.
+    """Read the mark that an unfinished start left; None if there is no mark.
 
     A garbled mark has the offset -1. So has the mark of a start with other settings, which wrote other files.
     """
@@ -59,11 +59,11 @@ def fits(mark: DispatchMark, log: CommitLog) -> bool:
 
     A mark without a record before it fits at the beginning of the log, and where a record begins.
     """
-    last = mark.position.last
-    if not log.min_offset <= mark.position.offset <= log.min_offset + len(log.queue.mapped_files) * log.queue.file_size:
+    last = mark.point.last
+    if not log.min_offset <= mark.point.offset <= log.min_offset + len(log.queue.mapped_files) * log.queue.file_size:
         return False
     if last is None:
-        return mark.position.offset == log.min_offset or _begins_record(log, mark.position.offset)
+        return mark.point.offset == log.min_offset or _begins_record(log, mark.point.offset)
     file = log.queue.find(last.offset)
     return file is not None and zlib.crc32(file.file.read(last.offset - file.start_offset, last.header_size)) == (
         last.header_crc
@@ -79,12 +79,12 @@ def _begins_record(log: CommitLog, offset: int) -> bool:
     return columns.rows > 0 or columns.stop is ScanStop.BLANK
 
 
-def position_after(columns: RecordColumns) -> LogPosition:
-    """The log position after scanned records; there is at least one record."""
+def resume_point_after(columns: RecordColumns) -> ResumePoint:
+    """The resume point after scanned records; there is at least one record."""
     begin, body = int(columns["position"][-1]), int(columns["body_position"][-1])
     offset, timestamp = int(columns["commit_log_offset"][-1]), int(columns["store_timestamp"][-1])
     header = columns.buffer[begin:body]
-    return LogPosition(columns.next_offset, LastRecord(offset, timestamp, body - begin, zlib.crc32(header.data)))
+    return ResumePoint(columns.next_offset, LastRecord(offset, timestamp, body - begin, zlib.crc32(header.data)))
 
 
 class RecoveryMarks:
@@ -121,27 +121,27 @@ class RecoveryMarks:
         """
         if columns.rows and monotonic() >= self._due and self._files.is_directory(os.path.dirname(self._path)):
             try:
-                self.write(position_after(columns))
+                self.write(resume_point_after(columns))
             except StoreFullError:
                 self._due = monotonic() + INTERVAL_S
 
-    def write(self, position: LogPosition) -> None:
-        """Sync log, queues and index up to a position, then write the mark, durably."""
+    def write(self, point: ResumePoint) -> None:
+        """Sync log, queues and index up to a point, then write the mark, durably."""
         begun = monotonic()
         paths = [
             file.path
             for file in self._log.queue.mapped_files
-            if file.start_offset < position.offset and file.start_offset + file.size > self._synced
+            if file.start_offset < point.offset and file.start_offset + file.size > self._synced
         ]
         self._files.sync_files(paths)
         self._queues.flush()
         if self._index is not None:
             self._index.flush()
-        mark = DispatchMark(position, self._index.mark if self._index is not None else None)
+        mark = DispatchMark(point, self._index.mark if self._index is not None else None)
         content = {"settings": settings_of(self._config), "mark": encode_mark(mark)}
         self._files.make_directories(os.path.dirname(self._path))
         self._files.write_atomically(self._path, encode_with_crc(content, indent=1) + b"\n")
-        self.is_written, self._synced = True, position.offset
+        self.is_written, self._synced = True, point.offset
         self._due = monotonic() + max(INTERVAL_S, _SHARE * (monotonic() - begun))
 
     def put_back(self) -> None:

@@ -1,7 +1,8 @@
 """Search for units that queues lack after a clean exit.
 
-A clean exit leaves no record undispatched, so a missing unit shows that a queue file was cut or is lost. A writer's
-start builds the units again from the log. A reader changes nothing, so it says what it cannot show.
+A clean exit leaves no record undispatched, but for those that another process is still to dispatch. So a missing unit
+of an earlier record shows that a queue file was cut or is lost. A writer's start builds the units again from the log.
+A reader changes nothing, so it says what it cannot show.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def find_missing_units(
         root: The store's directory, which was closed cleanly.
         log: The log.
         queues: Loaded with all units of records before `end`.
-        end: Commit log offset after the last record.
+        end: Commit log offset after the last record whose unit must be there.
         shutdown: What reput's own clean exit left: the max offset of each queue. After another writer's exit the log is
             scanned instead, from the last record with a unit on.
     """
@@ -66,7 +67,7 @@ def find_missing_units(
 
 
 def warn_of_lost_begins(log: CommitLog, queues: QueueTables) -> None:
-    """Warn of queues without their first file, where the log has all its messages: retention cuts the log first.
+    """Warn of queues without their first file, if the log has all its messages: retention cuts the log first.
 
     Consumers pass over such messages without an error, and so does a start, as RocketMQ's.
     """
@@ -84,7 +85,7 @@ def warn_of_lost_begins(log: CommitLog, queues: QueueTables) -> None:
 
 
 def _first_missing(columns: RecordColumns, queues: QueueTables) -> tuple[str, int, int] | None:
-    """(topic, queue id, commit log offset) of the first record whose unit is missing; None where no unit is."""
+    """(topic, queue id, commit log offset) of the first record whose unit is missing; None if no unit is."""
     names = [(topic_folder_name(topic), queue_id) for topic, queue_id in columns.queues()]
     of_names = [None if topic is None else queues.find(topic, queue_id) for topic, queue_id in names]
     next_offsets = [

@@ -14,13 +14,13 @@ from reput.files import FileLayer
 from reput.files.lock import RecordLock
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.paths import CHECKPOINT, CONFIG, CONSUME_QUEUE, LOCK
-from reput.log.directory import StoreDirectory, numbered_files, usual_size
+from reput.log.directory import StoreDirectory, check_is_log_folder, numbered_files, usual_size
 from reput.log.failed_sync import leave_mark, remove_mark, watched
 from reput.log.geometry.file_sizes import BATCH, INDEX_KEYS, SIMPLE, is_queue_size_proven
 from reput.log.geometry.index_geometry import index_geometry
-from reput.log.positions import LogPosition
 from reput.log.queue_extensions import queue_extensions
 from reput.log.queue_types import check_queue_folders, find_queue_types
+from reput.log.resume_points import ResumePoint
 from reput.progress import Progress
 from reput.store.checkpoint import AbortFile, StoreCheckpoint
 from reput.store.config_files import StoreTopics
@@ -69,7 +69,7 @@ def open_for_writing(
 ) -> WriterParts:
     """Lock, check and recover a store; raises what `MessageStore.open` raises. The store's threads are not started.
 
-    Sizes that `config` was not given are those of the store's files, or those of `SMALL_FILES` with `small`, where the
+    Sizes that `config` was not given are the store's files', or `SMALL_FILES` with `small`, if the
     store has no log yet. `external`: another process dispatches what is appended from now on. `retention`: expired log
     files are deleted first, if the disk is too full.
     """
@@ -78,6 +78,7 @@ def open_for_writing(
         for folder in folders:
             if files.exists(folder) and not files.is_directory(folder):
                 raise StoreFormatError(f"{folder}: a file lies where a folder is expected; move it away")
+            check_is_log_folder(files, folder)
         numbered_files(files, *folders)
         for folder in (path, *folders):
             files.make_directories(folder)
@@ -100,7 +101,7 @@ def open_for_writing(
 def _with_sizes_of_files(
     path: str, config: MessageStoreConfig, files: FileLayer, listing: DirectoryListing, progress: Progress
 ) -> MessageStoreConfig:
-    """The configuration of a store that exists, with the sizes of its files where no size was given."""
+    """The configuration of a store that exists, with the sizes of its files if no size was given."""
     sizes: dict[str, int] = {}
     if listing.log_files:
         sizes["mapped_file_size_commit_log"] = listing.log_files[0].size
@@ -198,7 +199,7 @@ def _recover(
 
 
 def _warn_of_lost_end(path: str, listing: DirectoryListing, plan: RecoveryPlan) -> None:
-    """Warn where the log of a killed store ends before the time up to which the checkpoint says it was on the disk.
+    """Warn if the log of a killed store ends before the time up to which the checkpoint says it was on the disk.
 
     The store is not refused: RocketMQ's checkpoint may count a message that begins a new file before it is written.
     """
@@ -241,7 +242,7 @@ def _make_folders(path: str, config: MessageStoreConfig, files: FileLayer, *, ma
 
 
 def _cut_log(path: str, files: FileLayer, listing: DirectoryListing, log: CommitLog, plan: RecoveryPlan) -> None:
-    """Cut the log where the plan says that it ends, durably."""
+    """Cut the log if the plan says that it ends, durably."""
     end, unfinished = plan.end, plan.unfinished
     log.queue.remove_empty_file()
     if listing.log_files:
@@ -303,12 +304,12 @@ def _bring_in_step(
     progress: Progress,
     marks: RecoveryMarks,
 ) -> RecoveryReport:
-    """Cut queues and index where they cannot be trusted, and dispatch again the records that they may lack."""
+    """Cut queues and index if they cannot be trusted, and dispatch again the records that they may lack."""
     log, queues, index = loaded.log, loaded.queues, loaded.index
     begin = plan.dispatch_from
     if begin < plan.end.offset:
         # Before queues and index change: the checkpoint may say that they are whole.
-        marks.write(LogPosition(begin))
+        marks.write(ResumePoint(begin))
     if listing.was_killed:
         queues.cut()
     queues.turn_to_batch(plan.batch_topics)

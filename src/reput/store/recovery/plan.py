@@ -34,9 +34,9 @@ class RecoveryPlan(NamedTuple):
 
     Attributes:
         end: The end that the log is to have.
-        unfinished: What is to be done about an unfinished batch of a sink; None where there is no such batch.
+        unfinished: What is to be done about an unfinished batch of a sink; None if there is no such batch.
         sync_from: Commit log offset from which on bytes may be in the page cache only.
-        dispatch_from: Commit log offset of the first record to dispatch; the log's end where no record is.
+        dispatch_from: Commit log offset of the first record to dispatch; the log's end if no record is.
         batch_topics: Topics whose records show that they have batch consume queues, though no configuration says so.
         verified_records: Records before `dispatch_from` whose units and index entries are what dispatch would write.
     """
@@ -54,8 +54,8 @@ class _TrustedEnd(NamedTuple):
 
     Attributes:
         offset: Commit log offset. The log is whole before it, and the queues have all units of the records before it.
-        timestamp: Store time (ms) of the record before `offset`; 0 where it is not known.
-        mark: The mark of an interrupted start, where the log fits it.
+        timestamp: Store time (ms) of the record before `offset`; 0 if it is not known.
+        mark: The mark of an interrupted start, if the log fits it.
         is_lost: Whether an interrupted start left a mark that the log does not fit: queues and index may hold anything.
     """
 
@@ -145,7 +145,7 @@ def _find_trusted_end(log: CommitLog, listing: DirectoryListing) -> _TrustedEnd:
         return _TrustedEnd(start_file(log, listing.checkpoint))
     if not fits(listing.mark, log):
         return _TrustedEnd(log.min_offset, is_lost=True)
-    offset, last = listing.mark.position.offset, listing.mark.position.last
+    offset, last = listing.mark.point.offset, listing.mark.point.last
     return _TrustedEnd(offset, last.store_timestamp if last is not None else 0, listing.mark)
 
 
@@ -163,7 +163,7 @@ def _before_index(begin: int, log: CommitLog, index: IndexService | None) -> int
 def _dispatch_from(
     loaded: Loaded, listing: DirectoryListing, end: LogEnd, trusted: _TrustedEnd, *, has_lost_queues: bool
 ) -> int:
-    """Commit log offset at which dispatch begins where no record was verified."""
+    """Commit log offset at which dispatch begins if no record was verified."""
     log, queues, index = loaded.log, loaded.queues, loaded.index
     shutdown = listing.shutdown
     if not listing.was_killed and shutdown is not None and shutdown.commit_log_end == end.offset:

@@ -10,6 +10,7 @@ from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
 from reput.formats.paths import ABORT
 from reput.log.directory import is_gone
+from reput.log.dispatch_marks import dispatched_end
 from reput.log.geometry.file_sizes import BATCH, SIMPLE
 from reput.log.geometry.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
@@ -33,7 +34,7 @@ from reput.store.recovery.missing_units import find_missing_units
 from reput.store.recovery_report import LogEnd, RecoveryReport
 
 #: Tries, as retention may delete a listed file before it is opened. It deletes the oldest files first, so the next try
-#: begins after them. A file that is missing for another reason is told by the last try.
+#: begins after them. A file that is missing for another reason is an error of the last try.
 _LOOKS = 20
 
 
@@ -61,7 +62,7 @@ def _find_end_or_damage(
 def _find_end_from(
     log: CommitLog, seen_record: int, listing: DirectoryListing, config: MessageStoreConfig, progress: Progress
 ) -> LogEnd | None:
-    """Find the log's end from a record that an earlier look saw; None where that record is gone."""
+    """Find the log's end from a record that an earlier look saw; None if that record is gone."""
     if log.queue.find(seen_record) is None:
         return None
     end = find_log_end(
@@ -77,7 +78,7 @@ def open_for_reading(
     """Open a live, killed or cleanly closed store as its queues show it now; takes no lock and changes no byte.
 
     The files' own sizes count, not the configured sizes. `seen_record` is the commit log offset of a record that an
-    earlier look saw, from which the log is scanned; -1 for none. Where retention deletes a file meanwhile, the
+    earlier look saw, from which the log is scanned; -1 for none. If retention deletes a file meanwhile, the
     directory is looked at again.
     """
     for _ in range(_LOOKS - 1):
@@ -90,7 +91,7 @@ def open_for_reading(
 
 
 def _look(path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress, seen_record: int) -> Parts:
-    """Open all parts; look again where a sink took a batch back meanwhile. After an error all files are closed."""
+    """Open all parts; look again if a sink took a batch back meanwhile. After an error all files are closed."""
     with ExitStack() as undo:
         parts = _look_once(path, config, files, progress, seen_record, undo)
         if parts is not None:
@@ -113,18 +114,20 @@ def _look_once(
     queues = QueueTables(files, path, file_size, batch_file_size, config, writable=False, types=QueueTypes())
     undo.callback(queues.close)
     queues.check(listing.queues, listing.batch_queues)
+    marked = dispatched_end(path, files)  # before the units are read: a mark is written after its units
     end, damage = _find_end_or_damage(log, queues, listing, config, progress, seen_record)
     committed = watch.committed(end.offset)
     if committed is None:
         return None
     end = end._replace(offset=committed)
+    dispatched = end.offset if marked is None else min(end.offset, marked)
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or listing.checkpoint.physic_msg_timestamp
     queues.load(listing.queues, listing.batch_queues, end.offset)
     queues.raise_min_offsets(log.min_offset)
     lacking = None
     if damage is None and not (listing.was_killed or listing.has_hidden_queues):
-        lacking = find_missing_units(path, log, queues, end.offset, listing.shutdown)
+        lacking = find_missing_units(path, log, queues, dispatched, listing.shutdown)
         if files.exists(os.path.join(path, ABORT)):  # a writer has opened the store since, and dispatches
             lacking = None
     log.queue.drop_maps()
@@ -135,4 +138,4 @@ def _look_once(
         undo.callback(index.close)
         index.check(listing.index_files)
         index.load(listing.index_files, safe_timestamp=None)
-    return Parts(log, queues, index, RecoveryReport(listing.was_killed, end, end.offset, 0, damage=damage or lacking))
+    return Parts(log, queues, index, RecoveryReport(listing.was_killed, end, dispatched, 0, damage=damage or lacking))

@@ -48,7 +48,7 @@ class UnfinishedBatch(NamedTuple):
 
     Attributes:
         begin_offset: Commit log offset at which the batch begins, or would have begun.
-        log_end: The end that the log is to have: before the batch where the batch is to be cut off.
+        log_end: The end that the log is to have: before the batch if the batch is to be cut off.
         sinks: What `config/reputSinks.json` is to say once the log ends there, durably.
     """
 
@@ -58,7 +58,7 @@ class UnfinishedBatch(NamedTuple):
 
 
 def find_unfinished_batch(files: FileLayer, path: str, log: CommitLog, end: LogEnd) -> UnfinishedBatch | None:
-    """Decide about the intent that the last writer left; None where there is no intent. Nothing is changed.
+    """Decide about the intent that the last writer left; None if there is no intent. Nothing is changed.
 
     Args:
         files: The file layer.

@@ -64,7 +64,7 @@ class Verification:
 
     Args:
         queues: All queues, loaded.
-        index: The index, loaded; None where the store has no index.
+        index: The index, loaded; None if the store has no index.
         config: What dispatch would write.
         begin: Commit log offset of the first record to compare.
         on_batch: Called by the third thread with each batch that is right.

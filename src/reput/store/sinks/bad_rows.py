@@ -121,7 +121,7 @@ def _publish(files: FileLayer, path: str, name: str) -> None:
 
 
 def discard(files: FileLayer, folder: str, begin: str) -> None:
-    """Remove the files of a job's tasks that are not published, also those of failed tasks, and no other job's.
+    """Remove the files of a job's tasks, failed ones too, that are not published, and no other job's.
 
     Args:
         begin: begin of their names, before the numbers of part, attempt and file.

@@ -35,12 +35,13 @@ from reput.kernels.records.record_scan import RecordScanner
 from reput.log.failed_sync import watched
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress, silent
+from reput.store.clean_exit import close_cleanly
 from reput.store.dispatch.prefetch import prefetched
 from reput.store.dispatch.redispatch import walk
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import LogSync
 from reput.store.log.pending import EncodedRows
-from reput.store.parts import Parts, WriterParts, close_cleanly
+from reput.store.parts import Parts, WriterParts
 from reput.store.recovery.opening import open_for_writing
 from reput.store.recovery.sink_intent import with_commit, write_sinks
 from reput.store.sinks.staging import StagingFile, read_frames
@@ -57,7 +58,7 @@ logger = logging.getLogger("reput.store")
 def check_store(
     path: str, config: MessageStoreConfig, files: FileLayer, *, lock_timeout_ms: int, progress: Progress = silent
 ) -> MessageStoreConfig:
-    """Prove that a commit will be able to open the store: recover it where it was killed, make it where nothing is.
+    """Prove that a commit will be able to open the store: recover it if it was killed, make it if nothing is.
 
     Returns the configuration with the sizes of the store's files. `progress` as of `MessageStore.open`.
     Errors as of `MessageStore.open`; StoreLockedError when another process has it for all of `lock_timeout_ms`.
@@ -130,7 +131,7 @@ def _open(
 
 
 def _committed(path: str, sinks: Sinks, batch: SinkBatch) -> SinkCommit | None:
-    """The commit, if it is that of this batch; raises StoreError where the batch cannot follow on it."""
+    """The commit, if it is that of this batch; raises StoreError if the batch cannot follow on it."""
     last = sinks.commits.get(batch.sink_id)
     if last is None or last.batch is None:
         return None
@@ -140,6 +141,11 @@ def _committed(path: str, sinks: Sinks, batch: SinkBatch) -> SinkCommit | None:
         return last
     if same_query and last.batch.batch_id < batch.batch_id:
         return None
+    if last.batch.query_id is None and batch.query_id is None:
+        raise StoreError(
+            f"{path}: sink {batch.sink_id!r} has committed batch {last.batch.batch_id}, and now batch {batch.batch_id} "
+            f"comes: a batchId counts upwards. Take a larger one; nothing was written"
+        )
     raise StoreError(
         f"{path}: sink {batch.sink_id!r} has committed batch {last.batch.batch_id} of query {last.batch.query_id}, and "
         f"now batch {batch.batch_id} of query {batch.query_id} comes: its checkpoint was deleted or is another "

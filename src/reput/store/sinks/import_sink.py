@@ -16,15 +16,15 @@ import pyarrow as pa
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
 from reput.files import FileLayer
-from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
+from reput.formats.sink_commit import SinkBatch, StagedPart
 from reput.kernels.records.message_columns import check_schema
 from reput.log.object_storage import check_on_disk
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress, silent
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
-from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
-from reput.store.sinks.staging_folder import check_name, clear, lock_folder, name_in_store, staged_path, sweep
+from reput.store.sinks.staging_folder import check_name, name_in_store, staged_path
+from reput.store.sinks.store_sink import StoreSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StagedRows:
     """Result of staging one part of a batch.
 
     Attributes:
-        part: The staged file; None where no row was staged.
+        part: The staged file; None if no row was staged.
         aside: Files of rows that were put aside.
     """
 
@@ -67,7 +67,7 @@ class RowStager:
         """Stage the rows of `batches`.
 
         Args:
-            name: Name of the part; the same where the part is staged again.
+            name: Name of the part; the same if the part is staged again.
             batches: The rows.
             first_row: Number of the first row in `origin`, for error messages.
             origin: Where the rows come from, for error messages.
@@ -90,11 +90,11 @@ class RowStager:
             return StagedRows(staging.part, tuple(bad.close()))
 
 
-class ImportSink:
+class ImportSink(StoreSink):
     """Writer of one source's batches into a store; a context manager that removes staged files.
 
     Args:
-        path: The store directory; made where there is nothing.
+        path: The store directory; made if there is nothing.
         config: Configuration of the store.
         sink_id: Name under which the store records the last batch.
         bad_rows_path: As for `RowStager`.
@@ -102,8 +102,8 @@ class ImportSink:
         progress: As for `MessageStore.open`.
         files: The file layer.
 
-    Raises what `MessageStore.open` raises, StoreLockedError above all, which is also raised where another process
-    imports under the same `sink_id`; and ConfigError where `bad_rows_path` is inside the store.
+    Raises what `MessageStore.open` raises, StoreLockedError above all, which is also raised if another process
+    imports under the same `sink_id`; and ConfigError if `bad_rows_path` is inside the store.
     """
 
     def __init__(
@@ -118,18 +118,13 @@ class ImportSink:
         files: FileLayer,
     ) -> None:
         check_on_disk(path)
-        self._path, self._sink_id, self._files = os.path.abspath(path), sink_id, files
-        self._lock_timeout_ms = lock_timeout_ms
-        name = check_name(f"import-{sink_id}")
+        path, name = os.path.abspath(path), check_name(f"import-{sink_id}")
         if bad_rows_path is not None:
             bad_rows_path = os.path.abspath(bad_rows_path)
-            if os.path.commonpath([bad_rows_path, self._path]) == self._path:
-                raise ConfigError(f"{bad_rows_path}: lies inside the store {self._path}; name a place outside of it")
-        aside = f"_{name_in_store(sink_id, self._path)}"
-        self._config = check_store(self._path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
-        staging = os.path.join(self._path, STAGING)
-        sweep(files, staging, read_sinks(files, self._path))
-        self._folder, self._lock = lock_folder(files, staging, name, "import")
+            if os.path.commonpath([bad_rows_path, path]) == path:
+                raise ConfigError(f"{bad_rows_path}: lies inside the store {path}; name a place outside of it")
+        aside, self._sink_id = f"_{name_in_store(sink_id, path)}", sink_id
+        super().__init__(path, config, name, "import", lock_timeout_ms, progress, files)
         try:
             self._clear()
             if bad_rows_path is not None:
@@ -141,13 +136,13 @@ class ImportSink:
         self.stage = RowStager(self._folder, self._config, bad_rows_path, aside, files)
 
     def check(self, schema: pa.Schema) -> None:
-        """Check the columns of a source; raises MessageIllegalError where no message can be made of them."""
+        """Check the columns of a source; raises MessageIllegalError if no message can be made of them."""
         check_schema(schema)
 
     def committed(self, source: str) -> int:
         """Number of the source's batches that are in the store.
 
-        Raises ConfigError where the sink has batches of another source.
+        Raises ConfigError if the sink has batches of another source.
         """
         last = read_sinks(self._files, self._path).commits.get(self._sink_id)
         if last is None or last.batch is None:
@@ -168,22 +163,7 @@ class ImportSink:
         for i, one in enumerate(staged):  # before the commit: a repeated commit gives the same names again
             publish(self._files, one.aside, f"{self._sink_id}-{number}-{i}")
         parts = [one.part for one in staged if one.part is not None]
-        batch = SinkBatch(self._sink_id, number, source)
-        done = put_staged(
-            self._path, self._config, self._files, parts, batch, lock_timeout_ms=self._lock_timeout_ms
-        )  # fmt: skip
+        done = self._put(parts, SinkBatch(self._sink_id, number, source))
         for part in parts:
             self._files.unlink(part.path)
         return done.rows
-
-    def __enter__(self) -> ImportSink:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._clear()
-        finally:
-            self._lock.release()
-
-    def _clear(self) -> None:
-        clear(self._files, self._folder, read_sinks(self._files, self._path))

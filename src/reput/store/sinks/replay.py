@@ -29,11 +29,11 @@ from reput.kernels.records.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
 from reput.log.object_storage import check_on_disk
 from reput.log.plans.plan import Plan, PlanOptions, plan_read
-from reput.log.plans.plan_parts import Part, read_part
+from reput.log.plans.plan_parts import part_range, read_part
 from reput.log.plans.pruning import Range, wanted_by
-from reput.log.points import Points
 from reput.log.selection import Selection, make_selection
 from reput.log.tail import LogTail
+from reput.log.unknown_topics import warn_of_unknown_topics
 from reput.progress import Progress, silent
 from reput.store.sinks.replay_sink import ReplaySink
 
@@ -53,7 +53,7 @@ class ReplayClock(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Return so many seconds later."""
+        """Return after this time in seconds."""
         ...
 
 
@@ -75,7 +75,7 @@ class ReplayedBatch:
 
     Attributes:
         rows: The rows as read, with their location in the source.
-        lag_s: Lag of the batch after the time at which it was due; None for a replay without a pace, and where the
+        lag_s: Lag of the batch after the time at which it was due; None for a replay without a pace, and if the
             rows' store times are no dates.
     """
 
@@ -89,8 +89,8 @@ class Replayed:
 
     Attributes:
         messages, batches: Number of messages and batches that this run put.
-        resumed_at: The source's commit log offset at which the replay went on; None where it began.
-        next_offset: The source's commit log offset after the last message in the target; None where there is none.
+        resumed_at: The source's commit log offset at which the replay went on; None if it began.
+        next_offset: The source's commit log offset after the last message in the target; None if there is none.
         seconds: Duration of this run.
     """
 
@@ -126,14 +126,14 @@ def replay(
 
     Args:
         source: The store directory to read; it may be open elsewhere.
-        target: The store directory to write; made where there is nothing. It must not be open elsewhere while a batch
+        target: The store directory to write; made if there is nothing. It must not be open elsewhere while a batch
             is put.
         topics, begin, end: As for `reput.read_log`: topics, and bounds of the store time in the source.
         speed: How many times as fast as the messages were stored; None: as fast as possible.
         name: Name under which the target records how far this replay is; None: made of source, topics, begin and end.
             The same replay again puts only new messages; another name replays all messages again.
         config: Configuration of the target; None: its defaults, SYNC_FLUSH among them.
-        commit_log_path: Commit log folder of the source, where it is not in the source.
+        commit_log_path: Commit log folder of the source, if it is not in the source.
         lock_timeout_ms: How long to wait while another process has the target open.
         clock: Clock of the pace; None: the machine's monotonic clock.
         progress: Called with (bytes done, bytes in all, what is done): first for the target's recovery, then for the
@@ -162,6 +162,7 @@ def replay(
     selection = make_selection(
         columns=(*_KEPT, *_LOCATION), topics=topics, begin=begin, end=end, store=directory.name, mode="FAILFAST"
     )
+    warn_of_unknown_topics(selection.topics, directory)
     identity = _identity(directory.path, selection)
     report = progress or silent
     with ReplaySink(target, config, f"replay-{name or identity}", identity, lock_timeout_ms, report, files) as sink:
@@ -174,7 +175,7 @@ def replay(
         begin_offset = resumed_at or 0
         wanted = replace(wanted_by(selection), commit_log_offset=Range(low=begin_offset))
         plan = plan_read(directory, selection, PlanOptions(processors=1), wanted)
-        bounds = [_bounds(part) for part in plan.parts]
+        bounds = [part_range(part) for part in plan.parts]
         first, last = (bounds[0][0], bounds[-1][1]) if bounds else (0, 0)
         for batch in _batches(_rows(plan, selection, begin_offset, files), width_ms):
             report(max(int(batch.rows["commit_log_offset"][0].as_py()) - first, 0), last - first, "replay")
@@ -201,13 +202,6 @@ def _identity(source: str, selection: Selection) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
-def _bounds(part: Part) -> tuple[int, int]:
-    """Commit log offsets at which a part of the plan begins and ends."""
-    if isinstance(part, Points):
-        return int(part.offsets[0]), int(part.offsets[-1] + part.sizes[-1])
-    return part.begin, part.end
-
-
 def _rows(plan: Plan, selection: Selection, begin_offset: int, files: FileLayer) -> Iterator[pa.RecordBatch]:
     """Read the wanted messages from an offset on; a part of the plan may begin before it."""
     for part in plan.parts:
@@ -223,7 +217,7 @@ class _Batch(NamedTuple):
     Attributes:
         rows: The rows as read.
         end_offset: Commit log offset after the last of these records.
-        last_ms: The latest store time; None where all store times are outside the years 1 to 9999.
+        last_ms: The latest store time; None if all store times are outside the years 1 to 9999.
     """
 
     rows: pa.RecordBatch
@@ -232,7 +226,7 @@ class _Batch(NamedTuple):
 
 
 def _batches(rows: Iterator[pa.RecordBatch], width_ms: int | None) -> Iterator[_Batch]:
-    """Cut rows into batches: by size, and where a record was stored `width_ms` after a batch's first (None: not)."""
+    """Cut rows into batches: by size, and if a record was stored `width_ms` after a batch's first (None: not)."""
     pending: list[pa.RecordBatch] = []
     for read in rows:
         pending.append(read)
@@ -264,7 +258,7 @@ def _cut(rows: pa.RecordBatch, width_ms: int | None) -> Iterator[_Batch]:
 
 
 def _ascending_ms(times: pa.Array) -> npt.NDArray[np.int64] | None:
-    """int64[n], the latest time (ms) up to each row; None where no time is in the years 1 to 9999."""
+    """int64[n], the latest time (ms) up to each row; None if no time is in the years 1 to 9999."""
     times = times.view(pa.int64())
     if times.null_count == len(times):
         return None
@@ -282,7 +276,7 @@ class _Pace:
         self._started = 0.0
 
     def wait_for(self, store_ms: int | None) -> None:
-        """Wait until a message with a store time (ms) is due; return at once where it is late, or without a time."""
+        """Wait until a message with a store time (ms) is due; return at once if it is late, or without a time."""
         lag_s = self.lag_s(store_ms)
         if lag_s is not None and lag_s < 0:
             self._clock.wait(-lag_s)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Self
 
 import pyarrow as pa
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError
 from reput.files import FileLayer
-from reput.formats.sink_commit import STAGING, SinkBatch, StagedPart
+from reput.formats.sink_commit import SinkBatch, StagedPart
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress
-from reput.store.sinks.commit import check_store, put_staged
 from reput.store.sinks.staging import StagingFile
-from reput.store.sinks.staging_folder import check_name, clear, lock_folder, sweep
+from reput.store.sinks.staging_folder import check_name
+from reput.store.sinks.store_sink import StoreSink
 
 
-class ReplaySink:
+class ReplaySink(StoreSink):
     """Writer of a replay's batches into the target; a context manager that removes staged files.
 
     Args:
@@ -32,9 +31,9 @@ class ReplaySink:
         files: The file layer.
 
     Attributes:
-        next_offset: The source's commit log offset after the last batch in the target; None where there is no batch.
+        next_offset: The source's commit log offset after the last batch in the target; None if there is no batch.
 
-    Raises ConfigError where something else was replayed under `sink_id`, StoreLockedError where another process
+    Raises ConfigError if something else was replayed under `sink_id`, StoreLockedError if another process
     replays under it, and what `MessageStore.open` raises.
     """
 
@@ -48,14 +47,9 @@ class ReplaySink:
         progress: Progress,
         files: FileLayer,
     ) -> None:
-        self._path, self._files = path, files
-        config = config or MessageStoreConfig()
         self._sink_id, self._identity = check_name(sink_id), identity
-        self._lock_timeout_ms = lock_timeout_ms
-        self._config = check_store(path, config, files, lock_timeout_ms=lock_timeout_ms, progress=progress)
-        staging = os.path.join(path, STAGING)
-        sweep(files, staging, read_sinks(files, path))
-        self._folder, self._lock = lock_folder(files, staging, sink_id, "replay")
+        config = config or MessageStoreConfig()
+        super().__init__(path, config, sink_id, "replay", lock_timeout_ms, progress, files)
         try:
             self.next_offset = self._recover()
         except BaseException:
@@ -77,15 +71,6 @@ class ReplaySink:
             self._commit([], batches[0].batch_id)  # its remaining records are still staged
         return batches[0].batch_id if batches else None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._clear()
-        finally:
-            self._lock.release()
-
     def put(self, rows: pa.RecordBatch, end_offset: int) -> None:
         """Put one batch; when this returns, the batch is on the disk, and in queues and index.
 
@@ -101,8 +86,4 @@ class ReplaySink:
         self.next_offset = end_offset
 
     def _commit(self, parts: Sequence[StagedPart], end_offset: int) -> None:
-        batch = SinkBatch(self._sink_id, end_offset, self._identity)
-        put_staged(self._path, self._config, self._files, parts, batch, lock_timeout_ms=self._lock_timeout_ms)
-
-    def _clear(self) -> None:
-        clear(self._files, self._folder, read_sinks(self._files, self._path))
+        self._put(parts, SinkBatch(self._sink_id, end_offset, self._identity))

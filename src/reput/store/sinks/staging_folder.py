@@ -46,7 +46,7 @@ def staged_path(folder: str, name: str) -> str:
 
 
 def check_name(name: str) -> str:
-    """Check the name of a job's folder; raises ConfigError where it is no name of a folder in the staging folder."""
+    """Check the name of a job's folder; raises ConfigError if it is no name of a folder in the staging folder."""
     if "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > _MAX_NAME_BYTES:
         raise ConfigError(f"name: {name[:40]!r} is no name of a folder; give one without / of at most 200 characters")
     return name
@@ -57,7 +57,7 @@ def lock_folder(files: FileLayer, staging: str, name: str, what: str) -> tuple[s
 
     Two processes would each put the batch that follows the last one. The store's own lock is held for one batch only.
 
-    Raises StoreLockedError where another process runs the job; `what` is the job's kind, for the message.
+    Raises StoreLockedError if another process runs the job; `what` is the job's kind, for the message.
     """
     folder = os.path.join(staging, name)
     files.make_directories(folder)

@@ -42,7 +42,7 @@ def recover(
             empty though it has earlier ones was emptied.
 
     Returns:
-        int64[...], sorted: commit log offsets of those of these messages that have units.
+        int64[...], sorted: commit log offsets of the messages among these that have units.
     """
     found, with_units, end = _scan(log, begin, read_time_ms, max_commit_log_offset, queued_from)
     lost = wheel.beyond(end)

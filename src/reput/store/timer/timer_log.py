@@ -24,7 +24,7 @@ from reput.formats.timer_log import (
 from reput.log.directory import numbered_files
 from reput.log.timer_units import UNITS
 
-#: What a chain of units is read by: its units lie close together where messages wait for the same time.
+#: What a chain of units is read by: its units lie close together if messages wait for the same time.
 _BLOCK_SIZE = 1 << 16
 _UNITS_AT_ONCE = 20_000
 
@@ -67,7 +67,7 @@ class TimerLog:
     # -- reading
 
     def unit(self, position: int) -> TimerUnit:
-        """The unit at a position; raises CorruptStoreError where there is none."""
+        """The unit at a position; raises CorruptStoreError if there is none."""
         begin, block = self._block
         if not begin <= position <= begin + len(block) - UNIT_SIZE:
             start = position - position % self._file_size

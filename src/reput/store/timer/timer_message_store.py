@@ -63,7 +63,7 @@ class TimerMessageStore:
         read_time_ms: Messages of all slots before this time were delivered.
         queue_offset: Of the next message of the queue that is to get a unit.
         copied_to: A former slave has no units yet for the messages before this queue offset, and its master had
-            delivered those of slots before `copied_read_time_ms`.
+            delivered the messages of slots before `copied_read_time_ms`.
     """
 
     def __init__(self, store: MessageStore, files: FileLayer, now_ms: int) -> None:
@@ -172,7 +172,7 @@ class TimerMessageStore:
         return self._slot(time_ms)[1]
 
     def units_back(self, position: int, most: int) -> list[TimerUnit]:
-        """The unit at a position and those before it in its slot, newest first, at most so many."""
+        """The unit at a position and the units before it in its slot, newest first, at most `most`."""
         return list(islice(self._chain(position), most))
 
     def _chain(self, position: int) -> Iterator[TimerUnit]:
@@ -217,7 +217,7 @@ class TimerMessageStore:
     def begin_flush(self, now_ms: int) -> Callable[[], None]:
         """Function that makes the state of this moment durable: log, wheel, checkpoint. It runs in any thread, once.
 
-        It raises StoreError where the disk fails; the checkpoint stays then, and the next flush writes all again.
+        It raises StoreError if the disk fails; the checkpoint stays then, and the next flush writes all again.
         """
         (failed, failed_pages), self._failed = self._failed, ([], [])
         paths, pages = self._log.take_unsynced(), self._wheel.changed_pages()
@@ -260,7 +260,7 @@ class TimerMessageStore:
 
 
 def _commit_log_offset(store: MessageStore, queue_offset: int) -> int:
-    """Commit log offset of a message of the queue; the log's end where it has none."""
+    """Commit log offset of a message of the queue; the log's end if it has none."""
     result = store.get_message(TIMER_TOPIC, 0, queue_offset, 1)
     pairs: npt.NDArray[np.int64] = result.pairs
     return int(pairs[0, 0]) if len(pairs) else store.max_commit_log_offset

@@ -67,7 +67,7 @@ class TimerWheel:
     # -- slots
 
     def slot(self, time_ms: int) -> Slot | None:
-        """The slot of a time; None where no message waits for it."""
+        """The slot of a time; None if no message waits for it."""
         index = slot_index(time_ms, self.precision_ms)
         time, first, last, num, _ = self._slots[index].item()
         return Slot(time, first, last, num) if time == time_ms // self.precision_ms and last != NO_POSITION else None

@@ -33,6 +33,7 @@ async def test_the_keys_of_a_broker_are_a_properties_text(tmp_path: Path) -> Non
         found = await keys(client)
         assert (found["brokerName"], found["deleteWhen"], found["traceOn"]) == ("b-7", "05", "true")
         assert found["listenPort"] == served.controller.address.rpartition(":")[2]
+        assert found["storePathRootDir"] == str(tmp_path / "store")
         assert "namesrvAddr" not in found
         fixed = ("brokerRole", "filterServerNums", "slaveReadEnable", "useTLS")
         assert [found[name] for name in fixed] == ["ASYNC_MASTER", "0", "true", "false"]
@@ -70,7 +71,7 @@ async def test_keys_count_at_once_or_from_the_next_start_on(tmp_path: Path) -> N
         assert (await client.send_message("fresh")).code == ResponseCode.TOPIC_NOT_EXIST
         state = served.controller._state
         assert state.groups.find_subscription_group_config("fresh", 1) is None
-        assert state.config.broker_name == "broker-a"
+        assert state.view.config.broker_name == "broker-a"
         assert (await keys(client))["brokerName"] == "other"
 
 
@@ -155,3 +156,13 @@ async def test_a_change_that_cannot_be_written_counts_nowhere(tmp_path: Path) ->
         assert (await change(client, "autoCreateTopicEnable=false\n")).code == ResponseCode.SYSTEM_ERROR
         assert await keys(client) == before
         assert (await client.send_message("fresh")).code == 0
+
+
+async def test_a_text_of_more_lines_than_brokers_have_keys_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        assert (await change(client, "# ours\n" * 1023 + "defaultTopicQueueNums=7\n")).code == 0
+        answer = await change(client, "defaultTopicQueueNums=6\n" * 1025)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == "UPDATE_BROKER_CONFIG: 1025 lines; expected 1024 at most"
+        assert (await keys(client))["defaultTopicQueueNums"] == "7"

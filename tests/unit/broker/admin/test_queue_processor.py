@@ -74,7 +74,8 @@ async def test_expired_log_files_are_deleted_at_any_hour(tmp_path: Path) -> None
         first = folder / f"{0:020d}"
         os.utime(first, (1, 1))
         assert (await client.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
-        processor = QueueProcessor(served.controller._state)
+        state = served.controller._state
+        processor = QueueProcessor(state.pools, state.store, state.topics, state.consumers)
         processor.delete_expired(None, RemotingCommand(RequestCode.DELETE_EXPIRED_COMMITLOG))
         await processor._deleting
         assert not first.exists()

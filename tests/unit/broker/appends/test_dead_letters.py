@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reput.broker.appends.appends import Appends
+from reput.broker.appends.inner_appends import Appends
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, StoreFullError
 from reput.formats.hosts import encode_host

@@ -81,9 +81,9 @@ async def test_all_metrics_name_the_broker_and_the_operators_labels(tmp_path: Pa
 
 
 def without_reason() -> set[str]:
-    """The metrics that stand in the table of differences as not told."""
+    """The metrics that stand in the table of differences as missing."""
     rows = [line.split(" | ") for line in DIFFERENCES.read_text().splitlines() if line.startswith("| `rocketmq_")]
-    return {name for row in rows if row[2].startswith("not told: ") for name in re.findall(r"`(\w+)`", row[0])}
+    return {name for row in rows if row[2].startswith("missing: ") for name in re.findall(r"`(\w+)`", row[0])}
 
 
 async def test_each_of_rocketmqs_metrics_is_told_with_its_labels_or_has_a_reason(tmp_path: Path) -> None:
@@ -181,9 +181,10 @@ async def test_a_broker_says_whether_it_is_well(tmp_path: Path) -> None:
         log.refuse_while_full(StoreFullError("91 % full"))
         assert (await client.send_message("orders")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert await page(address, "/ready") == (503, "91 % full\n")
+        assert await page(address, "/ready", "HEAD") == (503, "")  # as `wget --spider` asks
         codes = await labelled(served, "rocketmq_rpc_latency_milliseconds_count", "request_code", "response_code")
         assert codes["send_message_v2", "service_not_available"] == 1
-        assert (await page(address, "/health"))[0] == 200
+        assert await page(address, "/health", "HEAD") == (200, "")
         log.refuse_while_full(None)
         assert (await client.send_message("orders")).code == ResponseCode.SUCCESS
         assert (await page(address, "/ready"))[0] == 200

@@ -29,10 +29,10 @@ async def test_the_age_of_what_was_not_pulled_is_less_than_that_of_what_is_not_c
         assert await told("lag_messages") == count
         assert await told("inflight_messages") == count - 1
         assert await told("ready_messages") == 1
-        now_ms = served.controller._state.now_ms()
+        now_ms = served.controller._state.clock.now_ms()
         assert await told("lag_latency_milliseconds") >= now_ms - times[0]
         queueing = await told("queueing_latency_milliseconds")
-        assert now_ms - times[-1] <= queueing <= served.controller._state.now_ms() - times[-1]
+        assert now_ms - times[-1] <= queueing <= served.controller._state.clock.now_ms() - times[-1]
         where = {"consumerGroup": "g", "topic": "orders", "queueId": 0, "commitOffset": count}
         await client.one_way(RequestCode.UPDATE_CONSUMER_OFFSET, **where)
         names = ("lag_messages", "lag_latency_milliseconds", "ready_messages", "queueing_latency_milliseconds")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reput.broker.appends.appends import Appends
+from reput.broker.appends.inner_appends import Appends
 from reput.broker.pop import pop_revive_service
 from reput.errors import StoreFullError
 from reput.service.pop import revive_round
@@ -64,14 +64,14 @@ async def test_what_is_after_the_last_check_point_done_is_behind(
         monkeypatch.setattr(revive_round, "JUDGED_AFTER_MS", 1 << 40)
         await with_topic(client, "orders")
         await fill(client, "orders", "a")
-        began_ms = state.now_ms()
+        began_ms = state.clock.now_ms()
         assert (await pop(client, "orders", invisible_ms=1200)).code == 0
         assert (await client.pull(REVIVE, hold_ms=LONG_MS)).code == 0
         assert await labelled(served, names[0], "queue_id") == {("0",): 1}
         while (await labelled(served, names[1], "queue_id"))[("0",)] == 0:  # a round has looked at it
             await client.round_trip()
         (late_ms,) = (await labelled(served, names[1], "queue_id")).values()
-        assert late_ms <= state.now_ms() - began_ms - 1200
+        assert late_ms <= state.clock.now_ms() - began_ms - 1200
 
 
 async def test_a_check_point_that_cannot_be_put_is_counted_as_such(

@@ -16,7 +16,9 @@ async def test_messages_with_a_time_are_counted_by_topic_and_by_time(tmp_path: P
         await with_topic(client, "orders")
         for delay_ms in (7_200_000, 7_300_000, 1):
             properties = {"TIMER_DELAY_MS": str(delay_ms)}
-            assert (await client.send_message("orders", properties=properties, bornTimestamp=state.now_ms())).code == 0
+            assert (
+                await client.send_message("orders", properties=properties, bornTimestamp=state.clock.now_ms())
+            ).code == 0
         assert (await client.pull("orders", hold_ms=LONG_MS)).code == 0
         assert await labelled(served, "rocketmq_timer_enqueue_total", "topic") == {("orders",): 3}
         assert await labelled(served, "rocketmq_timer_dequeue_total", "topic") == {("orders",): 1}

@@ -12,9 +12,10 @@ from reput.broker.broker import BrokerController
 from reput.broker.pop.ack_frames import AckFrames
 from reput.errors import RemotingCommandError, StoreFullError, WouldWaitError
 from reput.files import NeverWaiting
+from reput.formats.remoting import ONE_WAY_FLAG
 from reput.kernels.wire.ack_frames import AckForm
 from reput.remoting.codes import RequestCode, ResponseCode, SerializeType
-from reput.remoting.command import ONE_WAY_FLAG, RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, encode_command
 from tests.support.broker import send_command, texts
 from tests.support.fed_broker import Peer, serve, without_ids
 
@@ -128,7 +129,7 @@ def test_acks_behind_the_end_of_a_file_wait_for_the_next_one_and_are_taken_once(
                     break
                 except WouldWaitError as error:
                     waits += 1
-                    controller._state.writer.make_room(error.room)
+                    controller._state.send_path.writer.make_room(error.room)
 
     log, peer = serve(tmp_path, work)
     assert waits
@@ -141,14 +142,14 @@ def test_a_fault_of_one_pop_is_the_answer_to_its_acks_alone(tmp_path: Path, monk
     def work(controller: BrokerController, peer: Peer) -> None:
         take(controller, peer, frames(filled()))
         peer.written = b""
-        slot_of = controller._state.hooks.slot_of
+        slot_of = controller._state.send_path.hooks.slot_of
 
         def congested(deliver_ms: int, now_ms: int) -> int | None:
             if deliver_ms == NOW_MS + 59_000:
                 raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, "flow control")
             return slot_of(deliver_ms, now_ms)
 
-        monkeypatch.setattr(controller._state.hooks, "slot_of", congested)
+        monkeypatch.setattr(controller._state.send_path.hooks, "slot_of", congested)
         pops = [NOW_MS - 100, NOW_MS - 1000, NOW_MS - 200]
         take(controller, peer, frames([ack(number, pop_time=pops[number // 5]) for number in range(15)]))
         stats = controller._services.pop.stats.put
@@ -173,7 +174,7 @@ def test_acks_for_which_no_room_can_be_made_are_answered_why(tmp_path: Path, mon
         controller._state.store._log.on_due = lambda: None  # no file is made ahead
         take(controller, peer, frames(filled()))
         peer.written = b""
-        room = controller._state.room
+        room = controller._state.send_path.room
         monkeypatch.setattr(room, "make", no_room)
         room.failure = full  # as `LogRoom.hold` tells the connection that goes on
         with NeverWaiting():

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from reput.broker.clock import BrokerClock
 from reput.broker.pop import pop_revive_service
-from reput.broker.state import BrokerState
 from reput.formats.pop_messages import Ack, CheckPointKey, decode_ack
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.service.pop import revive_round
@@ -115,7 +115,7 @@ async def test_changes_within_a_millisecond_of_the_pop_lose_no_message(
         await fill(client, "orders", "a")
         with monkeypatch.context() as still:
             now_ms = int(time.time() * 1000)
-            still.setattr(BrokerState, "now_ms", staticmethod(lambda: now_ms))
+            still.setattr(BrokerClock, "now_ms", staticmethod(lambda: now_ms))
             ((_, topic, handle),) = handles(await pop(client, "orders", invisible_ms=50))
             for number in range(1, 4):
                 answer = await change_invisible_time(client, topic, handle, 50)

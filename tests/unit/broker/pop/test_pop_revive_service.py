@@ -13,6 +13,7 @@ from reput.broker.pop import pop_revive_service
 from reput.broker.pop.pop_revive_service import PopReviveService
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
+from reput.formats.java import INT32_MAX
 from reput.formats.pop_messages import (
     REVIVE_GROUP,
     CheckPoint,
@@ -60,6 +61,20 @@ async def test_a_message_without_an_ack_comes_again_and_wakes_who_waits(tmp_path
         ((message, topic, handle),) = handles(third)
         assert (message.tags, message.reconsume_times) == ("b", 2)
         assert (await ack(client, topic, handle)).code == 0
+
+
+async def test_a_message_with_all_attempts_that_a_record_holds_stops_no_other(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store", **QUICK) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        for times in (INT32_MAX, 0):
+            assert (await client.send_message("orders", reconsumeTimes=times)).code == 0
+        assert len(messages_of(await pop(client, "orders", invisible_ms=20))) == 2
+        again: list[int] = []
+        while len(again) < 2:
+            found = await pop(client, "orders", invisible_ms=LONG_MS, poll_ms=LONG_MS)
+            again += [message.reconsume_times for message in messages_of(found)]
+        assert sorted(again) == [1, INT32_MAX]
 
 
 async def test_v2_names_of_retry_topics_are_found_beside_v1(tmp_path: Path) -> None:
@@ -165,7 +180,7 @@ async def test_no_check_point_is_judged_before_acks_that_dispatch_or_timers_hold
     looks, look = [0, 0], PopReviveService._look
 
     async def counted(service: PopReviveService, queue_id: int) -> bool:
-        began = service._state.now_ms()
+        began = service._clock.now_ms()
         has_check_points = await look(service, queue_id)
         if queue_id == 0:
             looks[0], looks[1] = looks[0] + 1, began
@@ -182,10 +197,10 @@ async def test_no_check_point_is_judged_before_acks_that_dispatch_or_timers_hold
             await asyncio.sleep(0.001)
         go_on = hold(monkeypatch)
         assert (await ack(client, topic, handle)).code == 0
-        state.put_forward(7000)
+        state.clock.put_forward(7000)
         if is_busy:
-            await come_at(client, state.now_ms())
-        until = state.now_ms()
+            await come_at(client, state.clock.now_ms())
+        until = state.clock.now_ms()
         while looks[1] <= until:
             await asyncio.sleep(0.001)
         go_on(state)

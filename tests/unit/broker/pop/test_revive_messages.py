@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reput.broker.appends.inner_message import MessageExtBrokerInner
+from reput.broker.clock import BrokerClock
 from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.errors import RemotingCommandError
@@ -33,8 +34,12 @@ LATER = [1, 1000, 60_000, 0, -5]
 def of_message(state: BrokerState, body: bytes, properties: dict[str, str]) -> PutRow:
     host = encode_store_host(state.store.config)
     message = MessageExtBrokerInner(REVIVE, 3, body, properties, 0, 0, NOW_MS, host)
-    state.hooks.handle_schedule_message(message, NOW_MS)
+    state.send_path.hooks.handle_schedule_message(message, NOW_MS)
     return message.row()
+
+
+def revive_messages(state: BrokerState) -> ReviveMessages:
+    return ReviveMessages(state.view, state.clock, state.store, state.send_path.hooks, state.appends)
 
 
 async def test_rows_are_those_of_messages_with_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +48,8 @@ async def test_rows_are_those_of_messages_with_a_time(tmp_path: Path, monkeypatc
 
     async with serving_broker(tmp_path / "store") as served:
         state = served.controller._state
-        revive = ReviveMessages(state)
-        monkeypatch.setattr(BrokerState, "now_ms", staticmethod(lambda: NOW_MS))
+        revive = revive_messages(state)
+        monkeypatch.setattr(BrokerClock, "now_ms", staticmethod(lambda: NOW_MS))
         for later in LATER:
             at = str(NOW_MS + later)
             properties = {"TIMER_DELIVER_MS": at, "UNIQ_KEY": ack_unique_key(key, 18), "TAGS": "ack"}
@@ -66,16 +71,16 @@ async def test_what_cannot_wait_for_its_time_is_refused(
     async with serving_broker(tmp_path / "store", **keys) as served:
         state = served.controller._state
         key = CheckPointKey("orders", "g", 0, 17, 1, "broker-a")
-        revive = ReviveMessages(state)
+        revive = revive_messages(state)
         with pytest.raises(RemotingCommandError, match=remark):
-            revive.acks(Ack(key, (17,)), 0, state.now_ms() + later_ms)
+            revive.acks(Ack(key, (17,)), 0, state.clock.now_ms() + later_ms)
         assert revive.stats.put == {("g", "orders", "ACK", "UNKNOWN_ERROR"): 1}
 
 
 @pytest.mark.parametrize("name", ["g\x02TIMER_DEL_UNIQKEY\x01secret+7F0000010A2C4E0E2F2A7C77229B0000", "g\x01"])
 async def test_names_of_clients_that_would_add_properties_are_refused(tmp_path: Path, name: str) -> None:
     async with serving_broker(tmp_path / "store") as served:
-        revive = ReviveMessages(served.controller._state)
+        revive = revive_messages(served.controller._state)
         for group, broker in ((name, "broker-a"), ("g", name)):
             key = CheckPointKey("orders", group, 0, 17, 1, broker)
             with pytest.raises(RemotingCommandError, match="would add properties"):

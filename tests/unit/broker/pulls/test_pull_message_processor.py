@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reput.broker import services, state
+from reput.broker import disk_work, services
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
@@ -354,11 +354,11 @@ async def test_a_connection_may_close_while_its_pull_waits_for_the_disk(tmp_path
     async with serving_broker(tmp_path / "store", files=files) as served:
         gone, stays = await served.client(), await served.client()
         await fill(stays, "orders", "a")
-        reads = served.controller._state.reads
+        reads = served.controller._state.pools.reads
         with files.held():
             with files.cold():
-                gone.begin_all([pull_command("orders") for _ in range(state._READING_THREADS + 3)])
-                for _ in range(state._READING_THREADS):
+                gone.begin_all([pull_command("orders") for _ in range(disk_work._READING_THREADS + 3)])
+                for _ in range(disk_work._READING_THREADS):
                     await asyncio.to_thread(files.wait)
             gone._answers.clear()
             await gone.leave()
@@ -367,13 +367,13 @@ async def test_a_connection_may_close_while_its_pull_waits_for_the_disk(tmp_path
         while reads._count:
             await stays.round_trip()
         assert reads._of == {}
-        assert len([read for read in files.reads if "consumequeue" in read]) == state._READING_THREADS
+        assert len([read for read in files.reads if "consumequeue" in read]) == disk_work._READING_THREADS
         assert bodies_of(await stays.pull("orders")) == [b"0"]
 
 
 def stays_open(served: Served, client: Client) -> bool:
     """Whether the broker has not seen that a client has gone."""
-    return any(one.is_open for one in served.controller._state.reads._of)
+    return any(one.is_open for one in served.controller._state.pools.reads._of)
 
 
 @pytest.mark.parametrize("is_patient", [True, False])

@@ -249,5 +249,5 @@ async def test_a_held_pull_that_fails_is_answered_and_so_are_the_others(
         assert (await failing).code == ResponseCode.SYSTEM_ERROR
         assert [message.body for message in messages_of(await held)] == [b"new"]
         await client.round_trip()
-        assert served.controller._state.writer.dispatch_failure is None
+        assert served.controller._state.send_path.writer.dispatch_failure is None
     assert "group=g topic=orders queue=0 offset=0" in caplog.text

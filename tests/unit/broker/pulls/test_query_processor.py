@@ -184,7 +184,7 @@ def busy_pool(served: Served) -> Iterator[None]:
     """Until the end of the block the threads that may wait for the disk wait for it."""
     gate = Event()
     state = served.controller._state
-    for pool in (state.reads._pool, state.writes._pool):
+    for pool in (state.pools.reads._pool, state.pools.writes._pool):
         for _ in range(pool._max_workers):
             pool.submit(gate.wait, 60)
     try:

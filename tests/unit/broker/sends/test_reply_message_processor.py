@@ -50,7 +50,7 @@ async def test_a_reply_is_pushed_to_who_asked_and_stored(tmp_path: Path, code: i
         assert (pushed.code, pushed.flag, pushed.body) == (RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, 0, b"re")
         fields = dict(pushed.ext_fields or {})
         properties = read_properties(fields.pop("properties"))
-        now_ms = served.controller._state.now_ms()
+        now_ms = served.controller._state.clock.now_ms()
         assert 0 <= now_ms - int(properties.pop("PUSH_REPLY_TIME")) < 60_000
         assert 0 <= now_ms - int(fields.pop("storeTimestamp")) < 60_000
         assert properties == PROPERTIES | EXT

@@ -152,7 +152,7 @@ async def test_a_retry_of_a_group_that_consumes_in_order_is_dead_at_once(tmp_pat
     async with serving_broker(tmp_path / "store") as served:
         client, state = await served.client(), served.controller._state
         await client.heartbeat("c", consumer("g", "orders"))
-        state.locks.try_lock_batch("g", [("orders", "broker-a", 0)], "c", state.now_ms())
+        state.locks.try_lock_batch("g", [("orders", "broker-a", 0)], "c", state.clock.now_ms())
         (answer,) = client.begin_all([retry(0, maxReconsumeTimes=16)])
         assert (await answer).code == 0
         assert (await pulled(client, "%DLQ%g")).reconsume_times == 0

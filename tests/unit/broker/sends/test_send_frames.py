@@ -106,9 +106,9 @@ def test_a_file_without_room_and_a_full_buffer_of_answers_stop_no_send(tmp_path:
     def work(controller: BrokerController, peer: Peer) -> None:
         words, kernel = controller._services.sends._kernel.words, controller._services.sends._kernel
         assert isinstance(kernel, SendFrames)
-        from reput.kernels.wire.send_block import B_ANSWERS, B_ANSWERS_END
+        from reput.kernels.wire.send_words import S_ANSWERS, S_ANSWERS_END
 
-        words[B_ANSWERS_END // 8] = words[B_ANSWERS // 8] + 5_000  # two answers
+        words[S_ANSWERS_END // 8] = words[S_ANSWERS // 8] + 5_000  # two answers
         for opaque in range(count):
             send.opaque = opaque
             for _ in peer.feed(encode_command(send)):

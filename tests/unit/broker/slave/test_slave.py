@@ -157,7 +157,9 @@ def test_no_request_changes_the_log_of_a_slave(
 
 def test_a_slave_tells_prometheus_whether_it_has_a_master_and_what_it_lacks(pair: Pair) -> None:
     def told(broker: Broker) -> dict[str, float]:
-        metrics = broker.in_loop(lambda state: list(replication_metrics(MetricFamilies({}), state)))
+        metrics = broker.in_loop(
+            lambda state: list(replication_metrics(MetricFamilies({}), state.view, state.store, state.slave, state.ha))
+        )
         return {one.name: one.value for metric in metrics for one in metric.samples if one.labels}
 
     with pair.slave() as slave:
@@ -442,7 +444,7 @@ def test_an_offset_is_copied_up_to_the_end_of_the_queue(pair: Pair) -> None:
 
 def test_slaves_follow_slaves(pair: Pair) -> None:
     with both(pair) as (master, slave):
-        ha = slave.in_loop(lambda state: f"127.0.0.1:{state.config.ha_listen_port}")
+        ha = slave.in_loop(lambda state: f"127.0.0.1:{state.view.config.ha_listen_port}")
         with pair.slave("chained", 2, ha_master_address=ha) as chained:
             send_count(master, 3)
             until(lambda: max_offset(chained) == 3)
@@ -567,7 +569,7 @@ def test_messages_with_a_time_are_delivered_once_over_a_fail_over(pair: Pair) ->
     with pair.start("slave") as promoted:
         until(lambda: promoted.in_loop(lambda state: state.timers is not None and state.timers.queue_offset == 2))
         assert max_offset(promoted) == 1
-        promoted.in_loop(lambda state: state.put_forward(3_600_000))
+        promoted.in_loop(lambda state: state.clock.put_forward(3_600_000))
         until(lambda: max_offset(promoted) == 2)
 
 
@@ -585,7 +587,7 @@ def test_what_a_master_has_done_counts_at_a_slave_that_has_its_log_up_to_there(
         until(lambda: log_end(slave) == log_end(master) and max_offset(slave) == 1)
         is_held.set()  # from now on the slave's log stands still
         if waits is not None:
-            master.in_loop(lambda state: state.put_forward(HOUR_MS))
+            master.in_loop(lambda state: state.clock.put_forward(HOUR_MS))
             until(lambda: max_offset(master) == 2)
             until(lambda: kind == "level" or master.in_loop(last_read_ms) > time.time() * 1000 + HOUR_MS - 60_000)
         elif kind == "pop":
@@ -606,7 +608,7 @@ def test_what_a_master_has_done_counts_at_a_slave_that_has_its_log_up_to_there(
         if kind == "pop":
             assert call(promoted.address, pop_command("orders")).code == 0
         else:
-            promoted.in_loop(lambda state: state.put_forward(HOUR_MS))
+            promoted.in_loop(lambda state: state.clock.put_forward(HOUR_MS))
             until(lambda: max_offset(promoted) == 2)
 
 

@@ -6,18 +6,19 @@ import asyncio
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reput import Message, MessageStore
-from reput.broker.appends.appends import Appends
+from reput.broker.appends.inner_appends import Appends
 from reput.broker.appends.loop_dispatch import LoopDispatch
-from reput.broker.state import BrokerState
-from reput.broker.timer import open_slot, timer_message_service
+from reput.broker.clock import BrokerClock
+from reput.broker.timer import open_slot, timer_enqueue, timer_message_service
 from reput.broker.timer.open_slot import OpenSlot
+from reput.broker.timer.timer_enqueue import Enqueued, TimerEnqueue
 from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.errors import ReputError, StoreError, StoreFullError
 from reput.formats.message_ext import MessageExt
@@ -92,7 +93,7 @@ async def test_the_slot_of_a_message_follows_from_its_record_whenever_it_gets_it
         enqueue(timers, entries, write_time)
 
     monkeypatch.setattr(TimerMessageStore, "enqueue", seen)
-    monkeypatch.setattr(BrokerState, "now_ms", lambda state: now_ms() + later_ms)
+    monkeypatch.setattr(BrokerClock, "now_ms", lambda state: now_ms() + later_ms)
     async with serving_broker(path, timer_roll_window_slot=window_s):
         entries = await given.get()
     assert (entries.times.tolist(), entries.magics.tolist()) == ([slot_ms], [Magic.DEFAULT | Magic.ROLL])
@@ -194,7 +195,7 @@ async def test_messages_of_the_next_slot_are_not_delivered_while_a_slot_is_made_
         await with_topic(client, "orders")
         assert (await send_timed(client, b"due", timer_delay_ms=2000)).code == 0
         await received(client, 1)
-        state.put_forward(5000)
+        state.clock.put_forward(5000)
         slot_ends_ms = int(waiting(served)[0].properties["TIMER_OUT_MS"]) + 100
         assert timers.delivered_until() == slot_ends_ms
         are_safe.set()
@@ -347,7 +348,7 @@ async def test_a_recalled_message_does_not_come_and_others_do(tmp_path: Path) ->
                 handle = (answer.ext_fields or {})["recallHandle"]
                 recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
                 assert (recalled.code, (recalled.ext_fields or {})["msgId"]) == (0, f"u{number}")
-        served.controller.state.put_forward(60_000)
+        served.controller.state.clock.put_forward(60_000)
         found = await received(client, 10)
         assert {int(one.body) for one in found} == set(range(0, 20, 2))
         metrics = decode_metadata(TimerMetrics, (await client.ask(RequestCode.GET_TIMER_METRICS)).body)
@@ -421,7 +422,7 @@ async def test_a_killed_broker_delivers_what_waited_and_gives_no_second_unit(tmp
         shutil.copytree(path, copy)
     async with serving_broker(copy, **FAST) as served:
         client = await served.client()
-        served.controller.state.put_forward(60_000)
+        served.controller.state.clock.put_forward(60_000)
         assert [int(one.body) for one in await received(client, 40)] == list(range(40))
         assert all(one.store_timestamp >= due for one in await received(client, 40))
         assert (await client.pull("orders", 40)).code == ResponseCode.PULL_NOT_FOUND
@@ -530,22 +531,22 @@ async def test_messages_that_cannot_be_put_stop_no_other(tmp_path: Path) -> None
 
 
 async def test_a_message_is_delivered_while_others_keep_coming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = timer_message_service.TimerMessageService
-    wait, further = service._wait, list[bool]()
+    enqueue, further = TimerEnqueue.enqueue, list[bool]()
 
     async with serving_broker(tmp_path / "store", **FAST) as served:
         client, state = await served.client(), served.controller._state
         await with_topic(client, "orders")
 
-        async def wait_and_bring_another(self: Any, read: Any) -> None:
-            await wait(self, read)
+        async def bring_another(self: TimerEnqueue, records: bytes, open_ms: Collection[int]) -> list[Enqueued]:
+            found = await enqueue(self, records, open_ms)
             if further:
                 end = state.store.max_offset(TIMER_TOPIC, 0)
                 await send_timed(client, b"later", timer_delay_sec=1000)
                 while state.store.max_offset(TIMER_TOPIC, 0) == end:
                     await asyncio.sleep(0)
+            return found
 
-        monkeypatch.setattr(service, "_wait", wait_and_bring_another)
+        monkeypatch.setattr(TimerEnqueue, "enqueue", bring_another)
         further.append(True)
         await send_timed(client, b"due", timer_delay_ms=150)
         assert [one.body for one in await received(client, 1)] == [b"due"]
@@ -555,23 +556,21 @@ async def test_a_message_is_delivered_while_others_keep_coming(tmp_path: Path, m
 async def test_what_is_due_need_not_wait_until_all_that_is_new_has_its_slot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = timer_message_service.TimerMessageService
-    read_queue, is_delivered, held = service._read_queue, asyncio.Event(), list[int]()
+    read, is_delivered, held = TimerEnqueue.read, asyncio.Event(), list[int]()
 
-    async def read_one_by_one(self: Any, offset: int, end: int) -> tuple[list[bytes], int]:
+    async def read_one_by_one(self: TimerEnqueue, offset: int, end: int) -> tuple[list[bytes], int]:
         """In a slot that is open: after the first message of several the next one waits for what is due."""
         if held and offset > held[0]:
             await is_delivered.wait()
-        slot = self._slot
+        slot = served.controller._services.timers._slot
         if not held and slot is not None and slot.next_due_ms is not None and end - offset > 1:
             held.append(offset)
-            while self._state.now_ms() < slot.next_due_ms:
+            while self._clock.now_ms() < slot.next_due_ms:
                 await asyncio.sleep(0.001)
-        records, following = await read_queue(self, offset, offset + 1)
-        return records, following
+        return await read(self, offset, offset + 1)
 
-    monkeypatch.setattr(timer_message_service, "_MOST_READ", 1)
-    monkeypatch.setattr(service, "_read_queue", read_one_by_one)
+    monkeypatch.setattr(timer_enqueue, "_MOST_READ", 1)
+    monkeypatch.setattr(TimerEnqueue, "read", read_one_by_one)
     async with serving_broker(tmp_path / "store", **FAST | {"timer_precision_ms": 1000}) as served:
         client = await served.client()
         await with_topic(client, "orders")
@@ -609,21 +608,21 @@ async def test_a_clock_that_was_ahead_holds_no_message_up(tmp_path: Path, hours:
     async with serving_broker(tmp_path / "store", **keys) as served:
         client, state = await served.client(), served.controller._state
         await with_topic(client, "orders")
-        state.put_forward(ahead_ms)
+        state.clock.put_forward(ahead_ms)
         await send_timed(client, b"ahead", timer_delay_ms=300)
         assert [one.body for one in await received(client, 1)] == [b"ahead"]
         await send_timed(client, b"waits", timer_delay_ms=60_000)
         while served.controller._services.timers.metrics.count("orders") != 1:
             await asyncio.sleep(0.01)
         if not restarts:
-            state.put_forward(-ahead_ms)
+            state.clock.put_forward(-ahead_ms)
             await come_in_time(client)
     if restarts:
         async with serving_broker(tmp_path / "store", **keys) as served:
             await come_in_time(await served.client())
     async with serving_broker(tmp_path / "store", **keys) as served:
         client, state = await served.client(), served.controller._state
-        state.put_forward(ahead_ms + 120_000)
+        state.clock.put_forward(ahead_ms + 120_000)
         assert [one.body for one in await received(client, 5)] == [b"ahead", b"0", b"1", b"2", b"waits"]
         assert served.controller._services.timers.metrics.count("orders") == 0
 
@@ -663,12 +662,12 @@ async def test_what_waits_by_a_clock_that_was_ahead_outlives_an_error_and_a_stop
     async with serving_broker(tmp_path / "store", **FAST) as served:
         client, state, timers = await served.client(), served.controller._state, served.controller._services.timers
         await with_topic(client, "orders")
-        state.put_forward(ahead_ms)
+        state.clock.put_forward(ahead_ms)
         await send_timed(client, b"waits", timer_delay_ms=60_000)
         while state.timers is None or state.timers.queue_offset < 1:
             await asyncio.sleep(0.001)
         steps.append("the clock is set back")
-        state.put_forward(-ahead_ms)
+        state.clock.put_forward(-ahead_ms)
         await begun.wait()
         if stopped_at is not None:
             monkeypatch.setattr(timer_message_service, "_STOP_S", 0)
@@ -682,7 +681,7 @@ async def test_what_waits_by_a_clock_that_was_ahead_outlives_an_error_and_a_stop
             assert [one.body for one in await received(client, 1)] == [b"right"]
     async with serving_broker(tmp_path / "store", **FAST) as served:
         client, state, count = await served.client(), served.controller._state, int(stopped_at is None)
-        state.put_forward(ahead_ms + 120_000)
+        state.clock.put_forward(ahead_ms + 120_000)
         assert [one.body for one in (await received(client, count + 1))[count:]] == [b"waits"]
 
 
@@ -691,19 +690,19 @@ async def test_a_recall_that_was_answered_holds_after_the_clock_was_set_back(tmp
     async with serving_broker(tmp_path / "store", **keys) as served:
         client, state, service = await served.client(), served.controller._state, served.controller._services.timers
         await with_topic(client, "orders")
-        state.put_forward(ahead_ms)
+        state.clock.put_forward(ahead_ms)
         while service._slot is None or not service._slot.deleted:  # a machine that stands still may be too late
-            due = (state.now_ms() // 1000 + 2) * 1000 + 900
+            due = (state.clock.now_ms() // 1000 + 2) * 1000 + 900
             answer = await send_timed(client, b"recalled", timer_deliver_ms=due, uniq_key=f"u{due}")
             handle = (answer.ext_fields or {})["recallHandle"]
             recalled = await client.ask(RequestCode.RECALL_MESSAGE, topic="orders", recallHandle=handle)
             assert recalled.code == 0
-            while state.now_ms() < due and (service._slot is None or not service._slot.deleted):
+            while state.clock.now_ms() < due and (service._slot is None or not service._slot.deleted):
                 await asyncio.sleep(0.001)
-        state.put_forward(-ahead_ms)
-        while service._timers.read_time_ms > state.now_ms() + 2000 or service._back is not None:
+        state.clock.put_forward(-ahead_ms)
+        while service._timers.read_time_ms > state.clock.now_ms() + 2000 or service._back is not None:
             await asyncio.sleep(0.001)
-        state.put_forward(ahead_ms + 20_000)
+        state.clock.put_forward(ahead_ms + 20_000)
         await send_timed(client, b"after", timer_delay_ms=300)
         assert [one.body for one in await received(client, 1)] == [b"after"]
         assert service.metrics.count("orders") == 0

@@ -66,8 +66,8 @@ async def count(client: Client, topic: str, queue_id: int = 0) -> int:
 async def check(served: Served) -> None:
     """Do a round that sees all messages; those of the ms in which it begins would be for the next one."""
     state = served.controller._state
-    now_ms = state.now_ms()
-    while state.now_ms() == now_ms or state.store.dispatch_behind_bytes:
+    now_ms = state.clock.now_ms()
+    while state.clock.now_ms() == now_ms or state.store.dispatch_behind_bytes:
         await asyncio.sleep(0)
     await served.controller._services.transactions.check()
 
@@ -300,7 +300,7 @@ async def test_rounds_before_a_message_s_own_time_are_no_checks(tmp_path: Path) 
         assert client.requests.empty()
         assert await count(client, GIVEN_UP) == 0
 
-        served.controller.state.put_forward(61_000)
+        served.controller.state.clock.put_forward(61_000)
         for _ in range(2):
             await check(served)
             await asked(client)

@@ -128,7 +128,7 @@ def test_where_no_queue_reaches_a_loss_its_bytes_are_told(golden: Callable[[str]
     found = run_reput("audit", store, "--json").object()
     assert found["lost_messages"] == 0
     assert found["uncounted_bytes"] >= 20_000
-    assert f"0, and those of {found['uncounted_bytes']} bytes that no queue reaches" in run_reput("audit", store).out
+    assert f"0, and messages in {found['uncounted_bytes']} bytes that no queue reaches" in run_reput("audit", store).out
 
 
 @pytest.mark.parametrize("byte", [b"KEYS", b"TAGS"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -244,10 +244,10 @@ def test_who_leaves_while_a_command_follows_is_told(
 def test_a_commit_that_fails_is_made_up_for_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit, failures = ConsumerGroup.commit, ["broker-a: gone"]
 
-    async def committed(self: ConsumerGroup, offsets: Mapping[QueueKey, int]) -> None:
+    async def committed(self: ConsumerGroup, queue: QueueKey, offset: int) -> None:
         if failures:
             raise MQClientError(failures.pop())
-        await commit(self, offsets)
+        await commit(self, queue, offset)
 
     with name_server(tmp_path) as namesrv, Pair(tmp_path, namesrv).start("master") as master:
         fill(master)

@@ -15,7 +15,7 @@ from tests.support.commands import SMALL_FILES, Run
 def test_an_export_comes_back_and_comes_once(store: Path, tmp_path: Path, run_reput: Run) -> None:
     assert run_reput("export", store, tmp_path / "lake").status == 0
     answer = run_reput("import", tmp_path / "lake", tmp_path / "copy", "--json", *SMALL_FILES)
-    assert answer.status == 0, answer.err
+    assert (answer.status, answer.err) == (0, "")
     assert (answer.object()["messages"], answer.object()["skipped"]) == (5, 0)
     columns = ["topic", "queue_id", "queue_offset", "tags", "keys", "properties", "born_timestamp", "body"]
     assert reput.read_log(tmp_path / "copy", columns).read_all() == reput.read_log(store, columns).read_all()
@@ -53,6 +53,18 @@ def test_rejects_of_an_export_are_imported_as_they_were(store: Path, tmp_path: P
     rows = reput.read_log(store, columns).read_all().to_pylist()
     found = reput.read_log(tmp_path / "again", columns).read_all().to_pylist()
     assert found == [row for row in rows if row["body"] == b"\xff\xfe"] != []
+
+
+def test_an_import_says_that_rejects_are_left_out_and_how_they_come(
+    store: Path, tmp_path: Path, run_reput: Run
+) -> None:
+    assert run_reput("export", store, tmp_path / "lake", "--decode", "utf8").status == 1
+    answer = run_reput("import", tmp_path / "lake", tmp_path / "copy", *SMALL_FILES)
+    said, _, command = answer.err.strip().rpartition(": reput ")
+    assert (answer.status, "that the export rejected" in said) == (0, True)
+    assert run_reput(*command.split(" ")).status == 0
+    bodies = [reput.read_log(path, ["body"]).read_all()["body"].to_pylist() for path in (store, tmp_path / "copy")]
+    assert sorted(bodies[0]) == sorted(bodies[1])
 
 
 def test_rows_put_aside_are_told(tmp_path: Path, run_reput: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -78,7 +79,10 @@ def test_an_empty_store_has_no_times_and_no_offsets(golden: Callable[[str], Path
     path = golden("empty")
     info = run_reput("info", path, "--json").object()
     assert (info["queues"], info["earliest_timestamp"], info["latest_timestamp"]) == ([], None, None)
-    assert run_reput("info", path).status == 0
+    answer = run_reput("info", path)
+    assert answer.status == 0
+    assert re.search(r"^stored +nothing yet$", answer.out, re.MULTILINE)
+    assert "commit log file bytes" not in answer.out
 
 
 def test_a_commit_log_elsewhere_is_found_by_option(

@@ -70,7 +70,7 @@ def test_a_cache_is_made_in_another_folder(tmp_path: Path, capfd: pytest.Capture
 def test_a_terminal_shows_which_kernel_of_how_many_is_compiled_and_the_time_left(
     width: int, begin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = cache_without(tmp_path / "cache", "gather.total_size", "runs.read_runs")
+    cache = cache_without(tmp_path / "cache", "gather.total_size", "batched_io.read_runs")
     monkeypatch.setenv("REPUT_CACHE_DIR", str(cache))
     shown = shown_on_a_terminal(["warm"], width, "stderr").split("\r")
     *first, second, last = shown

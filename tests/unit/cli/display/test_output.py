@@ -24,10 +24,10 @@ def test_a_first_command_compiles_only_what_it_calls_and_says_so_in_one_line(tmp
         check=True,
     )
     assert kernels_in(tmp_path / "cache") == [
+        "batched_io.are_in_memory",
+        "batched_io.read_runs",
         "mapped_pages.first_unreadable",
         "record_scan._scan_headers",
-        "runs.are_in_memory",
-        "runs.read_runs",
     ]
     (line,) = done.stderr.splitlines()
     begin = "reput: compiling kernels, once for this version: scan_headers, about"

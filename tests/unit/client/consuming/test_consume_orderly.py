@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from reput.client.consuming.consume_orderly import ConsumeOrderly
 from reput.client.consuming.consumed_queue import ConsumedQueue, PullLimits
@@ -34,8 +35,17 @@ async def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> Non
     """In the same turn of the loop: after the end of the handler, and before a callback of its task."""
 
     loop = asyncio.get_running_loop()
-    client = SimpleNamespace(spawn=loop.create_task, now_ms=lambda: 0)
-    group = cast("ConsumerGroup", SimpleNamespace(client=client, is_broadcasting=True))
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        tasks.append(loop.create_task(work))
+        return tasks[-1]
+
+    async def no_answer(_: QueueKey) -> int:
+        return await asyncio.Event().wait()
+
+    client = SimpleNamespace(spawn=spawn, now_ms=lambda: 0)
+    group = cast("ConsumerGroup", SimpleNamespace(client=client, is_broadcasting=True, first_offset=no_answer))
     handled: list[int] = []
     may_end = asyncio.Event()
 
@@ -44,15 +54,15 @@ async def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> Non
         await may_end.wait()
 
     offsets, handler = LocalFileOffsetStore(group, "none"), MessageHandler(handle, 1, lambda: None)
-    consume = ConsumeOrderly(group, offsets, handler, 1, None)
-    consumed = ConsumedQueue(
-        group, QUEUE, offsets, consume.begin, PullLimits(), consume.take, lambda *_: None, handler.statistics
-    )
+    consume = ConsumeOrderly(group, handler, 1, None)
+    consumed = ConsumedQueue(group, QUEUE, offsets, consume, PullLimits(), handler.statistics)
+    consumed.want()
 
     def pulled(offset: int) -> None:
-        consumed.process_queue.put([message(offset)], offset + 1)
+        consumed.messages.put([message(offset)], offset + 1)
         consume.take(consumed, [message(offset)])
 
+    await asyncio.sleep(0)
     pulled(0)
     while not handled:
         await asyncio.sleep(0)
@@ -61,4 +71,7 @@ async def test_a_message_that_comes_as_the_last_handler_ends_is_handled() -> Non
     for _ in range(100):
         await asyncio.sleep(0)
     assert handled == [0, 1]
-    assert offsets.read(QUEUE) == 2
+    assert consumed.offset == 2
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,6 +14,7 @@ from reput import Broker
 from reput.client import Message, MessageQueue, MQClientError, Producer, PullConsumer
 from reput.client.consuming.consumer_api import ConsumerAPI, PullResult
 from reput.client.consuming.consumer_group import ConsumerGroup
+from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
 from reput.client.consuming.queue_locks import QueueLocks
 from reput.client.instance.topic_route import MASTER_ID
 from reput.errors import RemotingError
@@ -59,15 +60,15 @@ async def test_a_slave_takes_no_message_and_locks_no_queue(pair: Pair) -> None:
         with pytest.raises(MQClientError, match="no queue that takes messages: the master of broker-a is away"):
             await producer.send(Message("orders", b"x"))
     group = ConsumerGroup(
-        pair.namesrv, "g", {}, consume_type=ConsumeType.CONSUME_PASSIVELY, assigned=lambda queues: None
+        pair.namesrv, "g", {}, consume_type=ConsumeType.CONSUME_PASSIVELY, queues=ProcessQueueTable(ProcessQueue)
     )
     await group.start()
     try:
         await group.client.routes.subscribe_queues("orders")
-        locks = QueueLocks(group)
+        locks, one = QueueLocks(group), ProcessQueue(QUEUES[0])
         with pytest.raises(RemotingError, match="the master of broker-a is away, and a slave changes nothing"):
-            await locks.lock(QUEUES[0])
-        assert not locks.is_held(QUEUES[0])
+            await locks.lock(one)
+        assert not locks.is_held(one)
     finally:
         await group.close()
 
@@ -111,8 +112,12 @@ async def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_a
     monkeypatch.setattr(ConsumerAPI, "consumer_ids", counted)
     subscriptions = {"orders": build_subscription_data("orders", "*")}
     group = ConsumerGroup(
-        pair.namesrv, "g", subscriptions, consume_type=ConsumeType.CONSUME_ACTIVELY, assigned=lambda queues: None
-    )
+        pair.namesrv,
+        "g",
+        subscriptions,
+        consume_type=ConsumeType.CONSUME_ACTIVELY,
+        queues=ProcessQueueTable(ProcessQueue),
+    )  # fmt: skip
     await group.start()
     try:
         slave = str(group.client.routes.address("broker-a"))

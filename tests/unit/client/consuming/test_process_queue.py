@@ -1,66 +1,68 @@
+"""What a consumer knows of a queue, and the table of its queues."""
+
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
-from reput.client.consuming.process_queue import ProcessQueue
-from reput.client.instance.message_client_ext import MessageClientExt, decode_messages
-from reput.formats.hosts import encode_host
-from reput.formats.message import Message
-from reput.formats.record import encode_record
+from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable, tell_moved
 from reput.remoting.queue_tables import QueueKey
 
-HOST = encode_host("127.0.0.1:10911")
+ORDERS = [QueueKey("orders", "broker-a", number) for number in range(3)]
+OTHER = QueueKey("other", "broker-a", 0)
 
 
-def messages(*offsets: int) -> list[MessageClientExt]:
-    body = b"".join(
-        encode_record(
-            Message("t", b"x"), queue_id=0, queue_offset=offset, commit_log_offset=100 * offset, store_timestamp=0,
-            store_host=HOST, born_timestamp=0, born_host=HOST,
-        )
-        for offset in offsets
-    )  # fmt: skip
-    return decode_messages(body, QueueKey("t", "a", 0), None)
+class Told(ProcessQueue):
+    """A queue that says what becomes of it."""
+
+    def __init__(self, queue: QueueKey, log: list[tuple[str, QueueKey]]) -> None:
+        super().__init__(queue)
+        self._log = log
+
+    def want(self) -> None:
+        super().want()
+        self._log.append(("want", self.queue))
+
+    def drop(self) -> None:
+        super().drop()
+        self._log.append(("drop", self.queue))
 
 
-def test_the_offset_to_commit_is_that_of_the_first_message_that_is_not_handled() -> None:
-    queue = ProcessQueue()
-    assert (queue.commit_offset, queue.first, queue.span) == (None, None, 0)
-    one, two, three = messages(5, 6, 9)
-    queue.put([one, two, three], 11)
-    assert (queue.commit_offset, queue.first, queue.span, len(queue)) == (5, one, 6, 3)
-    queue.remove(two)
-    assert queue.commit_offset == 5
-    queue.remove(one)
-    assert (queue.commit_offset, queue.first) == (9, three)
-    queue.remove(three)
-    assert (queue.commit_offset, queue.first, queue.span, queue.bytes) == (11, None, 0, 0)
+def test_a_share_changes_those_queues_alone_that_come_or_go_and_those_of_its_topics() -> None:
+    log: list[tuple[str, QueueKey]] = []
+    queues = ProcessQueueTable(lambda queue: Told(queue, log))
+    queues.assign([ORDERS[1], ORDERS[0]], {"orders"})
+    queues.assign([OTHER], {"other"})
+    assert log == [("want", ORDERS[0]), ("want", ORDERS[1]), ("want", OTHER)]
+    log.clear()
+    queues.assign([ORDERS[1], ORDERS[2]], {"orders"})
+    assert log == [("drop", ORDERS[0]), ("want", ORDERS[2])]
+    queues.assign([ORDERS[2]])
+    assert queues.share() == {ORDERS[2]}
 
 
-def test_what_the_broker_left_out_counts_once_all_before_it_is_handled() -> None:
-    queue = ProcessQueue()
-    queue.put([], 40)
-    assert queue.commit_offset == 40
-    (one,) = messages(40)
-    queue.put([one], 41)
-    queue.put([], 90)
-    assert queue.commit_offset == 40
-    queue.remove(one)
-    assert queue.commit_offset == 90
+def test_a_queue_that_comes_back_before_its_work_is_over_is_the_same_one() -> None:
+    queues = ProcessQueueTable(ProcessQueue)
+    queues.assign([ORDERS[0]])
+    one = queues.known(ORDERS[0])
+    queues.assign([])
+    assert list(queues) == [one]
+    queues.assign([ORDERS[0]])
+    assert queues.known(ORDERS[0]) is one
+    queues.remove(one)
+    assert queues.get(ORDERS[0]) is None
 
 
-@given(st.data())
-def test_nothing_before_the_offset_is_unhandled_in_whatever_order_messages_end(data: st.DataObject) -> None:
-    offsets = sorted(data.draw(st.sets(st.integers(0, 99), min_size=1, max_size=20)))
-    waiting = messages(*offsets)
-    queue = ProcessQueue()
-    cut = data.draw(st.integers(0, len(waiting)))
-    queue.put(waiting[:cut], waiting[cut].queue_offset if cut < len(waiting) else 200)
-    queue.put(waiting[cut:], 200)
-    for message in data.draw(st.permutations(waiting)):
-        queue.remove(message)
-        queue.remove(message)  # again: nothing
-        left = [one.queue_offset for one in queue]
-        assert queue.commit_offset == min(left, default=200)
-        assert queue.bytes == sum(one.store_size for one in queue)
+@pytest.mark.parametrize(("now", "expected"), [(100.0, 0.0), (129.9, 29.9), (130.0, None), (500.0, None)])
+def test_a_lock_is_trusted_for_half_a_minute_after_it_was_asked_for(now: float, expected: float | None) -> None:
+    one = ProcessQueue(ORDERS[0])
+    assert one.locked_s(now) is None
+    one.locked_at = 100.0
+    assert one.locked_s(now) == (None if expected is None else pytest.approx(expected))
+
+
+def test_an_offset_that_stays_is_not_told_as_moved(caplog: pytest.LogCaptureFixture) -> None:
+    tell_moved(ORDERS[0], 0, 0)
+    assert caplog.messages == []
+    tell_moved(ORDERS[0], 7, 3)
+    (message,) = caplog.messages
+    assert message.startswith("an offset is moved")

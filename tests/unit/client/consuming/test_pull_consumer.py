@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -43,6 +45,26 @@ async def polled(consumer: PullConsumer, count: int) -> list[int]:
     while len(found) < count:
         found += [int(one.body) for one in await consumer.poll(timeout=30)]
     return found
+
+
+class Polled(NamedTuple):
+    """A consumer that has polled the five messages of the one queue of a topic."""
+
+    broker: Served
+    namesrv: str
+    consumer: PullConsumer
+    queue: MessageQueue
+
+
+@asynccontextmanager
+async def five_polled(tmp_path: Path) -> AsyncIterator[Polled]:
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        broker = brokers["broker-a"]
+        await filled(broker, namesrv.address, 5, queues=1)
+        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
+            await polled(consumer, 5)
+            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
+            yield Polled(broker, namesrv.address, consumer, queue)
 
 
 async def test_a_group_goes_on_where_it_has_committed(tmp_path: Path) -> None:
@@ -321,7 +343,7 @@ async def test_a_consumer_without_topics_and_queues_says_what_to_do(tmp_path: Pa
 def reset(broker: Served, queue: MessageQueue, offset: int) -> None:
     """An operator's reset."""
     state = broker.controller.state
-    assert state.offsets.assign_reset_offset(queue.topic, "p", queue.queue_id, offset, state.now_ms())
+    assert state.offsets.assign_reset_offset(queue.topic, "p", queue.queue_id, offset, state.clock.now_ms())
 
 
 async def test_what_is_polled_again_after_a_reset_is_committed(tmp_path: Path) -> None:
@@ -342,30 +364,22 @@ async def test_what_is_polled_again_after_a_reset_is_committed(tmp_path: Path) -
 
 
 async def test_a_commit_of_what_was_polled_before_a_reset_does_not_undo_it(tmp_path: Path) -> None:
-    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
-        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
-            await polled(consumer, 5)
-            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
-            reset(brokers["broker-a"], queue, 2)
-            await filled(brokers["broker-a"], namesrv.address, 1, queues=1)
-            while consumer.position(queue) != 2:
-                await asyncio.sleep(0.01)
-            await consumer.commit()
-            assert await consumer.committed(queue) == 2
+    async with five_polled(tmp_path) as scene:
+        reset(scene.broker, scene.queue, 2)
+        await filled(scene.broker, scene.namesrv, 1, queues=1)
+        while scene.consumer.position(scene.queue) != 2:
+            await asyncio.sleep(0.01)
+        await scene.consumer.commit()
+        assert await scene.consumer.committed(scene.queue) == 2
 
 
 async def test_an_offset_that_is_committed_by_its_number_is_the_last_one_that_is_known(tmp_path: Path) -> None:
-    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
-        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
-            await polled(consumer, 5)
-            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
-            await consumer.commit()
-            await consumer.commit({queue: 1})
-            assert await consumer.committed(queue) == 1
-            await consumer.commit()
-            assert await consumer.committed(queue) == 5
+    async with five_polled(tmp_path) as scene:
+        await scene.consumer.commit()
+        await scene.consumer.commit({scene.queue: 1})
+        assert await scene.consumer.committed(scene.queue) == 1
+        await scene.consumer.commit()
+        assert await scene.consumer.committed(scene.queue) == 5
 
 
 @pytest.mark.parametrize("columns", [["tag"], "tags", 5, [5]])
@@ -397,18 +411,14 @@ async def test_a_start_that_has_failed_may_be_done_again(tmp_path: Path) -> None
 
 
 async def test_an_offset_that_a_killed_broker_has_forgotten_is_committed_again(tmp_path: Path) -> None:
-    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
-        await filled(brokers["broker-a"], namesrv.address, 5, queues=1)
-        async with PullConsumer(namesrv.address, group="p", topics={"orders": "*"}, consume_from="first") as consumer:
-            await polled(consumer, 5)
-            (queue,) = {one for one in consumer.assignment if one.topic == "orders"}
-            await consumer.commit()
-            brokers["broker-a"].controller.state.offsets.commit_offset("p", "orders", 0, 1, 0)  # as its file has it
-            for connection in consumer._open_group().client.remoting._connections.values():
-                connection.abort()
-            assert await consumer.committed(queue) == 1  # over another connection
-            await consumer.commit()
-            assert await consumer.committed(queue) == 5
+    async with five_polled(tmp_path) as scene:
+        await scene.consumer.commit()
+        scene.broker.controller.state.offsets.commit_offset("p", "orders", 0, 1, 0)  # as its file has it
+        for connection in scene.consumer._open_group().client.remoting._connections.values():
+            connection.abort()
+        assert await scene.consumer.committed(scene.queue) == 1  # over another connection
+        await scene.consumer.commit()
+        assert await scene.consumer.committed(scene.queue) == 5
 
 
 async def test_of_two_commits_at_once_each_tells_that_the_broker_did_not_take_it(tmp_path: Path) -> None:

@@ -137,6 +137,22 @@ async def test_what_a_decorated_handler_returns_is_awaited_before_its_message_is
         assert await committed(brokers["broker-a"]) == "2"
 
 
+async def test_a_handler_that_returns_a_generator_has_failed(tmp_path: Path) -> None:
+    """A call of it runs nothing: its messages would count as handled."""
+    async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
+        await topic(brokers["broker-a"])
+        await send_to_queue(namesrv.address, b"1")
+        seen = Seen()
+
+        async def handle(message: MessageClientExt) -> Any:
+            await seen(message)
+            return (one for one in [message]) if message.reconsume_times == 0 else None
+
+        async with consumer(namesrv.address, handle):
+            await seen.wait(2)
+        assert [one.reconsume_times for one in seen.messages] == [0, 1]
+
+
 @pytest.mark.parametrize("how", ["raises", "returns"])
 async def test_a_message_that_failed_comes_again_with_its_topic_and_then_is_done(tmp_path: Path, how: str) -> None:
     async with cluster(tmp_path, "broker-a", **QUICK) as (namesrv, brokers):
@@ -251,8 +267,8 @@ async def test_a_queue_whose_lock_was_refused_at_a_renewal_is_asked_for_again(
             locks = locks_of(running)
             with monkeypatch.context() as patched:
                 patched.setattr(ConsumerAPI, "lock", nobody_has_it)
-                await locks._lock(list(locks._locked_at))
-            assert not locks._locked_at
+                await locks._lock(locks._held())
+            assert not locks._held()
             await send_to_queue(namesrv.address, b"2")
             async with asyncio.timeout(30):
                 await seen.wait(2)
@@ -295,7 +311,7 @@ async def test_the_answer_to_a_renewal_does_not_come_behind_an_unlock(
         async with consumer(namesrv.address, seen, orderly=True) as running:
             await seen.wait(1)
             locks = locks_of(running)
-            queues = sorted(locks._locked_at)
+            queues = locks._held()
             monkeypatch.setattr(ConsumerAPI, "lock", lock)
             monkeypatch.setattr(ConsumerAPI, "unlock", unlock)
             renewal = asyncio.create_task(locks._lock(queues))
@@ -304,7 +320,7 @@ async def test_the_answer_to_a_renewal_does_not_come_behind_an_unlock(
             await asyncio.sleep(0)
             may_end.set()
             await asyncio.gather(renewal, given_back)
-            assert (order, locks._locked_at) == (["lock", "unlock"], {})
+            assert (order, locks._held()) == (["lock", "unlock"], [])
 
 
 async def test_a_queue_that_comes_back_while_its_handler_runs_begins_when_it_has_ended(tmp_path: Path) -> None:
@@ -331,10 +347,10 @@ async def test_a_queue_that_comes_back_while_its_handler_runs_begins_when_it_has
             assert group is not None
             group.stop_rebalance()
             for queues in (set[MessageQueue](), {queue}, set[MessageQueue](), {queue}):
-                one._assigned(queues)
+                one._queues.assign(queues)
                 for _ in range(20):
                     await asyncio.sleep(0)
-                assert locks_of(one).is_held(queue)
+                assert locks_of(one).is_held(one._queues.known(queue))
             may_end.set()
             await seen.wait(2)
         assert (most, seen.bodies) == (1, [b"1", b"2"])
@@ -394,10 +410,10 @@ async def test_no_more_is_pulled_than_the_limits_say_until_messages_are_handled(
         async with consumer(namesrv.address, handle, limits=limits, concurrency=5) as running:
             await seen.wait(5)
             (queue,) = orders(running)
-            consumed = running._queues[queue]
-            while consumed._room.is_set() or len(consumed.process_queue) < 20:
+            consumed = running._queues.known(queue)
+            while consumed._room.is_set() or len(consumed.messages) < 20:
                 await asyncio.sleep(0.01)
-            assert (len(seen.messages), len(consumed.process_queue)) == (5, 20)
+            assert (len(seen.messages), len(consumed.messages)) == (5, 20)
             gate.set()
             await seen.wait(100)
         assert await committed(brokers["broker-a"]) == "100"
@@ -527,7 +543,7 @@ async def test_an_operator_who_resets_an_offset_moves_a_consumer_that_runs_and_w
         async with consumer(namesrv.address, seen) as running:
             await seen.wait(2)
             while await committed(brokers["broker-a"]) != "2":  # or a reset would change nothing at the end
-                await running._persist()
+                await running._offsets.persist()
             client = await brokers["broker-a"].client()
             answer = await client.ask(
                 RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, topic="orders", group="c", timestamp=0, isForce=True
@@ -590,6 +606,8 @@ async def test_a_consumer_that_cannot_start_leaves_nothing_behind(tmp_path: Path
             with pytest.raises(MQClientError, match="started already"):
                 await running.start()
         await running.close()
+        with pytest.raises(MQClientError, match="was closed: make another one"):
+            await running.start()
 
 
 async def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp_path: Path) -> None:
@@ -609,8 +627,8 @@ async def test_a_message_that_is_handled_for_too_long_comes_again_and_counts(tmp
 
         async with consumer(namesrv.address, handle, consume_timeout=0.2) as running:
             await again.wait()
-            running._queues[MessageQueue("orders", "broker-a", 0)].keep_offset()
-            await running._persist()
+            running._queues.known(MessageQueue("orders", "broker-a", 0))._keep_offset()
+            await running._offsets.persist()
             assert await committed(brokers["broker-a"]) == "2"
             free.set()
         assert sorted(seen) == [(b"good", 0), (b"slow", 0), (b"slow", 1)]
@@ -653,11 +671,12 @@ async def test_offsets_that_a_disk_did_not_take_are_written_again(
         async with consumer(namesrv.address, seen, broadcasting=True, offsets_path=path) as running:
             await send_to_queue(namesrv.address, b"1")
             await seen.wait(1)
-            while running._offsets.read(MessageQueue("orders", "broker-a", 0)) != 1:
+            while running._queues.known(MessageQueue("orders", "broker-a", 0)).offset != 1:
                 await asyncio.sleep(0.01)
             with monkeypatch.context() as patch:
                 patch.setattr("reput.client.consuming.offset_store._write", full_disk)
-                await running._persist()
+                with pytest.raises(StoreFullError):
+                    await running._offsets.persist()
         again = Seen()
         async with consumer(namesrv.address, again, broadcasting=True, offsets_path=path):
             await send_to_queue(namesrv.address, b"2")
@@ -700,7 +719,7 @@ async def test_offsets_are_written_when_python_has_ended_its_thread_pools(tmp_pa
         await running.start()
         await send_to_queue(namesrv.address, b"1")
         await seen.wait(1)
-        while running._offsets.read(MessageQueue("orders", "broker-a", 0)) != 1:
+        while running._queues.known(MessageQueue("orders", "broker-a", 0)).offset != 1:
             await asyncio.sleep(0.01)
         with ThreadPoolExecutor() as ended:
             asyncio.get_running_loop().set_default_executor(ended)

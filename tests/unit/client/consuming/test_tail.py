@@ -84,7 +84,7 @@ async def test_a_second_is_committed_in_the_middle_of_what_is_held(
 async def test_a_commit_that_no_broker_takes_is_told_and_the_loop_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def refused(_: object, offsets: object) -> None:
+    async def refused(_: object, queue: object, offset: object) -> None:
         raise MQClientError("nobody is there")
 
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):

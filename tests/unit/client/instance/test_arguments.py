@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,22 @@ from reput.client import (
 )
 from reput.errors import ConfigError, MessageIllegalError
 
+
+def _generator(_: object) -> Iterator[None]:
+    yield
+
+
+async def _asynchronous_generator(_: object) -> AsyncIterator[None]:
+    yield
+
+
+class _Generator:
+    def __call__(self, _: object) -> Iterator[None]:
+        yield
+
+
+#: What runs nothing when it is called: each message would count as handled.
+_GENERATORS = [_generator, _asynchronous_generator, _Generator(), partial(_generator)]
 CLIENTS: list[type] = [Producer, PullConsumer, PushConsumer, AdminClient]
 FACES: list[tuple[type, type]] = [
     (sync.Producer, Producer),
@@ -60,8 +77,8 @@ BAD: dict[str, list[object]] = {
     ],
     "group": ["", "billing.v2", "has blank", "g" * 256, None, 3],
     "topics": ["orders", ["orders"], {}, {1: "*"}, {"orders": 5}],
-    "on_message": [None, 5, "print"],
-    "check_transaction": [5, "print"],
+    "on_message": [None, 5, "print", *_GENERATORS],
+    "check_transaction": [5, "print", *_GENERATORS],
     "consume_from": ["begin", None, 0],
     "timeout": _NO_SECONDS,
     "consume_timeout": _NO_SECONDS,
@@ -128,8 +145,18 @@ def test_a_face_without_asyncio_refuses_the_same(face: type, client: type) -> No
     fine = {name: value for name, value in FINE.items() if name in names_of(client)}
     face(**fine)
     for name in names_of(client):
-        with pytest.raises(ConfigError, match=name):
-            made(face, fine, name, BAD[name][0])
+        for value in BAD_OF.get((client, name), BAD[name]):
+            with pytest.raises(ConfigError, match=name):
+                made(face, fine, name, value)
+
+
+@pytest.mark.parametrize("execute", [None, 5, *_GENERATORS])
+def test_a_face_without_asyncio_refuses_what_runs_no_transaction_before_its_message_is_sent(execute: Any) -> None:
+    with (
+        sync.Producer("127.0.0.1:1", group="g", check_transaction=print) as producer,
+        pytest.raises(ConfigError, match="execute"),
+    ):
+        producer.send_in_transaction(MESSAGE, execute)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +248,7 @@ async def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> No
 _NO_QUEUE: list[object] = ["orders", ("orders", "broker-a", 0), 5, None]
 _NO_TOPIC: list[object] = ["", "has blank", 5, None, b"orders", ["orders"]]
 _NO_MOMENT: list[object] = [0, "now", None, datetime(2026, 1, 1)]
-_NO_FUNCTION: list[object] = [None, 5, "print"]
+_NO_FUNCTION: list[object] = [None, 5, "print", *_GENERATORS]
 QUEUE = MessageQueue("orders", "broker-a", 0)
 MESSAGE = Message("orders", b"x")
 #: Of methods: what is fine, and what is none by the name of an argument.

@@ -200,7 +200,7 @@ async def test_a_delayed_message_that_is_recalled_does_not_come(tmp_path: Path) 
         await producer.send(Message("orders", b"comes"), delay_ms=61_001)
         assert first.recall_handle is not None
         assert await producer.recall("orders", first.recall_handle) == first.message_id
-        brokers["broker-a"].controller.state.put_forward(61_100)
+        brokers["broker-a"].controller.state.clock.put_forward(61_100)
         answer = await client.pull("ns%orders", 0, hold_ms=60_000)
         assert (b"comes" in answer.body, b"recalled" in answer.body) == (True, False)
         with pytest.raises(MQBrokerError, match="recall failed"):
@@ -336,6 +336,8 @@ async def test_a_producer_that_is_not_open_says_so(tmp_path: Path) -> None:
         await producer.close()
         with pytest.raises(MQClientError, match="closed"):
             await producer.send(Message("orders", b"x"))
+        with pytest.raises(MQClientError, match="was closed: make another one"):
+            await producer.start()
 
 
 async def test_a_cancelled_send_leaves_nothing_behind(tmp_path: Path) -> None:

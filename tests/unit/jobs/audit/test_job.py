@@ -23,12 +23,12 @@ from reput.formats.index_file import TIME_DIFF, entry_position, slot_position
 from reput.formats.metadata import TopicConfig
 from reput.formats.record_layout import QUEUE_OFFSET
 from reput.formats.shutdown import decode_shutdown, encode_shutdown
-from reput.jobs.audit.end import has_grown
+from reput.jobs.audit.consumer_offsets import offset_findings
 from reput.jobs.audit.files import list_store
 from reput.jobs.audit.job import AuditResult, audit
-from reput.jobs.audit.offsets import offset_findings
+from reput.jobs.audit.log_findings import has_grown
 from reput.jobs.findings import COMMANDS, KINDS, SCHEMA, Finding
-from reput.jobs.repair.look import has_records_from
+from reput.jobs.repair.log_diagnosis import has_records_from
 from reput.jobs.repair.repair_job import repair
 from reput.jobs.runner import LocalRunner
 from reput.kernels.queues.unit_types import UNIT_TYPE
@@ -211,7 +211,7 @@ def test_a_first_file_that_nothing_proves_to_have_gone_early_is_harmless_and_its
 ) -> None:
     first_log_file_gone(store)
     later_s = time.time() + hours * 3600
-    with patch("reput.jobs.audit.end.time.time", lambda: later_s):
+    with patch("reput.jobs.audit.log_findings.time.time", lambda: later_s):
         result = run_audit(store, **options)
     assert set(codes(result)) <= {"unit-expired", "index-entry-expired"}
     assert (result.is_clean, result.expired_units) == (True, 51)

@@ -10,7 +10,7 @@ import pytest
 import reput
 from reput.files import File, FileLayer
 from reput.jobs import findings
-from reput.jobs.audit import audit, rest
+from reput.jobs.audit import audit, unmatched
 from reput.jobs.audit.job import AuditResult
 from reput.jobs.findings import Finding, Findings
 from reput.jobs.runner import LocalRunner
@@ -62,7 +62,7 @@ def test_no_file_is_opened_for_each_wrong_unit(
     for count in (20, 400):
         path = spoiled(tmp_path / str(count), count, how)
         disk = CountedOpens()
-        monkeypatch.setattr(rest, "DISK", disk)
+        monkeypatch.setattr(unmatched, "DISK", disk)
         assert audited(path).counts == {code: count // 2}
         opens.append(disk.opens)
     assert opens[0] == opens[1]

@@ -572,6 +572,14 @@ def test_what_no_backup_has_is_named(store: Path, tmp_path: Path) -> None:
     assert take(store, tmp_path / "target").left_out == ("timerlog", "timerwheel", "config/timercheck")
 
 
+def test_files_of_a_dispatcher_are_not_named(store: Path, tmp_path: Path) -> None:
+    """They describe these queues, or are locks, or are removed again."""
+    for name in ("Dispatch.json", "Dispatch.lock", "DispatchBatch.lock", "Dispatcher.lock"):
+        (store / f"config/reput{name}").touch()
+    (store / "config/reputDispatchWork").mkdir()
+    assert take(store, tmp_path / "target").left_out == ()
+
+
 def test_object_storage_without_fsspec_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ConfigError, match=r"pip install 'reput\[lake\]'"):

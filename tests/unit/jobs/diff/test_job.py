@@ -20,7 +20,7 @@ from reput.formats.java import body_crc
 from reput.formats.record_layout import encode_topic, pack_record
 from reput.jobs.diff import job
 from reput.jobs.diff.job import DiffResult, diff
-from reput.jobs.diff.rows import BlockSet, WantedBlocks
+from reput.jobs.diff.rows import BucketSet, WantedBuckets
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.damage import flip
@@ -324,14 +324,16 @@ def test_a_comparison_that_was_killed_goes_on_and_finds_the_same(left: Path, tmp
     st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1 << 51)), min_size=1, max_size=20),
     st.lists(st.tuples(st.integers(0, 5), st.integers(-1, 1 << 51)), max_size=20),
 )
-def test_a_set_of_blocks_has_those_that_are_wanted(wanted: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
+def test_a_set_of_buckets_has_those_that_are_wanted(
+    wanted: list[tuple[int, int]], asked: list[tuple[int, int]]
+) -> None:
     names = tuple((b"topic", n) for n in range(6))
-    queues, blocks = np.array(wanted, np.int64).T
-    found = BlockSet(WantedBlocks(names[:4], queues % 4, blocks))
-    queues, blocks = np.array([*asked, *wanted], np.int64).T
-    inside = found.has(names[::-1], queues, blocks).tolist()
-    known = {(n % 4, block) for n, block in wanted}
-    assert inside == [(5 - n, block) in known for n, block in [*asked, *wanted]]
+    queues, buckets = np.array(wanted, np.int64).T
+    found = BucketSet(WantedBuckets(names[:4], queues % 4, buckets))
+    queues, buckets = np.array([*asked, *wanted], np.int64).T
+    inside = found.has(names[::-1], queues, buckets).tolist()
+    known = {(n % 4, bucket) for n, bucket in wanted}
+    assert inside == [(5 - n, bucket) in known for n, bucket in [*asked, *wanted]]
 
 
 def test_wrong_arguments_are_refused(left: Path, tmp_path: Path) -> None:

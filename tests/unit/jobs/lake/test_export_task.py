@@ -17,7 +17,7 @@ STORE = Path(__file__).parents[3] / "golden/5.3.3/bcq/store"
 def test_an_inner_batch_is_in_one_file_wherever_a_task_writes_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reput.log.reads.reader, "MAX_ROWS", 2)
+    monkeypatch.setattr(reput.log.reads.batches, "MAX_ROWS", 2)
     monkeypatch.setattr(export_task, "_CHUNK_BYTES", 1)
     expected = log_rows(STORE)
     result = run(STORE, tmp_path / "out", target_file_bytes=1)

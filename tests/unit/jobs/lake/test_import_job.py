@@ -15,14 +15,14 @@ from deltalake import write_deltalake
 from pyarrow import parquet
 
 import reput
-import reput.jobs.lake.source
+import reput.jobs.lake.import_source
 from reput.config.message_store import FlushDiskType, MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError, ReputError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
 from reput.formats.record_layout import SysFlag
 from reput.jobs.lake.export_job import ExportOptions, export
 from reput.jobs.lake.import_job import Import, import_messages
-from reput.jobs.lake.source import open_source
+from reput.jobs.lake.import_source import open_source
 from reput.jobs.runner import LocalRunner
 from reput.store.sinks.import_sink import ImportSink
 from tests.support.faulty_files import Crash, FaultyFiles, Operation, crash_at
@@ -71,8 +71,8 @@ def bodies_of(store: Path) -> list[bytes]:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several batches of several parts out of a few hundred rows."""
-    monkeypatch.setattr(reput.jobs.lake.source, "PART_BYTES", 1000)
-    monkeypatch.setattr(reput.jobs.lake.source, "BATCH_BYTES", 3000)
+    monkeypatch.setattr(reput.jobs.lake.import_source, "PART_BYTES", 1000)
+    monkeypatch.setattr(reput.jobs.lake.import_source, "BATCH_BYTES", 3000)
 
 
 @sampled(4)
@@ -224,6 +224,12 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreFormatError, match=reason):
             run_import(tmp_path / source, tmp_path / "store")
     assert not (tmp_path / "store").exists()
+
+
+def test_a_store_is_no_source(tmp_path: Path) -> None:
+    reput.MessageStore.open(tmp_path / "source", config=CONFIG).close()
+    with pytest.raises(StoreFormatError, match="source: a store; `reput replay` puts its messages into another one"):
+        run_import(tmp_path / "source", tmp_path / "store")
 
 
 def test_a_store_that_is_open_elsewhere_is_left_alone(tmp_path: Path) -> None:

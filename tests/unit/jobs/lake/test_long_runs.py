@@ -11,6 +11,7 @@ import pytest
 from reput.jobs.lake import commits
 from reput.jobs.lake.delta_table import DeltaTables
 from reput.jobs.lake.files import LakeFile
+from reput.jobs.lake.iceberg_table import IcebergTables
 from reput.jobs.runner import LocalRunner
 from tests.support.lake import NAMES, log_rows, put, rows_of, run
 
@@ -59,6 +60,27 @@ def test_a_start_looks_at_the_tables_of_the_last_commit_if_they_are_few_or_it_wa
     assert run(store, output, format="delta", decode="json").messages == 0
     assert len(asked) == opened
     assert not (output / "_reput/staging-0").exists()
+
+
+def test_a_run_after_one_of_very_many_tables_opens_those_with_news_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, output = tmp_path / "store", tmp_path / "out"
+    put(store, 0, len(NAMES))
+    run(store, output, format="iceberg", decode="json")
+    monkeypatch.setattr(commits, "_CHECKED_TABLES", 1)
+    put(store, 0, 1)
+    opened = set[str]()
+    load = IcebergTables._load
+
+    def counted(tables: IcebergTables, catalog: Any, folder: str) -> Any:
+        opened.add(folder)
+        return load(tables, catalog, folder)
+
+    monkeypatch.setattr(IcebergTables, "_load", counted)
+    assert run(store, output, format="iceberg", decode="json").messages == 1
+    assert len(opened) <= 2, opened
+    assert len(rows_of(output)) == len(NAMES) + 1
 
 
 @pytest.mark.parametrize(("form", "decode"), [("parquet", "raw"), ("delta", "json")])

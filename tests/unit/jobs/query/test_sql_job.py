@@ -75,6 +75,18 @@ def test_all_columns_come_with_a_star(store: Path) -> None:
     assert set(row) - set(read) == {"id", "total", "body_Flag", "who", "body_body_flag", "body_error"}
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("bit '1010'", "1010"),
+        ("timetz '12:00:00+02'", "12:00:00+02"),
+        ("340282366920938463463374607431768211455::uhugeint", "340282366920938463463374607431768211455"),
+    ],
+)
+def test_values_that_arrow_would_change_are_text(store: Path, value: str, text: str) -> None:
+    assert run_sql(store, f"select {value} as one, [{value}] as many") == [{"one": text, "many": [text]}]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "jsonl"])
 def test_intervals_and_other_types_that_files_lack_are_text(store: Path, tmp_path: Path, kind: str) -> None:
     answer = """

@@ -40,7 +40,7 @@ LOST = st.builds(replace, PUTS, queue_step=st.sampled_from([0, 0, 0, 2, 15]))
 
 
 def with_room(puts: list[Put]) -> list[Put]:
-    """A stand-in before each gap, no two repeats in a row: they outvote the record before them."""
+    """A placeholder before each gap, no two repeats in a row: they outvote the record before them."""
     roomy: list[Put] = []
     for put in puts:
         if put.queue_step > 0:

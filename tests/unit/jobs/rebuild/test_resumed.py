@@ -26,7 +26,7 @@ from tests.support.shares import sampled
 from tests.support.small_rebuild import Put, files_of, rebuild_small, write_log
 
 #: A kill at each n-th change: as fine as a test may take.
-STRIDE = 9
+STRIDE = 4
 
 
 def plain() -> list[Put]:

@@ -25,11 +25,11 @@ from reput.jobs.lake.export_job import export
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.repair import salvage_job, salvage_log
 from reput.jobs.repair.salvage_job import SalvageResult, salvage
-from reput.jobs.repair.salvage_log import Loss, NewLogFile, StandIn, plan_log, scan_file, write_log_file
+from reput.jobs.repair.salvage_log import Loss, NewLogFile, Placeholder, plan_log, scan_file, write_log_file
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import statistics
+from reput.kernels.records.placeholders import PLACEHOLDER_TOPIC
 from reput.kernels.records.record_scan import ScanLevel
-from reput.kernels.records.stand_ins import STAND_IN_TOPIC
 from reput.log.directory import LogFile
 from reput.log.scan import OnDamage, scan_split
 from reput.log.splits import Split
@@ -166,8 +166,8 @@ def test_all_that_is_whole_is_in_the_new_store_where_it_was(damage: Callable[[Pa
     assert (result.lost_messages, bool(result.losses)) == (count - len(whole), damage is not middle_file_grown)
     target = store.with_name("salvaged")
     saved = whole_records(target)
-    stand_ins = {offset for offset, record in saved.items() if decode_record(record).topic == STAND_IN_TOPIC}
-    assert {offset: record for offset, record in saved.items() if offset not in stand_ins} == whole
+    placeholders = {offset for offset, record in saved.items() if decode_record(record).topic == PLACEHOLDER_TOPIC}
+    assert {offset: record for offset, record in saved.items() if offset not in placeholders} == whole
     assert audit(target, runner=LocalRunner(1)).is_clean
     with reput.MessageStore.open(target, files=FaultyFiles(), **SIZES) as opened:
         assert {queue.topic for queue in opened.queues()} == {"orders"}
@@ -215,7 +215,7 @@ def test_messages_of_bytes_that_no_queue_reaches_are_unknown(store: Path) -> Non
     assert (unknown.begin, unknown.end, unknown.messages) == (log_end, log_end + 120, None)
     assert (result.lost_messages, result.lost_bytes, result.uncounted_bytes) == (1, known.size + 120, 120)
     answer = run_reput("repair", store, "--salvage", store.with_name("salvaged"))
-    assert "1, and those of 120 bytes that no queue reaches" in answer.out
+    assert "1, and messages in 120 bytes that no queue reaches" in answer.out
     assert "unknown" in answer.out
 
 
@@ -229,7 +229,7 @@ def test_groups_that_have_consumed_what_is_lost_at_the_end_of_a_queue_get_the_ne
     assert sorted(offsets.values()) == [49, 49, 49, 49]
 
 
-def test_stand_ins_carry_a_crc_where_the_records_beside_them_do(tmp_path: Path) -> None:
+def test_placeholders_carry_a_crc_where_the_records_beside_them_do(tmp_path: Path) -> None:
     store = log_with_crcs(tmp_path / "store")
     records = whole_records(store)
     offsets = sorted(records)
@@ -242,8 +242,8 @@ def test_stand_ins_carry_a_crc_where_the_records_beside_them_do(tmp_path: Path) 
 
 @pytest.mark.parametrize("with_crc", [False, True])
 @pytest.mark.parametrize("size", [112, 113, 5000, 1 << 20, (1 << 20) + 1, (1 << 20) + 111, (1 << 20) + 112, 3 << 20])
-def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Path) -> None:
-    loss = Loss("", 1000, 1000 + size, "", StandIn.RECORDS, 1_700_000_000_000, with_crc)
+def test_placeholders_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Path) -> None:
+    loss = Loss("", 1000, 1000 + size, "", Placeholder.RECORDS, 1_700_000_000_000, with_crc)
     write_log_file(str(tmp_path), NewLogFile(None, f"{0:020d}", 0, 4 << 20, 0, (loss,)))
     file = LogFile(str(tmp_path / f"{0:020d}"), 0, 4 << 20)
     scan = scan_split(Split(file, 1000, 1000 + size, True), level=ScanLevel.HEADER, on_damage=OnDamage.RAISE)
@@ -252,10 +252,10 @@ def test_stand_ins_fill_any_gap_exactly(size: int, with_crc: bool, tmp_path: Pat
 
 
 def test_the_smallest_gap_takes_the_smallest_record(tmp_path: Path) -> None:
-    loss = Loss("", 0, 92, "", StandIn.RECORDS)
+    loss = Loss("", 0, 92, "", Placeholder.RECORDS)
     write_log_file(str(tmp_path), NewLogFile(None, f"{0:020d}", 0, 4096, 0, (loss,)))
     message = decode_record((tmp_path / f"{0:020d}").read_bytes())
-    assert (message.topic, message.store_size, message.body) == (STAND_IN_TOPIC[0], 92, b"")
+    assert (message.topic, message.store_size, message.body) == (PLACEHOLDER_TOPIC[0], 92, b"")
 
 
 def test_a_gap_that_a_forged_record_makes_too_small_takes_that_one_too(tmp_path: Path) -> None:
@@ -401,7 +401,7 @@ def _salvaged_again(path: Path) -> int:
 COUNTS: dict[str, Callable[[Path], int]] = {
     "audit": lambda path: audit(path, runner=LocalRunner(1)).messages,
     "read_log": lambda path: reput.read_log(path, ["topic"]).read_all().num_rows,
-    "read_log of a topic": lambda path: reput.read_log(path, topics=[STAND_IN_TOPIC]).read_all().num_rows + 199,
+    "read_log of a topic": lambda path: reput.read_log(path, topics=[PLACEHOLDER_TOPIC]).read_all().num_rows + 199,
     "statistics": lambda path: statistics(path, runner=LocalRunner(1)).messages,
     "statistics by key": lambda path: statistics(path, by=("topic", "key"), runner=LocalRunner(1)).messages,
     "export": _exported,
@@ -412,7 +412,7 @@ COUNTS: dict[str, Callable[[Path], int]] = {
 
 
 @pytest.mark.parametrize("what", COUNTS)
-def test_stand_ins_are_no_messages(what: str, store: Path) -> None:
+def test_placeholders_are_no_messages(what: str, store: Path) -> None:
     one_bit(store)
     result = save(store)
     assert (result.messages, result.lost_messages) == (199, 1)
@@ -420,7 +420,7 @@ def test_stand_ins_are_no_messages(what: str, store: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["log", "queue"])
-def test_a_lost_message_is_missing_in_the_new_store_and_no_stand_in_differs(by: Any, store: Path) -> None:
+def test_a_lost_message_is_missing_in_the_new_store_and_no_placeholder_differs(by: Any, store: Path) -> None:
     shutil.copytree(store, store.with_name("whole"))
     one_bit(store)
     save(store)

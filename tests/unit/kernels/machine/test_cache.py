@@ -82,10 +82,10 @@ def test_a_whole_cache_is_used_where_it_is_although_nothing_can_be_written_there
 
 
 def test_a_kernel_that_is_not_kept_as_the_disk_is_full_is_used_all_the_same(tmp_path: Path) -> None:
-    folder = cache_without(tmp_path / "cache", "runs.read_runs")
+    folder = cache_without(tmp_path / "cache", "batched_io.read_runs")
     kept, full = folder / whole_cache().name, REFUSED.format(folder=str(tmp_path), number=errno.ENOSPC)
     load = "from reput.kernel_loader import load_kernels; load_kernels(processes=1); "
-    loaded = "from reput.files import runs; print(runs.read_runs.is_loaded)"
+    loaded = "from reput.files import batched_io; print(batched_io.read_runs.is_loaded)"
     done = python(full + load + loaded, REPUT_CACHE_DIR=str(folder))
     assert done.stdout == "True\n"
     begin, warning = done.stderr.splitlines()
@@ -95,9 +95,9 @@ def test_a_kernel_that_is_not_kept_as_the_disk_is_full_is_used_all_the_same(tmp_
         "again at each start. Free some space there, or set REPUT_CACHE_DIR to a folder that can be written"
     )
     assert not (kept / cache.COMPLETE).exists()
-    assert "runs.read_runs" not in kernels_in(folder)
+    assert "batched_io.read_runs" not in kernels_in(folder)
     python(load, REPUT_CACHE_DIR=str(folder))
-    assert "runs.read_runs" in kernels_in(folder)
+    assert "batched_io.read_runs" in kernels_in(folder)
     done = python(full + load, REPUT_CACHE_DIR=str(folder))
     assert done.stderr == ""
 

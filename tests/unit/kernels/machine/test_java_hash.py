@@ -6,7 +6,7 @@ import pytest
 
 from reput.formats.java import string_hash
 from reput.kernels.machine.java_hash import java_hash_slices
-from reput.kernels.queues.index_file import split_index_keys, topic_hash
+from reput.kernels.queues.index_search import split_index_keys, topic_hash
 
 VECTORS = json.loads((Path(__file__).parents[3] / "golden" / "vectors.json").read_text(encoding="utf-8"))
 

@@ -15,7 +15,7 @@ import pytest
 import reput
 from reput import Message, MessageStore
 from reput.kernel_loader import load_kernels
-from reput.kernels.queues import consume_queue, index_file
+from reput.kernels.queues import consume_queue, index_search
 from tests.support.kernel_cache import cache_without, kernels_in, whole_cache
 from tests.support.shares import sampled
 
@@ -87,7 +87,7 @@ with MessageStore.open(sys.argv[1], read_only=True):
 def test_a_library_says_in_one_line_that_it_compiles_and_logs_the_rest(is_logged: bool, tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store") as store:
         store.put_message(Message("orders", b"one"))
-    cache = cache_without(tmp_path / "cache", "runs.read_runs", "record_scan._scan_headers")
+    cache = cache_without(tmp_path / "cache", "batched_io.read_runs", "record_scan._scan_headers")
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(tmp_path / "store"), *(["logged"] if is_logged else [])],
         env={**os.environ, "REPUT_CACHE_DIR": str(cache)},
@@ -95,7 +95,7 @@ def test_a_library_says_in_one_line_that_it_compiles_and_logs_the_rest(is_logged
         text=True,
         check=True,
     )
-    assert "runs.read_runs" in kernels_in(cache)
+    assert "batched_io.read_runs" in kernels_in(cache)
     lines = (done.stdout if is_logged else done.stderr).splitlines()
     assert (done.stderr if is_logged else done.stdout) == ""
     begin = "reput: compiling kernels, once for this version: "
@@ -106,7 +106,7 @@ def test_a_library_says_in_one_line_that_it_compiles_and_logs_the_rest(is_logged
 
 def test_a_kernel_of_plain_numbers_is_called_without_a_wrapper_once_it_is_loaded() -> None:
     load_kernels()
-    assert type(consume_queue.select_run) is type(index_file.find_key) is type(len)
+    assert type(consume_queue.select_run) is type(index_search.find_key) is type(len)
 
 
 def test_a_load_has_the_kernels_of_all_modules() -> None:

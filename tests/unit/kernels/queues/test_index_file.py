@@ -6,16 +6,13 @@ import pytest
 
 from reput.formats.index_file import IndexEntry, IndexHeader, encode_entry, encode_header, entry_position, file_size
 from reput.formats.index_file import key_hash as hash_of_key
-from reput.kernels.queues.index_file import (
+from reput.kernels.queues.index_file import IndexKeys, IndexTable, index_keys, put_keys
+from reput.kernels.queues.index_search import (
     IndexFields,
-    IndexKeys,
-    IndexTable,
     LogFields,
     TopicFields,
     find_entries,
     find_key,
-    index_keys,
-    put_keys,
     scratch_row,
     topic_hash,
     verify_keys,

@@ -33,7 +33,7 @@ class Encoded:
         encoder = MessageEncoder(host, MAX_BODY)
         self.memory: npt.NDArray[np.uint8] = np.full(room + 64, UNTOUCHED, np.uint8)
         address = self.memory.ctypes.data
-        self.size: int = encode_message(encoder.block, id(message), address, room, *PLACE.values(), NOW)
+        self.size: int = encode_message(encoder.address, id(message), address, room, *PLACE.values(), NOW)
 
     @property
     def data(self) -> bytes:
@@ -166,7 +166,7 @@ def _some(
     topics = [getattr(message, "topic", None) for message in messages] if topics is None else topics
     ids = np.array([7] * len(messages) if queue_ids is None else queue_ids, np.int32)
     end = encode_messages(
-        encoder.block, id(messages), id(topics), ids, begin, NOW, out.ctypes.data, capacity, positions
+        encoder.address, id(messages), id(topics), ids, begin, NOW, out.ctypes.data, capacity, positions
     )  # fmt: skip
     bounds = positions[: end - begin + 1].tolist()
     assert (out[bounds[-1] :] == UNTOUCHED).all()

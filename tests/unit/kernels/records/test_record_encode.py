@@ -5,7 +5,7 @@ import pytest
 from reput.formats.hosts import encode_host
 from reput.formats.record import decode_record
 from reput.kernels.records.record_encode import EncodeFault
-from tests.oracles.encode_plan import EncodePlan
+from tests.oracles.encoded_rows import EncodedRows
 from tests.oracles.record_encode import EncodeRow, encode_rows, fault_of
 
 HOST = encode_host("10.0.0.1:10911")
@@ -55,16 +55,16 @@ NO_FAULT = [
     ("name", "row"), [(name, row) for name, rows in FAULTS.items() for row in rows], ids=lambda value: str(value)[:40]
 )
 def test_each_fault_is_found_with_its_row(name, row):
-    plan = EncodePlan([FULL, row, EncodeRow(body=b"x" * 200)])
-    assert plan.measure(HOST, max_body_size=200) == (-1 if name == "BODY_TOO_LARGE" else 16 + EncodeFault[name])
-    assert EncodePlan([row]).measure(HOST, max_body_size=100) == EncodeFault[name]
+    encoded = EncodedRows([FULL, row, EncodeRow(body=b"x" * 200)])
+    assert encoded.measure(HOST, max_body_size=200) == (-1 if name == "BODY_TOO_LARGE" else 16 + EncodeFault[name])
+    assert EncodedRows([row]).measure(HOST, max_body_size=100) == EncodeFault[name]
     assert fault_of(row, 100) == name
 
 
 @pytest.mark.parametrize("row", NO_FAULT, ids=lambda row: str(row)[:60])
 def test_rows_without_fault_are_measured(row):
-    plan = EncodePlan([row])
-    assert plan.measure(HOST, max_body_size=200) == -1
+    encoded = EncodedRows([row])
+    assert encoded.measure(HOST, max_body_size=200) == -1
     assert fault_of(row, 200) == "NONE"
 
 
@@ -76,41 +76,41 @@ def test_every_fault_has_a_case():
 @pytest.mark.parametrize("born_host", [HOST, HOST_V6])
 def test_hosts_of_both_sizes_set_their_bits_whatever_the_flag_said(store_host, born_host):
     rows = [EncodeRow(**{**FULL.__dict__, "born_host": born_host, "sys_flag": flag}) for flag in (0, 0x30, -1, 0x101)]
-    plan, queue = EncodePlan(rows), ("order-topic", 3)
-    assert plan.measure(store_host) == -1
-    next_offsets = plan.queue_offsets({queue: 40})
-    chunk = plan.encode(0, store_host, 4000, next_offsets, 1 << 33, 1_700_000_000_001)
+    encoded, queue = EncodedRows(rows), ("order-topic", 3)
+    assert encoded.measure(store_host) == -1
+    next_offsets = encoded.queue_offsets({queue: 40})
+    chunk = encoded.encode(0, store_host, 4000, next_offsets, 1 << 33, 1_700_000_000_001)
     assert chunk.data == encode_rows(rows, defaultdict(int, {queue: 40}), 1 << 33, 1_700_000_000_001, store_host)
 
 
 def test_wait_is_a_property_like_any_other_and_keeps_its_place():
     row = EncodeRow(tags="t", properties=[("WAIT", "false"), ("a", "b")])
-    plan = EncodePlan([row])
-    assert plan.measure(HOST) == -1
-    data = plan.encode(0, HOST, 1000, plan.queue_offsets({("topic", 0): 0}), 0, 0).data
+    encoded = EncodedRows([row])
+    assert encoded.measure(HOST) == -1
+    data = encoded.encode(0, HOST, 1000, encoded.queue_offsets({("topic", 0): 0}), 0, 0).data
     assert data.endswith(b"TAGS\x01t\x02WAIT\x01false\x02a\x01b\x02")
     assert decode_record(data).properties == {"WAIT": "false", "a": "b"}
 
 
 def test_prepared_and_rolled_back_messages_take_no_queue_offset():
     rows = [EncodeRow(sys_flag=kind) for kind in (0, 4, 8, 12, 0)]
-    plan = EncodePlan(rows)
-    plan.measure(HOST)
-    next_offsets = plan.queue_offsets({("topic", 0): 10})
-    chunk = plan.encode(0, HOST, 4000, next_offsets, 0, 0)
+    encoded = EncodedRows(rows)
+    encoded.measure(HOST)
+    next_offsets = encoded.queue_offsets({("topic", 0): 10})
+    chunk = encoded.encode(0, HOST, 4000, next_offsets, 0, 0)
     starts = [0, *chunk.ends[:-1]]
     assert [decode_record(chunk.data, start).queue_offset for start in starts] == [10, 0, 11, 0, 12]
     assert next_offsets.tolist() == [13]
 
 
 def test_encoding_stops_before_the_record_that_does_not_fit():
-    plan = EncodePlan([FULL] * 3)
-    plan.measure(HOST)
-    size, offsets = plan.record_sizes()[0], plan.queue_offsets({("order-topic", 3): 0})
+    encoded = EncodedRows([FULL] * 3)
+    encoded.measure(HOST)
+    size, offsets = encoded.record_sizes()[0], encoded.queue_offsets({("order-topic", 3): 0})
     counts = {0: 0, size - 1: 0, size: 1, 2 * size - 1: 1, 2 * size: 2, 3 * size: 3, 9 * size: 3}
     for capacity, count in counts.items():
-        assert plan.encode(0, HOST, capacity, offsets, 0, 0).ends == [size * (i + 1) for i in range(count)]
-    assert plan.encode(2, HOST, 9 * size, offsets, 0, 0).ends == [size]
+        assert encoded.encode(0, HOST, capacity, offsets, 0, 0).ends == [size * (i + 1) for i in range(count)]
+    assert encoded.encode(2, HOST, 9 * size, offsets, 0, 0).ends == [size]
 
 
 @pytest.mark.parametrize("size", [*range(70), 255, 256, 257, 5000])
@@ -118,7 +118,7 @@ def test_texts_and_bodies_of_every_size_are_copied_whole(size):
     text = "".join(chr(33 + i % 90) for i in range(size))
     row = EncodeRow(body=text.encode(), tags=text, keys=[text] if text else [], unique_key=text,
                     properties=[("n" + text, "v" + text)])  # fmt: skip
-    plan = EncodePlan([row, row])
-    plan.measure(HOST)
-    chunk = plan.encode(0, HOST, 1 << 20, plan.queue_offsets({("topic", 0): 0}), 0, 0)
+    encoded = EncodedRows([row, row])
+    encoded.measure(HOST)
+    chunk = encoded.encode(0, HOST, 1 << 20, encoded.queue_offsets({("topic", 0): 0}), 0, 0)
     assert chunk.data == encode_rows([row, row], defaultdict(int), 0, 0, HOST)

@@ -3,8 +3,9 @@ import struct
 import numpy as np
 import pytest
 
+from reput.formats.properties import DELAY_LEVELS_MS
 from reput.kernels.records.columns import NARROW, WIDE, RecordStatus, ScanStop
-from reput.kernels.records.record_scan import DEFAULT_DELAYS_MS, RecordScanner, ScanLevel, read_records_at
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel, read_records_at
 from reput.kernels.records.record_search import find_record
 from tests.oracles import record_scan as twin
 from tests.oracles.record_bytes import SCHEDULE_TOPIC, Record, blank, pack_log
@@ -221,14 +222,14 @@ def test_only_the_schedule_topic_itself_is_delayed():
 
 def test_delay_levels_may_be_others():
     data = pack_log([Record(topic=SCHEDULE_TOPIC, store_timestamp=50, properties=b"DELAY\x019\x02TAGS\x01a\x02")], BASE)
-    for delays, tags_code in ((DEFAULT_DELAYS_MS[:1], 1050), ((5, 6), 56), ((), 97)):
+    for delays, tags_code in ((DELAY_LEVELS_MS[:1], 1050), ((5, 6), 56), ((), 97)):
         columns = RecordScanner(1, delays_ms=delays).scan(as_array(data), BASE)
         assert columns["tags_code"].tolist() == [tags_code]
 
 
 def test_default_delays_are_rocketmqs():
-    assert list(DEFAULT_DELAYS_MS) == twin.DELAYS_MS
-    assert len(DEFAULT_DELAYS_MS) == 18
+    assert list(DELAY_LEVELS_MS) == twin.DELAYS_MS
+    assert len(DELAY_LEVELS_MS) == 18
 
 
 @pytest.mark.parametrize(("sys_flag", "keys"), [(0x0, 3), (0x4, 3), (0x8, 3), (0xC, 0)])

@@ -11,11 +11,12 @@ from reput.formats.hosts import encode_host
 from reput.formats.java import body_crc
 from reput.formats.pop_messages import CheckPointKey, ack_unique_key, encode_acks
 from reput.formats.record_layout import encode_topic, pack_record
+from reput.formats.remoting import FRAME_HEAD
 from reput.kernels.records.log_room import LogRoom
 from reput.kernels.wire.ack_frames import MARK, AckForm
 from reput.remoting.ack_frames import TAKEN, decode_plain_ack
 from reput.remoting.codes import RequestCode
-from reput.remoting.command import FRAME_HEAD, RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, encode_command
 
 KEY = CheckPointKey("orders", "g", 2, 5, 1_795_386_593_472, "broker-a")
 HOST = encode_host("127.0.0.1:10911")
@@ -68,7 +69,7 @@ class Taken:
         next_offsets = np.array([0, 0, 0, FIRST, 0], np.int64)
         begin, end = received.ctypes.data, received.ctypes.data + len(frames)
         self.count = form.take(
-            begin, end, LogRoom(log.ctypes.data, LOG_OFFSET, room, STORED_MS, next_offsets.ctypes.data)
+            begin, end, LogRoom(log.data[:room], log.ctypes.data, LOG_OFFSET, STORED_MS, next_offsets.ctypes.data)
         )
         size = form.log_address - log.ctypes.data
         self.log, self.rest, self.needed = log[:size].tobytes(), log[size:].tobytes(), form.needed

@@ -17,7 +17,7 @@ from reput.log.plans.pruning import Range, Wanted
 CLEAN = StoreDirectory(Path(__file__).parents[3] / "golden" / "5.3.3" / "clean" / "store")
 stored, born = pc.field("store_timestamp"), pc.field("born_timestamp")
 offset, queue_offset = pc.field("commit_log_offset"), pc.field("queue_offset")
-topic, queue_id = pc.field("topic"), pc.field("queue_id")
+topic, queue_id, unique_key = pc.field("topic"), pc.field("queue_id"), pc.field("unique_key")
 
 
 def at(ms: float) -> datetime:
@@ -47,6 +47,12 @@ def at(ms: float) -> datetime:
         (topic.is_valid(), Wanted()),
         ((topic == "topic-1") & (queue_id >= 2), Wanted(topics=frozenset({"topic-1"}), queue_ids=frozenset({2, 3}))),
         (pc.starts_with(topic, "topic-1"), Wanted(topics=frozenset({"topic-1"}))),
+        (unique_key == "A", Wanted(keys=frozenset({"A"}))),
+        (unique_key.isin(["A", "B"]) & unique_key.is_valid(), Wanted(keys=frozenset({"A", "B"}))),
+        ((unique_key == "A") | (unique_key == 'a "B" \\'), Wanted()),
+        ((unique_key == "A") | (topic == "topic-1"), Wanted()),
+        (unique_key != "A", Wanted()),
+        (unique_key > "A", Wanted()),
         (pc.field("tags") == "topic > 5 store_timestamp", Wanted()),
         (pc.scalar(True), Wanted()),
     ],

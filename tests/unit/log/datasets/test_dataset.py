@@ -14,7 +14,9 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
+from pyarrow.acero import Declaration, ScanNodeOptions
 
 import reput
 from reput.errors import ConfigError, StoreFormatError
@@ -107,6 +109,29 @@ class TestArrow:
         with pytest.raises(ConfigError, match="use to_"):
             use(reput.log_dataset(CLEAN))
 
+    def test_arrow_writes_it_to_files(self, table: pa.Table, tmp_path: Path) -> None:
+        dataset = reput.log_dataset(CLEAN)
+        ds.write_dataset(dataset, tmp_path / "all", format="parquet", partitioning=["queue_id"], preserve_order=True)
+        written = ds.dataset(tmp_path / "all", partitioning=["queue_id"]).to_table(table.schema.names)
+        assert written.sort_by("commit_log_offset")["body"] == table["body"]
+        some = dataset.scanner(["topic"], filter=pc.field("queue_id") == 1)
+        with pytest.raises(ValueError, match="RecordBatchReader"):
+            ds.write_dataset(some, tmp_path / "some", format="parquet")
+        ds.write_dataset(some.to_reader(), tmp_path / "some", format="parquet")
+        assert ds.dataset(tmp_path / "some").count_rows() == some.count_rows()
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda dataset: ds.UnionDataset(dataset.schema, [dataset]).to_table(),
+            lambda dataset: ds.Scanner.from_dataset(dataset).to_table(),
+            lambda dataset: Declaration("scan", ScanNodeOptions(dataset)).to_table(),
+        ],
+    )
+    def test_code_of_c_that_takes_a_dataset_gets_an_error(self, use: Callable[[LogDataset], Any]) -> None:
+        with pytest.raises(FileNotFoundError, match="use to_"):
+            use(reput.log_dataset(CLEAN))
+
     def test_nothing_is_known_of_all_rows(self) -> None:
         assert reput.log_dataset(CLEAN).partition_expression.equals(pc.scalar(True))
 
@@ -135,21 +160,21 @@ class TestReads:
         assert files.log_bytes() > 64 * MIB  # a first read finds the times
         return dataset
 
-    def test_a_bound_of_time_reads_the_blocks_that_may_have_it(self, dataset: LogDataset, files: CountedReads) -> None:
+    def test_a_bound_of_time_reads_the_zones_that_may_have_it(self, dataset: LogDataset, files: CountedReads) -> None:
         low, high = 30 * MIB, 31 * MIB
         expected = sum(low < offset <= high for offset in self.offsets)
         table = dataset.to_table(
             ["topic"], filter=(pc.field("store_timestamp") > at(low)) & (pc.field("store_timestamp") <= at(high))
         )
         assert table.num_rows == expected
-        few_blocks = 2 * WINDOW_BYTES  # a block with what follows it in its window, and the log's end
-        assert files.log_bytes() < few_blocks
+        few_zones = 2 * WINDOW_BYTES  # a zone with what follows it in its window, and the log's end
+        assert files.log_bytes() < few_zones
         count = "select count(*) from dataset where store_timestamp > $low and store_timestamp <= $high"
         assert duckdb.execute(count, {"low": at(low), "high": at(high)}).fetchall() == [(expected,)]
-        assert files.log_bytes() < few_blocks
+        assert files.log_bytes() < few_zones
         frame = dataset.to_polars().filter(pl.col("store_timestamp") > at(low), pl.col("store_timestamp") <= at(high))
         assert frame.select(pl.len()).collect().item() == expected
-        assert files.log_bytes() < few_blocks
+        assert files.log_bytes() < few_zones
 
     def test_a_limit_reads_one_batch(self, dataset: LogDataset, files: CountedReads, tmp_path: Path) -> None:
         dataset = reput.log_dataset(tmp_path / "store", files=files)  # without statistics a plan would walk a file

@@ -56,7 +56,7 @@ def test_each_kind_of_queue_has_the_size_of_its_files(odd: OddSize, tmp_path: Pa
     files = queues(CONSUME_QUEUE, 160, 160) | queues(BATCH_CONSUME_QUEUE, 2 * BATCH_UNIT_SIZE)
     found = find_file_sizes(store_of(tmp_path, files), CONFIG, odd, index=False)
     assert found.values == {SIMPLE.key: 160, BATCH.key: 2 * BATCH_UNIT_SIZE}
-    assert (found.has_extensions, found.findings) == (False, [])
+    assert found.findings == []
 
 
 def test_a_kind_without_files_has_the_configured_size_where_it_is_built(tmp_path: Path) -> None:
@@ -94,11 +94,13 @@ def test_extensions_are_told_even_where_their_size_is_given(tmp_path: Path) -> N
     file = tmp_path / CONSUME_QUEUE_EXT / "t" / "0" / FIRST
     file.parent.mkdir(parents=True)
     file.write_bytes(encode_ext_unit(1, 2).ljust(256, b"\0"))
-    assert find_file_sizes(directory, CONFIG)[:2] == ({"mapped_file_size_consume_queue_ext": 256}, True)
-    assert find_file_sizes(directory, CONFIG, given={"mapped_file_size_consume_queue_ext"})[:2] == ({}, True)
+    extensions = {"enable_consume_queue_ext": True}
+    size = {"mapped_file_size_consume_queue_ext": 256}
+    assert find_file_sizes(directory, CONFIG).values == extensions | size
+    assert find_file_sizes(directory, CONFIG, given=size).values == extensions
 
 
 def test_a_writer_is_told_the_size_of_log_files_too(write_log: LogWriter, tmp_path: Path) -> None:
     write_log([Message("t", b"x")], 4096)
     directory = StoreDirectory(tmp_path / "store")
-    assert find_writer_sizes(directory, CONFIG).values == {"mapped_file_size_commit_log": 4096}
+    assert find_writer_sizes(directory, CONFIG) == {"mapped_file_size_commit_log": 4096}

@@ -19,7 +19,7 @@ from reput.kernels.records.record_search import find_record
 from reput.log.directory import StoreDirectory
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.plan_parts import cut_part, part_bytes, read_part
-from reput.log.points import Points
+from reput.log.point_reads import Points
 from reput.log.selection import make_selection
 from reput.log.splits import Split
 from tests.support.damaged_copy import damaged_copy

@@ -14,10 +14,10 @@ import pytest
 import reput
 from reput.formats.record_layout import STORE_TIMESTAMP
 from reput.log.directory import StoreDirectory
-from reput.log.plans.blocks import MAX_STORE_MS, MIN_STORE_MS, walk
+from reput.log.plans.header_walk import MAX_STORE_MS, MIN_STORE_MS, walk
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.pruning import Range, Wanted
-from reput.log.plans.statistics import BLOCK_BYTES, read_statistics, write_statistics
+from reput.log.plans.statistics import ZONE_BYTES, read_statistics, write_statistics
 from reput.log.scan import OnDamage
 from reput.log.selection import make_selection
 from tests.support.damage import flip
@@ -36,16 +36,16 @@ def test_a_walk_is_kept_as_it_is(store: StoreDirectory, tmp_path: Path) -> None:
         write_statistics(str(tmp_path / "kept"), found)
         kept = read_statistics(str(tmp_path / "kept"), file)
         assert kept is not None
-        assert kept.blocks.tolist() == found.blocks.tolist()
+        assert kept.zones.tolist() == found.zones.tolist()
         assert (kept.last_record, kept.goes_on, kept.end) == (found.last_record, True, file.end_offset)
 
 
-def test_blocks_bound_the_times_of_all_their_records(store: StoreDirectory) -> None:
+def test_zones_bound_the_times_of_all_their_records(store: StoreDirectory) -> None:
     table = reput.read_log(CLEAN, ["commit_log_offset", "store_timestamp"]).read_all()
     offsets = table["commit_log_offset"].to_numpy()
     times = table["store_timestamp"].cast("int64").to_numpy() // 1000
     for file in store.log_files():
-        for begin, end, low, high, *_ in walk(file, 5000).blocks.tolist():
+        for begin, end, low, high, *_ in walk(file, 5000).zones.tolist():
             inside = times[(offsets >= begin) & (offsets < end)]
             assert (inside.min(), inside.max()) == (low, high)
 
@@ -66,7 +66,7 @@ def edited(name: str, value: object) -> Callable[[Path], None]:
     [
         partial(flip, position=3),
         partial(flip, position=-10),
-        edited("blocks", []),
+        edited("zones", []),
         edited("size", 1),
         lambda path: path.write_bytes(b""),
         lambda path: path.write_bytes(b"[]"),
@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_costs_only_the_time(
     assert "are not kept" in caplog.text
 
 
-def test_a_second_plan_walks_only_what_is_new_and_reads_only_the_wanted_blocks(tmp_path: Path) -> None:
+def test_a_second_plan_walks_only_what_is_new_and_reads_only_the_wanted_zones(tmp_path: Path) -> None:
     """Three MiB of messages, then one more; the log is taken for one of an hour a MiB."""
     path, folder = tmp_path / "store", str(tmp_path / "kept")
     with reput.MessageStore.open(path) as store:
@@ -123,15 +123,15 @@ def test_a_second_plan_walks_only_what_is_new_and_reads_only_the_wanted_blocks(t
         (file,) = StoreDirectory(path).log_files()
         before = read_statistics(folder, file)
         assert before is not None
-        assert len(before.blocks) == -(-everything.read_bytes // (BLOCK_BYTES + 10_000))
+        assert len(before.zones) == -(-everything.read_bytes // (ZONE_BYTES + 10_000))
         store.put_messages(messages[:100])
         plan_read(StoreDirectory(path), selection, options)
         after = read_statistics(folder, file)
         assert after is not None
-        assert after.blocks[: len(before.blocks)].tolist() == before.blocks.tolist()
+        assert after.zones[: len(before.zones)].tolist() == before.zones.tolist()
         assert after.end > before.end
-    low, high = after.blocks[:, MIN_STORE_MS].min(), after.blocks[:, MAX_STORE_MS].max()
+    low, high = after.zones[:, MIN_STORE_MS].min(), after.zones[:, MAX_STORE_MS].max()
     for range_, part in ((Range(high=int(low) - 1), 0), (Range(low=int(high) + 1), 0), (Range(int(low), int(high)), 1)):
         plan = plan_read(StoreDirectory(path), selection, options, Wanted(store_ms=range_))
         assert plan.read_bytes == part * (after.end - file.start_offset)
-    assert np.all(after.blocks[1:, 0] == after.blocks[:-1, 1])
+    assert np.all(after.zones[1:, 0] == after.zones[:-1, 1])

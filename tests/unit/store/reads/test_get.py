@@ -16,7 +16,7 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.consume_queue import FILLER, encode_unit
 from reput.formats.java import string_hash
 from reput.formats.metadata import TopicConfig
-from reput.store.reads.get import parse_tags
+from reput.store.reads.tag_filter import parse_tags
 from tests.support.faulty_files import FaultyFiles
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL

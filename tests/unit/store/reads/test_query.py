@@ -176,7 +176,7 @@ def test_a_key_is_found_as_soon_as_it_is_dispatched(store: reput.MessageStore) -
 def test_a_query_for_a_topic_of_a_megabyte_leaves_nothing_in_memory(store: reput.MessageStore) -> None:
     store.put_message(reput.Message("t", b"", keys=["k"]))
     store.wait_dispatched()
-    before = query._topic_block.cache_info().misses
+    before = query._topic_fields.cache_info().misses
     assert store.query_message("u" * (1 << 20), "k") == []
-    assert query._topic_block.cache_info().misses == before
+    assert query._topic_fields.cache_info().misses == before
     assert len(store.query_message("t", "k")) == 1

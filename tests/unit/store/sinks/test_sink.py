@@ -94,6 +94,14 @@ def test_batches_of_a_sink_count_upwards_and_belong_to_one_query(store: Path) ->
     assert len(log_bodies(store)) == 6
 
 
+def test_a_batch_without_a_query_that_counts_downwards_is_told_its_number_and_no_checkpoint(store: Path) -> None:
+    part = staged(store, "a", rows(2))
+    put_staged(str(store), CONFIG, DISK, [part], SinkBatch("copy", 5))
+    with pytest.raises(StoreError, match="has committed batch 5, and now batch 3 comes: a batchId counts upwards"):
+        put_staged(str(store), CONFIG, DISK, [part], SinkBatch("copy", 3))
+    assert len(log_bodies(store)) == 2
+
+
 def test_an_open_store_is_refused_after_the_time_to_wait(store: Path) -> None:
     with reput.MessageStore.open(store, **SMALL), pytest.raises(StoreLockedError, match=r"\(waited 20 ms\)"):
         put_staged(str(store), CONFIG, DISK, [], lock_timeout_ms=20)

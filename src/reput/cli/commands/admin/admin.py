@@ -15,7 +15,7 @@ from reput.cli.display.output import write_text
 
 
 class AdminGroup(CommandGroup):
-    """Names the command of RocketMQ's mqadmin where that alone has one."""
+    """Names the command of RocketMQ's mqadmin if that alone has one."""
 
     def what_is_meant(self, name: str) -> str:
         """Hint in the error of an unknown command."""
@@ -45,7 +45,7 @@ admin = typer.Typer(
 
 @admin.callback(invoke_without_command=True)
 def group(context: typer.Context) -> None:
-    """Print the help where no command is named."""
+    """Print the help if no command is named."""
     if context.invoked_subcommand is None:
         write_text(context.get_help())
 

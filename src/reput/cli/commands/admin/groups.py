@@ -10,6 +10,7 @@ import typer
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, WithSystem, Yes, ask, shown
 from reput.cli.display.output import iso_time, write_fields, write_json, write_table, write_text
 from reput.cli.options import Json, parse_time
+from reput.errors import ConfigError
 
 if TYPE_CHECKING:
     from reput.admin.admin_client import AdminClient
@@ -50,7 +51,7 @@ def lag(group: _Group, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = N
     found, status = ask(namesrv, config, lambda client: admin.lag(client, group))
     last = found.last_consumed
     if as_json:
-        queues = [asdict(one) | {"lag": one.lag} for one in found.queues]
+        queues = [asdict(one) | {"last_consumed": one.last_consumed or None, "lag": one.lag} for one in found.queues]
         write_json({"group": group, "lag": found.lag, "last_consumed": last or None, "queues": queues})
     else:
         consumed = None if last is None else iso_time(last or None) or "never"
@@ -116,6 +117,8 @@ def reset(
     """
     from reput.admin import groups as admin
 
+    if to in ("first", "last"):  # the words of `consume` and `tail`
+        raise ConfigError(f"--to {to}: an offset of a group is set to earliest, latest or a TIME")
     target = to if to in (admin.EARLIEST, admin.LATEST) else parse_time(to)
 
     async def work(client: AdminClient) -> list[QueueReset]:

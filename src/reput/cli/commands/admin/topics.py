@@ -46,7 +46,7 @@ def cluster(*, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config = None, as_jso
 
 
 def _digits(value: float | None, count: int) -> object:
-    """A number with so many digits after the point."""
+    """A number with `count` digits after the point."""
     return shown(None if value is None else f"{value:.{count}f}")
 
 
@@ -103,7 +103,9 @@ def topic(topic: _Topic, *, namesrv: Namesrv = DEFAULT_NAMESRV, config: Config =
 
     found, status = ask(namesrv, config, lambda client: topic_state(client, topic))
     if as_json:
-        rows = [asdict(one) | {"messages": one.messages} for one in found.queues]
+        rows = [
+            asdict(one) | {"last_stored": one.last_stored or None, "messages": one.messages} for one in found.queues
+        ]
         write_json({"topic": topic, "messages": found.messages, "groups": found.groups, "queues": rows})
     else:
         groups = None if found.groups is None else ", ".join(found.groups) or "none"
@@ -138,7 +140,7 @@ def create_topic(
 ) -> int:
     """Make a topic on all brokers; one that is there gets the number of queues.
 
-    Where it has more, these can still be read, as their messages would be lost to all consumers: sends alone go to
+    If it has more, these can still be read, as their messages would be lost to all consumers: sends alone go to
     fewer. What clients may do with it, and its order, stay.
 
     Example:

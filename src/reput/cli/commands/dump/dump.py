@@ -9,7 +9,7 @@ import typer
 
 from reput.cli.display.nothing_found import unknown_queue
 from reput.cli.display.output import write_error, write_json, write_line
-from reput.cli.geometry import IndexNumbers, index_numbers
+from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.options import CommitLogPath, Json, Store
 from reput.cli.start import begin_work
 from reput.formats.java import INT64_MAX
@@ -97,7 +97,7 @@ def dump(
 
 
 def _nothing(what: str, directory: StoreDirectory, topic: str | None, queue_id: int | None) -> str:
-    """Text for the user where there is no line."""
+    """Text for the user if there is no line."""
     if what == "index":
         return f"{directory.path}: no index files" if not directory.index_files() else "this hash leads to no entry"
     queues = [*directory.queues(), *directory.batch_queues()]

@@ -29,7 +29,7 @@ def index_lines(
 ) -> Iterator[dict[str, Any]]:
     """Lines of each file's header and of its entries in order; with `key_hash`, only entries of its slot, newest first.
 
-    `config` has the slots and entries to assume where the files' length fits them.
+    `config` has the slots and entries to assume if the files' length fits them.
     """
     index_files = directory.index_files()
     slots, capacity = index_geometry(index_files, config.max_hash_slot_num, config.max_index_num, directory.files)

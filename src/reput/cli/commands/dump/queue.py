@@ -61,7 +61,7 @@ def _unit_lines(
 
 
 def _ext(directory: StoreDirectory, extension: QueueFiles | None, unit: Unit) -> dict[str, Any]:
-    """Field with the ext unit that a unit leads to; null where it is lost."""
+    """Field with the ext unit that a unit leads to; null if it is lost."""
     ext_unit = read_ext_unit(extension, unit.tags_code, directory.files) if extension is not None else None
     return {"ext": None if ext_unit is None else ext_unit._asdict() | {"bit_map": ext_unit.bit_map.hex()}}
 

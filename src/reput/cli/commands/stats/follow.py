@@ -41,7 +41,8 @@ def follow_stats(
             else:
                 write_line(line)
 
-    kept = {"store": store, **arguments}
+    topics = arguments["topics"]
+    kept = {"store": store, **arguments, "topics": None if topics is None else sorted(set(topics))}
     with (
         interrupts.until_stopped(unless=available_now),
         JobFolder(work_dir, "stats --follow", kept, layout=_LAYOUT) as folder,

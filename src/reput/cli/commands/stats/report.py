@@ -80,7 +80,7 @@ def _by_group(groups: Sequence[dict[str, Any]], names: Sequence[str]) -> Plot:
 
 
 def _over_time(groups: Sequence[dict[str, Any]], names: Sequence[str], time_column: str) -> Plot:
-    """Plot of messages by time, stacked by the first dimension; bars where there is a single time."""
+    """Plot of messages by time, stacked by the first dimension; bars if there is a single time."""
     counts: dict[str, dict[str, int]] = {}
     for group in groups:
         of_series = counts.setdefault(str(group[names[0]]) if names[0] != time_column else "all", {})
@@ -107,7 +107,7 @@ def _latencies(groups: Sequence[dict[str, Any]], names: Sequence[str], time_colu
 
 
 def _highest(groups: Sequence[dict[str, Any]], time_column: str, name: str, text: str) -> Series:
-    """Line of a latency; where there are more times than points, the highest latency of each point."""
+    """Line of a latency; if there are more times than points, the highest latency of each point."""
     joined = join_times(group[time_column] for group in groups if group[time_column] is not None)
     highest: dict[str, int] = {}
     for group in groups:

@@ -67,6 +67,22 @@ def test_each_command_prints_a_table_or_one_object() -> None:
 
 
 @pytest.mark.usefixtures("admin")
+def test_a_time_that_nobody_knows_is_null() -> None:
+    assert run_admin("create-topic", "new", "--queues", 1).status == 0
+    try:
+        assert [one["last_stored"] for one in run_admin("topic", "new", "--json").object()["queues"]] == [None]
+    finally:
+        assert run_admin("delete-topic", "new", "--yes").status == 0
+
+
+@pytest.mark.usefixtures("admin")
+def test_the_words_of_consume_are_told_with_those_of_a_reset() -> None:
+    answer = run_admin("reset", "shop", "orders", "--to", "first", "--yes")
+    assert answer.status == 2
+    assert "--to first: an offset of a group is set to earliest, latest or a TIME" in answer.err
+
+
+@pytest.mark.usefixtures("admin")
 def test_a_reset_changes_offsets_once_it_is_confirmed() -> None:
     for confirmation, done, lag in (([], False, 0), (["--yes"], True, 2)):
         answer = run_admin("reset", "shop", "orders", "--to", "earliest", "--json", *confirmation).object()

@@ -28,6 +28,17 @@ def test_counts_are_those_of_the_records(golden: Callable[[str], Path], run_repu
     assert (found["messages"], found["log_bytes"]) == (1000, sizes.total())
 
 
+def test_topics_are_those_that_count(golden: Callable[[str], Path], run_reput: Run) -> None:
+    counts = Counter(topic for _, _, topic, *_ in truth("clean", "log"))
+    some = sorted(counts)[:2]
+    answer = run_reput("stats", golden("clean"), "--topics", f"{','.join(some)},nothing", "--by", "topic", "--json")
+    assert {group["topic"]: group["messages"] for group in answer.object()["groups"]} == {
+        topic: counts[topic] for topic in some
+    }
+    assert answer.object()["messages"] == sum(counts[topic] for topic in some)
+    assert "nothing" in answer.err
+
+
 def test_a_bucket_adds_the_time(store: Path, run_reput: Run) -> None:
     groups = run_reput("stats", store, "--by", "topic", "--bucket", "1d", "--json").object()["groups"]
     assert sum(group["messages"] for group in groups) == 5

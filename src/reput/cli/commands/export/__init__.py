@@ -1,0 +1,1 @@
+"""`reput export`: its options, the run, and its report."""

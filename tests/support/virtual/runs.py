@@ -1,0 +1,83 @@
+"""Runs of histories of consumers, each drawn by its kind and a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from reput.client.instance import client_instance
+from tests.support.virtual.broadcasts import Broadcasts
+from tests.support.virtual.histories import World
+from tests.support.virtual.ledger import Ledger
+from tests.support.virtual.net import VirtualLoop
+from tests.support.virtual.shares import shares_as_given
+
+BROADCASTING = "broadcasting"
+KINDS = "concurrent", "orderly", "pull", "tail", BROADCASTING
+_STEPS = 16
+
+
+class _Errors(logging.Handler):
+    """Errors of ours that are logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self.found.append(f"{record.getMessage()}: {error!r}")
+
+
+@contextmanager
+def _no_errors() -> Iterator[_Errors]:
+    errors, loggers = _Errors(), [logging.getLogger(name) for name in ("reput.client", "reput.transport")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(errors)
+        logger.setLevel(logging.ERROR)
+    try:
+        yield errors
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(errors)
+            logger.setLevel(level)
+
+
+def run(kind: str, seed: int) -> Counter[str]:
+    """One history; raises AssertionError with what was broken."""
+    chance = random.Random(f"{kind} {seed}")
+    random.seed(seed)
+    with (
+        _no_errors() as errors,
+        shares_as_given(),
+        patch.object(client_instance, "_RANDOM", random.Random(seed)),
+        patch("reput.transport.connection._TURN_S", 60.0),  # the machine's time has no part in it
+        asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner,
+    ):
+        ledger = runner.run(_history(chance, kind))
+    broken = ledger.broken + errors.found
+    assert not broken, f"{kind} {seed}: {len(broken)} broken: " + "; ".join(broken[:5])
+    return ledger.counts
+
+
+async def _history(chance: random.Random, kind: str) -> Ledger:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    world = (Broadcasts if kind == BROADCASTING else World)(loop, chance, kind)
+    with world.in_place():
+        await world.step()
+        feeding, watching = loop.create_task(world.feed()), loop.create_task(world.watch())
+        for _ in range(_STEPS):
+            await asyncio.sleep(chance.choice((0.01, 1.0, 5.0, 15.0)))
+            await world.step()
+        await world.calm()
+        await world.check()
+        await feeding
+        watching.cancel()
+    return world.ledger

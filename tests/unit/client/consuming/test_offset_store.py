@@ -1,0 +1,97 @@
+"""Offsets of a pull consumer at its broker, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+from reput.client import Message, MessageQueue, PullConsumer
+from reput.client.consuming.consumer_group import ConsumerGroup
+from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
+from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
+from reput.remoting.queue_tables import QueueKey
+from tests.support.virtual.net import VirtualLoop
+from tests.support.virtual.servers import ModelBroker, ModelNameServer
+
+NAMESRV = "10.0.0.100:9876"
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+async def test_a_queue_that_is_left_or_moved_while_others_are_committed_is_not_committed_after_it() -> None:
+    """Another member may be farther by then, or an operator has said where it goes on."""
+    committed: list[tuple[int, int]] = []
+    queues = ProcessQueueTable(ProcessQueue)
+
+    async def commit(queue: QueueKey, offset: int) -> None:
+        committed.append((queue.queue_id, offset))
+        left, moved = (queues.known(QueueKey("orders", "broker-a", number)) for number in (1, 2))
+        left.forget()
+        moved.move(3)
+
+    async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        for broker_name in broker_names:
+            await commit(broker_name)
+
+    group = SimpleNamespace(client=SimpleNamespace(), queues=queues, commit=commit, commit_at_each=commit_at_each)
+    offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
+    for number in range(3):
+        queues.known(QueueKey("orders", "broker-a", number)).offset = 10 + number
+    await offsets.persist()
+    assert committed == [(0, 10)]
+    await offsets.persist()
+    assert committed == [(0, 10), (2, 3)]
+
+
+async def test_the_offset_of_a_queue_that_was_dropped_is_not_committed_again() -> None:
+    """As it is for half a minute, while the member before may commit late: by now that is this one."""
+    committed: list[int] = []
+    queues = ProcessQueueTable(ProcessQueue)
+
+    async def commit(queue: QueueKey, offset: int) -> None:
+        committed.append(offset)
+
+    async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        await commit("broker-a")
+
+    group = SimpleNamespace(client=SimpleNamespace(), queues=queues, commit=commit, commit_at_each=commit_at_each)
+    offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
+    one = queues.known(QUEUE)
+    one.asked_at, one.offset = asyncio.get_running_loop().time(), 5
+    for _ in range(2):
+        await offsets.persist()
+    one.offset = 6
+    one.drop()
+    for _ in range(2):
+        await offsets.persist()
+    assert committed == [5, 5, 6]
+
+
+def test_an_offset_that_the_member_before_commits_late_is_committed_again() -> None:
+    """It looks at its group after the queue's next member has committed; Java's clients commit all offsets each 5 s."""
+    commits: list[int] = []
+
+    async def act() -> None:
+        loop, chance = asyncio.get_running_loop(), random.Random(0)
+        assert isinstance(loop, VirtualLoop)
+        broker = ModelBroker(
+            loop, "broker-a", "10.0.0.1:10911", chance, "g", ("orders",), lambda _, offset, by: commits.append(offset)
+        )
+        for server in (broker, ModelNameServer(loop, NAMESRV, chance, [broker], 1)):
+            server.start()
+        for _ in range(5):
+            broker.put(QUEUE, Message("orders", b"x"))
+        async with PullConsumer(NAMESRV, group="g", topics={"orders": "*"}, consume_from="first") as consumer:
+            assert len(await consumer.poll()) == 5
+            await consumer.commit()
+            broker.offsets[QUEUE] = 3
+            await consumer.commit()
+            assert broker.offsets[QUEUE] == 5
+            await asyncio.sleep(60)
+            await consumer.commit()
+            assert commits == [5, 5]
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(random.Random(0))) as runner:
+        runner.run(act())
