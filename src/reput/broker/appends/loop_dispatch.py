@@ -101,14 +101,21 @@ class LoopDispatch:
         return handle
 
     async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
-        """Handle a request once all is dispatched that was sent before it."""
+        """Handle a request once all is dispatched that was sent before it.
+
+        The pass may have ended before this begins, and its end leaves the next one to a timer.
+        """
         store = self._store
         end = store.max_commit_log_offset
-        while (beside := self._beside) is not None and store.max_commit_log_offset - store.dispatch_behind_bytes < end:
+        while True:
+            self._pass_all()
+            beside = self._beside
+            if beside is None or store.max_commit_log_offset - store.dispatch_behind_bytes >= end:
+                break
             self._waiting.append(self._loop.create_future())
             await self._waiting[-1]
-            beside.result()
-            self._pass_all()
+            if beside.done():  # or the end of the pass before it has woken this request, too
+                beside.result()
         answer = handler(connection, command)
         return await answer if isinstance(answer, Coroutine) else answer
 
