@@ -52,6 +52,8 @@ _UNFIT = re.compile(r"Failed to convert JSON to int\d+, couldn't parse:-?(\d{1,3
 _BIGINT_DIGITS = 19
 #: A string, or a number.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*', re.DOTALL)
+#: Begin of an error of Arrow's parser, which reads body by body. Others may quote a body at their end.
+_PARSER_S = "JSON parse error: "
 #: Rows that are tried at once behind a bad body.
 _RETRIED_ROWS = 512
 
@@ -83,10 +85,10 @@ def parse_in_ranges(
             yield begin, parse(bodies.slice(begin, end - begin))
         except pa.ArrowException as error:
             text, row = _reason_and_row(error)
-            if end - begin == 1:
-                refused[begin] = text[:MOST_REASON]
-                continue
-            if row is not None and begin + row < end:
+            if end - begin == 1 or (row == 0 and text.startswith(_PARSER_S)):
+                refused[begin] = text[:MOST_REASON]  # no body before it has a part in this
+                borders = [begin + 1, *range(begin + 1 + _RETRIED_ROWS, end, _RETRIED_ROWS)]
+            elif row is not None and begin + row < end:
                 borders = [
                     begin,
                     begin + row,

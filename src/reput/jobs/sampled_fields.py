@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +43,7 @@ class SampledFields:
         refused: dict[int, str] = {}
         for _, values in parse_in_ranges(objects, lambda some: read_json_bodies(some, None), refused):
             self._count(values)
-        for row in refused:
-            self._count_alone(objects[row].as_py())
+        self._count_by_fields(objects.take(pa.array(list(refused), pa.int64())).to_pylist())
         if self.fault is None:
             self.fault = next(iter([*faults.values(), *refused.values()]), None)
 
@@ -57,16 +55,20 @@ class SampledFields:
             if (kind := _known(field.type)) is not None:
                 counts[kind] += len(column) - column.null_count
 
-    def _count_alone(self, body: bytes) -> None:
-        """Look at each field of a body alone: Arrow refuses a whole body for one field, as a list of several types."""
-        try:
-            fields = json.loads(body)
-        except (ValueError, RecursionError):
-            return
-        for name, value in fields.items():
-            text = json.dumps({name: value}).encode()
-            with suppress(pa.ArrowException):
-                self._count(read_json_bodies(pa.array([text], pa.binary()), None))
+    def _count_by_fields(self, bodies: Iterable[bytes]) -> None:
+        """Look at each field alone: Arrow refuses a whole body for one field, as a list of several types."""
+        texts: dict[str, list[bytes]] = {}
+        for body in bodies:
+            try:
+                fields = json.loads(body)
+            except (ValueError, RecursionError):
+                continue
+            for name, value in fields.items():
+                texts.setdefault(name, []).append(json.dumps({name: value}).encode())
+        for of_one_field in texts.values():
+            some = pa.array(of_one_field, pa.binary())
+            for _, values in parse_in_ranges(some, lambda some: read_json_bodies(some, None), {}):
+                self._count(values)
 
     def merge(self, later: SampledFields) -> None:
         """Add the counts of bodies that come after these in the log."""

@@ -28,3 +28,18 @@ def test_bad_bodies_are_found_without_looking_at_the_others_often(names_row, mos
     assert set(refused) == BAD
     assert all(re.fullmatch(rf"{row} is bad", reason) for row, reason in refused.items())
     assert sum(looked_at) < most_bodies
+
+
+@pytest.mark.parametrize(("begin", "reads"), [("JSON parse error: ", ROWS), ("", 2 * ROWS)])
+def test_a_body_that_the_parser_refuses_as_the_first_is_not_read_again(begin: str, reads: int) -> None:
+    """Another error may quote at its end a body that stands further back, so it is no proof."""
+    calls = []
+
+    def parse(bodies):
+        calls.append(1)
+        raise pa.ArrowInvalid(f"{begin}it is bad in row 0")
+
+    refused = {}
+    assert not list(parse_in_ranges(pa.array([b"x"] * ROWS, pa.binary()), parse, refused))
+    assert refused == dict.fromkeys(range(ROWS), f"{begin}it is bad")
+    assert len(calls) <= reads

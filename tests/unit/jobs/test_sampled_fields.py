@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import ConfigError
+from reput.jobs import sampled_fields
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
+from reput.jobs.json_bodies import read_json_bodies
 from reput.jobs.sampled_fields import SampledFields, infer_schema
 from tests.support.body_array import body_array
 
@@ -62,3 +64,14 @@ def test_fields_of_two_samples_are_those_of_both_together(texts, border):
 @pytest.mark.parametrize("others", [[], [b'{"id": 2}', b"no", b'{"id": 3}']])
 def test_a_field_without_a_type_takes_none_from_the_other_fields_of_its_body(odd: bytes, others: list[bytes]) -> None:
     assert body_schema_text(infer_schema([body_array(*others, odd)])) == "id bigint, total bigint"
+
+
+def test_the_other_fields_of_bodies_with_such_a_field_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    monkeypatch.setattr(
+        sampled_fields, "read_json_bodies", lambda bodies, schema: reads.append(1) or read_json_bodies(bodies, schema)
+    )
+    bodies = [b'{"odd": [1, "x"], "a": %d, "b": "x", "c": {"d": 1.5}, "e": true, "f": [1]}' % row for row in range(200)]
+    schema = infer_schema([body_array(*bodies)])
+    assert body_schema_text(schema) == "a bigint, b string, c struct<d: double>, e boolean, f array<bigint>"
+    assert len(reads) < 3 * len(bodies)  # each body and each odd field alone, and the others at once
