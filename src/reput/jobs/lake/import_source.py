@@ -232,7 +232,7 @@ def _parquet_source(root: str, paths: str | list[str], topic: str | None, column
     numbers = commit_numbers([fragment.path for fragment in found])
     in_order = sorted(zip(numbers, found, strict=True), key=lambda one: (one[0], *_sort_key(one[1])))
     fragments = [fragment for _, fragment in in_order]
-    names = _columns(dataset, fragments, root, topic, columns)
+    names = _columns(dataset, fragments or list(dataset.get_fragments()), root, topic, columns)
     digest = hashlib.blake2b(f"{PART_BYTES} {BATCH_BYTES} {names} {topic}".encode(), digest_size=16)
     parts: list[ParquetPart] = []
     for fragment in fragments:

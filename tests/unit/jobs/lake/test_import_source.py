@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import parquet
 
+from reput.errors import ConfigError
 from reput.jobs.lake.import_source import open_source
 
 _READ = """
@@ -59,3 +60,14 @@ def test_columns_are_those_of_the_dataset_whatever_each_file_has(tmp_path: Path)
     assert rows.schema == source.schema
     assert rows.sort_by("body").to_pylist() == expected.sort_by("body").to_pylist()
     assert rows["topic"].to_pylist() == ["a"] * 4 + ["b c"]
+
+
+def test_a_file_without_rows_has_its_columns(tmp_path: Path) -> None:
+    """Spark writes one for a DataFrame without rows."""
+    parquet.write_table(
+        pa.table({"body": pa.array([], pa.string()), "tags": pa.array([], pa.string())}), tmp_path / "1"
+    )
+    source = open_source(tmp_path / "1", topic="orders")
+    assert (source.schema.names, source.batches) == (["body", "tags", "topic"], ())
+    with pytest.raises(ConfigError, match=r"it has body, tags$"):
+        open_source(tmp_path / "1")
