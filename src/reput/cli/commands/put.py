@@ -63,6 +63,7 @@ def put(
     """
     from reput.files import DISK
     from reput.formats.message import check_message
+    from reput.remoting.topic_validator import validate_topic
     from reput.store.results import PutMessageStatus
     from reput.store.sinks.empty_store import no_empty_store
 
@@ -77,6 +78,8 @@ def put(
             check_message(message, max_message_size=config.max_message_size)
         except MessageIllegalError as error:
             raise MessageIllegalError(f"line {line}: {error}" if stdin else str(error)) from error
+    if (remark := validate_topic(topic)) is not None:
+        raise ConfigError(f"--topic {topic!r}: no broker serves such a topic: {remark}")
     messages = [message for _, message in numbered]
     with no_empty_store(store, config, DISK), open_store(store, config=config) as opened:
         try:

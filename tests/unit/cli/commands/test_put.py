@@ -198,3 +198,12 @@ def test_of_a_failed_sync_nobody_knows_what_is_stored(
     answer = run_reput("put", tmp_path / "new", "--topic", "t", "--stdin", "--json", *SMALL_FILES, stdin="a\nb\n")
     assert answer.status == 2
     assert answer.object() == {"status": "FAILED", "messages": None, "of": 2}
+
+
+@pytest.mark.parametrize(("topic", "remark"), [("a b", "illegal characters"), ("order.s", "illegal"), (" ", "blank")])
+def test_a_topic_that_no_broker_serves_is_refused(tmp_path: Path, run_reput: Run, topic: str, remark: str) -> None:
+    ended = run_reput("put", tmp_path / "s", "--topic", topic, "--body", "x", *SMALL_FILES)
+    assert (ended.status, ended.out) == (2, "")
+    assert f"--topic {topic!r}: no broker serves such a topic: " in ended.err
+    assert remark in ended.err
+    assert not (tmp_path / "s").exists()
