@@ -15,7 +15,7 @@ from weakref import WeakSet
 from reput.broker.broker import BrokerController
 from reput.broker.state import BrokerState
 from reput.config.broker import broker_configs
-from reput.errors import StoreStateError
+from reput.errors import ConfigError, StoreStateError
 from reput.log.object_storage import check_on_disk
 from reput.transport.loop import run
 
@@ -36,6 +36,9 @@ class Broker:
     """
 
     def __init__(self, controller: BrokerController) -> None:
+        if not isinstance(controller, BrokerController):
+            name = type(self).__name__
+            raise ConfigError(f"{name}({controller!r}) is no running broker: write {name}.start({controller!r})")
         self._controller = controller
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None

@@ -347,6 +347,7 @@ class Tail:
             try:
                 self._commit(last_is_handled=last_is_handled)
             finally:
+                self._commit_at = 0.0  # a loop that has messages left looks whether the tail is open
                 self._source.close()
 
     def __enter__(self) -> Self:

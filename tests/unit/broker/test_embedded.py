@@ -13,6 +13,7 @@ import pytest
 from reput import Broker, MessageStore
 from reput.errors import ConfigError, RemotingError, StoreLockedError
 from reput.remoting.codes import RequestCode
+from reput.testing import LocalBroker
 from tests.support.asking import call
 from tests.support.broker import SMALL, send_command
 from tests.support.namesrv import asked_name_server
@@ -36,6 +37,12 @@ def test_a_program_has_a_broker_and_closes_it_clean(tmp_path: Path) -> None:
         assert store.max_offset("orders", 0) == 1
         with pytest.raises(StoreLockedError):
             Broker.start(tmp_path / "store", **HERE)
+
+
+@pytest.mark.parametrize("kind", [Broker, LocalBroker])
+def test_a_broker_that_is_made_by_its_class_says_how_it_is_started(tmp_path: Path, kind: type[Broker]) -> None:
+    with pytest.raises(ConfigError, match=rf"write {kind.__name__}\.start\('store'\)"):
+        kind("store")  # type: ignore[arg-type]
 
 
 def test_a_broker_starts_serves_and_closes_in_two_seconds(tmp_path: Path) -> None:

@@ -367,6 +367,17 @@ def test_a_tail_ends_with_its_store(store: MessageStore) -> None:
     closing.join()
 
 
+def test_a_closed_tail_gives_no_message_that_it_had_pulled(store: MessageStore) -> None:
+    """Such a message would be handled, and come again, as its offset is not committed any more."""
+    put(store, *(b"%d" % number for number in range(5)))
+    with store.tail("orders", group="billing") as tail:
+        assert next(tail).body == b"0"
+    with pytest.raises(StoreStateError, match="this tail"):
+        next(tail)
+    with store.tail("orders", group="billing") as tail:
+        assert next(tail).body == b"1"
+
+
 def damage(path: Path) -> None:
     log = path / "commitlog/00000000000000000000"
     with log.open("r+b") as file:
