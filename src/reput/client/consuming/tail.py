@@ -79,8 +79,9 @@ class PullTail:
         return rest
 
     async def close(self, *, last_is_handled: bool) -> None:
-        """Commit what is handled."""
+        """Commit what is handled; what is held is given no more, as nothing would commit it."""
         await self.commit_handled(self._given if last_is_handled else max(self._given - 1, 0))
+        self.hand_over()
 
     async def commit_handled(self, handled: int) -> None:
         """Commit all but the messages that are held after the first `handled`."""

@@ -136,3 +136,16 @@ async def test_a_tail_goes_on_where_another_one_was_left(tmp_path: Path) -> None
                     break
         assert found == [b"0", b"1", b"2"]
         assert await committed(namesrv.address) == 3
+
+
+async def test_a_tail_gives_no_message_that_it_holds_once_its_consumer_is_closed(tmp_path: Path) -> None:
+    """Such a message would be handled, and come again, as its offset is not committed any more."""
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
+        await with_topic(await brokers["broker-a"].client(), "orders", 1)
+        await send_bodies(namesrv.address, b"0", b"1", b"2")
+        async with consumer_of(namesrv.address) as consumer:
+            tail = consumer.tail(timeout=30)
+            assert [(await anext(tail)).body, (await anext(tail)).body] == [b"0", b"1"]
+        with pytest.raises(MQClientError, match="closed"):
+            await anext(tail)
+        assert await committed(namesrv.address) == 2
