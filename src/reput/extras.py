@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 from reput.errors import ConfigError
@@ -60,6 +62,21 @@ def what_to_install(error: ModuleNotFoundError, what: str) -> str | None:
     name = error.name or ""
     package = next((one for one in _EXTRAS if f"{name}.".startswith(f"{one}.")), None)
     return None if package is None else _line(package, what)
+
+
+@contextmanager
+def saying_the_extra(module: str) -> Iterator[None]:
+    """Imports of a module that say what to install, if one fails for lack of a package of an extra.
+
+    Raises:
+        ModuleNotFoundError: With the name of the package that is missing.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (line := what_to_install(error, module)) is None:
+            raise
+        raise ModuleNotFoundError(line, name=error.name) from None
 
 
 def _line(package: str, what: str) -> str:

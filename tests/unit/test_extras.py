@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import reput
+import reput.jobs
 import reput.spark
 from reput.errors import ConfigError
 from reput.extras import _EXTRAS, require, what_to_install
@@ -87,3 +90,25 @@ def test_a_name_that_lives_elsewhere_is_told_with_its_home(name: str, home: str)
     with pytest.raises(ImportError, match=f"from {home} import {name}$"):
         getattr(reput, name)
     assert not hasattr(reput, "no_such_name")
+
+
+_CORE_ALONE = """
+import importlib, sys
+sys.modules.update(dict.fromkeys(("numpy", "numba", "llvmlite", "pyarrow")))  # numba brings llvmlite
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        print(type(error).__name__, error.name, error, sep=" | ")
+    else:
+        print(name)
+"""
+
+
+def test_each_room_of_jobs_says_what_to_install_where_there_is_the_core_alone() -> None:
+    rooms = [f"reput.jobs.{one.name}" for one in pkgutil.iter_modules(reput.jobs.__path__) if one.ispkg]
+    told = subprocess.run([sys.executable, "-c", _CORE_ALONE, *rooms], capture_output=True, text=True, check=True)
+    for room, line in zip(rooms, told.stdout.splitlines(), strict=True):
+        needs = rf"ModuleNotFoundError \| (\w+) \| {room} needs \1: pip install 'reput\[store\]'"
+        assert line == room or re.fullmatch(needs, line)
+    assert "reput.jobs.query needs" in told.stdout
