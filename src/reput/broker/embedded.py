@@ -36,7 +36,7 @@ class Broker:
     """
 
     def __init__(self, controller: BrokerController) -> None:
-        if not isinstance(controller, BrokerController):
+        if isinstance(controller, str | os.PathLike):
             name = type(self).__name__
             raise ConfigError(f"{name}({controller!r}) is no running broker: write {name}.start({controller!r})")
         self._controller = controller
