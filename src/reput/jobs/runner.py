@@ -7,7 +7,7 @@ runner: the same function runs in a thread here, or in a Spark executor (`reput.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol, TypeVar
 
@@ -15,6 +15,9 @@ from reput.progress import Progress, silent
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+#: Results that `run_in_turns` has at once: Spark starts as many tasks for a job.
+AT_ONCE = 4096
 
 
 class Runner(Protocol):
@@ -56,3 +59,25 @@ class LocalRunner:
             return [future.result() for future in futures]
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def run_in_turns(
+    runner: Runner,
+    task: Callable[[T], R],
+    items: Sequence[T],
+    *,
+    description: str,
+    progress: Progress | None = None,
+    at_once: int = AT_ONCE,
+) -> Iterator[list[R]]:
+    """Run `task(item)` for each item, and yield the results of the next `at_once` items: for results that are merged.
+
+    `progress` counts all items.
+    """
+    for begin in range(0, len(items), at_once) or [0]:
+
+        def report(done: int, total: int, description: str, begin: int = begin) -> None:
+            if progress is not None and (begin == 0 or done):
+                progress(begin + done, len(items), description)
+
+        yield runner.run(task, items[begin : begin + at_once], description=description, progress=report)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from reput.errors import CorruptRecordError
-from reput.jobs.runner import Runner
+from reput.jobs.runner import AT_ONCE, Runner, run_in_turns
 from reput.log.splits import Split, SplitResult, check_stitches
 from reput.progress import Progress
 
@@ -46,14 +46,47 @@ def run_over_splits(
         CorruptRecordError: the first fault of the log.
     """
     outcomes = runner.run(task, splits, description=description, progress=progress)
+    return outcomes, _settle(runner, task, [], outcomes, description, progress)
+
+
+def run_over_splits_in_turns(
+    runner: Runner,
+    task: Callable[[Split], O],
+    splits: Sequence[Split],
+    *,
+    description: str,
+    progress: Progress | None = None,
+    at_once: int = AT_ONCE,
+) -> Iterator[list[O]]:
+    """Run as `run_over_splits`, and yield the outcomes of the next `at_once` splits: for a job that merges outcomes.
+
+    Each outcome is proven when it comes. Tasks must not write: outcomes that were replaced are not told.
+    """
+    before: list[SplitResult] = []
+    for outcomes in run_in_turns(runner, task, splits, description=description, progress=progress, at_once=at_once):
+        _settle(runner, task, before, outcomes, description, progress)
+        before += [outcome.read for outcome in outcomes]
+        yield outcomes
+
+
+def _settle(
+    runner: Runner,
+    task: Callable[[Split], O],
+    before: Sequence[SplitResult],
+    outcomes: list[O],
+    description: str,
+    progress: Progress | None,
+) -> list[O]:
+    """Replace outcomes until they join with those before them and with each other; returns the misled ones."""
     misled = []
-    while again := check_stitches([outcome.read for outcome in outcomes]):
+    while again := check_stitches([*before, *(outcome.read for outcome in outcomes)]):
         redone = runner.run(task, list(again.values()), description=f"{description} again", progress=progress)
         for (i, split), outcome in zip(again.items(), redone, strict=True):
-            if outcomes[i].read.begin_offset not in (None, split.begin):
-                misled.append(outcomes[i])
-            outcomes[i] = outcome
+            number = i - len(before)  # those before are settled
+            if outcomes[number].read.begin_offset not in (None, split.begin):
+                misled.append(outcomes[number])
+            outcomes[number] = outcome
     for outcome in outcomes:
         if outcome.fault:
             raise outcome.fault
-    return outcomes, misled
+    return misled

@@ -25,8 +25,8 @@ from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import bounded_splits, lost_ends
 from reput.jobs.resuming import ResumingRunner
-from reput.jobs.runner import Runner
-from reput.jobs.split_tasks import run_over_splits
+from reput.jobs.runner import Runner, run_in_turns
+from reput.jobs.split_tasks import run_over_splits_in_turns
 from reput.jobs.statistics.counting import LATENCY, SUMS, Grouping, add_up, count, queues_of_points, queues_of_selected
 from reput.jobs.statistics.disk_use import DiskUse, disk_use
 from reput.jobs.statistics.latency import quantiles
@@ -34,8 +34,8 @@ from reput.jobs.statistics.planned_log import PartGroup, PlannedLog, part_groups
 from reput.kernels.records.columns import RecordColumns
 from reput.kernels.records.placeholders import without_placeholders
 from reput.kernels.records.record_batch import SCHEMA, record_batch
-from reput.log.damages import Damages, joined
-from reput.log.directory import LogFile, StoreDirectory
+from reput.log.damages import NO_DAMAGES, Damages, joined
+from reput.log.directory import StoreDirectory
 from reput.log.plans.plan_parts import Part, part_range
 from reput.log.point_reads import Points, read_records
 from reput.log.scan import OnDamage, SplitScan, scan_split, with_rows
@@ -53,6 +53,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LARGEST_COLUMNS = ("topic", "queue_id", "queue_offset", "commit_log_offset", "store_timestamp")
 _LARGEST_SCHEMA = pa.schema([("body_bytes", pa.int64()), *(SCHEMA.field(name) for name in _LARGEST_COLUMNS)])
 _BY_TOPIC = Grouping(("topic",))
+_BY_FILE_SCHEMA = pa.schema([("start_offset", pa.int64()), *_BY_TOPIC.schema])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,8 @@ def statistics(
 
     The log of an open store is counted up to its end at the job's start.
 
-    A task keeps its groups in memory, and the merge keeps the groups of all tasks: about 100 bytes each, so 10 million
-    different keys take a gigabyte in this process.
+    A task keeps its groups in memory, and the merge keeps the groups of the log, with those of some thousand tasks at
+    once: about 100 bytes each, so 10 million different keys take a gigabyte in this process.
 
     Args:
         topics: only messages of these topics count; what consume queues prove to have none of them is not read.
@@ -181,16 +182,16 @@ def _count(
     """Run all phases of the job."""
     listing = partial(plan_log, directory, task.selection)
     (log,) = runner.run(listing, [directory.path], description="list the store", progress=progress)
-    outcomes = _outcomes(runner, task, log, split_bytes, progress)
-    disk = disk_use(log.log_files, _by_file_and_topic(outcomes, log.log_files), config)
+    merged = _Merged(task)
+    for outcomes in _outcomes(runner, task, log, split_bytes, progress):
+        merged.add(outcomes)
+    disk = disk_use(log.log_files, merged.by_file, config)
     messages, log_bytes = (sum(disk.topics[name].to_pylist()) for name in ("messages", "bytes"))
     return Statistics(
-        table=_table([outcome.table for outcome in outcomes], task.grouping),
-        largest=_largest([outcome.largest for outcome in outcomes], task.largest),
+        table=_table(merged.table, task.grouping),
+        largest=merged.largest,
         disk=disk,
-        damages=joined(outcome.damages for outcome in outcomes).followed_by(
-            lost_ends(directory, [*(outcome.read for outcome in outcomes), *log.proven_end()])
-        ),
+        damages=merged.damages.followed_by(lost_ends(directory, [*merged.reads, *log.proven_end()])),
         messages=messages,
         log_bytes=log_bytes,
         seconds=0.0,
@@ -199,13 +200,13 @@ def _count(
 
 def _outcomes(
     runner: Runner, task: _Reducing, log: PlannedLog, split_bytes: int, progress: Progress | None
-) -> list[_Outcome]:
-    """Run the tasks, over the planned parts or over all splits."""
+) -> Iterator[list[_Outcome]]:
+    """Run the tasks, over the planned parts or over all splits; yields some thousand outcomes at once."""
     if log.parts is not None:
         groups = part_groups_of_files(log.parts, split_bytes)
-        return runner.run(task.parts, groups, description="read the log", progress=progress)
+        return run_in_turns(runner, task.parts, groups, description="read the log", progress=progress)
     splits = bounded_splits(log.log_files, split_bytes, log.log_end)
-    return run_over_splits(runner, task.split, splits, description="read the log", progress=progress)[0]
+    return run_over_splits_in_turns(runner, task.split, splits, description="read the log", progress=progress)
 
 
 def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency: bool = False) -> Grouping:
@@ -304,19 +305,38 @@ def _largest(tables: Sequence[pa.Table], count: int) -> pa.Table:
     return pa.concat_tables([_LARGEST_SCHEMA.empty_table(), *tables]).sort_by(order).slice(0, count).combine_chunks()
 
 
-def _by_file_and_topic(outcomes: Sequence[_Outcome], log_files: Sequence[LogFile]) -> pa.Table:
-    """Messages and bytes by file and topic, a row for each split and topic."""
-    fields = [("start_offset", pa.int64()), ("topic", pa.string()), *((name, pa.int64()) for name in SUMS)]
-    tables = [pa.schema(fields).empty_table()]
-    for outcome in outcomes:
-        offsets = pa.repeat(outcome.read.split.file.start_offset, outcome.by_topic.num_rows)
-        tables.append(outcome.by_topic.add_column(0, "start_offset", offsets))
-    return pa.concat_tables(tables)
+class _Merged:
+    """Outcomes added up, as they come: what they have by group is kept once, not once for each of them.
+
+    Attributes:
+        reads: the ranges that were read, in log order.
+        table: a row a group, as `_Outcome.table`.
+        by_file: a row a file and topic, as `DiskUse.parts`.
+        largest: the largest bodies.
+        damages: of all outcomes, in log order.
+    """
+
+    def __init__(self, task: _Reducing) -> None:
+        self._task = task
+        self.reads: list[SplitResult] = []
+        self.table, self.by_file = task.grouping.schema.empty_table(), _BY_FILE_SCHEMA.empty_table()
+        self.largest, self.damages = _LARGEST_SCHEMA.empty_table(), NO_DAMAGES
+
+    def add(self, outcomes: Sequence[_Outcome]) -> None:
+        """Add the next outcomes of the log."""
+        self.reads += [outcome.read for outcome in outcomes]
+        self.table = add_up([self.table, *(outcome.table for outcome in outcomes)], self._task.grouping.fine_names)
+        by_file = []
+        for outcome in outcomes:
+            offsets = pa.repeat(outcome.read.split.file.start_offset, outcome.by_topic.num_rows)
+            by_file.append(outcome.by_topic.add_column(0, "start_offset", offsets))
+        self.by_file = add_up([self.by_file, *by_file], ["start_offset", "topic"])
+        self.largest = _largest([self.largest, *(outcome.largest for outcome in outcomes)], self._task.largest)
+        self.damages = joined([self.damages, *(outcome.damages for outcome in outcomes)])
 
 
-def _table(tables: Sequence[pa.Table], grouping: Grouping) -> pa.Table:
+def _table(fine: pa.Table, grouping: Grouping) -> pa.Table:
     """Sorted table of all groups, with latencies as quantiles."""
-    fine = add_up([grouping.schema.empty_table(), *tables], grouping.fine_names)
     if grouping.fine_names:
         fine = fine.sort_by([(name, "ascending") for name in grouping.fine_names])
     if not grouping.latency:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from reput.formats.message import Message
 from reput.formats.message_ext import MessageExt
 from reput.formats.record import encode_record
 from reput.jobs.runner import LocalRunner
+from reput.jobs.split_tasks import run_over_splits_in_turns
 from reput.jobs.statistics.job import Dimension, statistics
 from reput.jobs.statistics.latency import QUANTILES
 from tests.support.runners import DyingRunner
@@ -301,3 +305,26 @@ def test_a_store_that_is_written_counts_up_to_where_its_log_ended_even_after_a_k
             found = statistics(tmp_path / "store", runner=PuttingRunner(store, 99), **asked)
     assert (found.table, found.messages, found.log_bytes) == (expected.table, 200, expected.log_bytes)
     assert found.disk.parts == expected.disk.parts
+
+
+def test_outcomes_of_tasks_are_merged_as_they_come_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_turns = partial(run_over_splits_in_turns, at_once=3)
+    monkeypatch.setattr("reput.jobs.statistics.job.run_over_splits_in_turns", in_turns)
+    living: list[int] = []
+    tables: list[weakref.ref[Any]] = []
+
+    class Watching(LocalRunner):
+        def run(self, task: Any, items: Any, **options: Any) -> Any:
+            gc.collect()
+            living.append(sum(table() is not None for table in tables))
+            results: list[Any] = super().run(task, items, **options)
+            tables.extend(weakref.ref(result.table) for result in results if hasattr(result, "table"))
+            return results
+
+    whole = statistics(CLEAN / "store", runner=LocalRunner(1), latency=True)
+    result = statistics(CLEAN / "store", runner=Watching(1), latency=True, split_bytes=7_000)
+    assert len(tables) > 20
+    assert max(living) <= 3  # the turn before, which the generator still has
+    assert result.table == whole.table
+    assert result.largest == whole.largest
+    assert result.disk == whole.disk
