@@ -190,7 +190,6 @@ class LogDispatch:
             index.load(here.index_files(), safe_timestamp=None)
         queues.load(listed, batch_listed, offset)
         queues.cut()
-        queues.open_jumps()
         queues.recover_extensions()
         self._is_half_written = False
         self._queues, self._index = queues, index

@@ -76,7 +76,7 @@ class BatchConsumeQueue(QueueFolder):
 
         The queue ends before the first unit that is unused, or whose record ends after `end_offset`. Units are in log
         order, so this is a binary search. A last unit that cannot follow the unit before it is torn (see `find_ends` in
-        `reput.store.queues.unit_search`), and the end is searched before it.
+        `reput.store.queues.unit_search`), and the end is searched before it. A jump before the last unit is open.
         """
         self._starts = starts
         self._base_offsets.clear()
@@ -99,12 +99,13 @@ class BatchConsumeQueue(QueueFolder):
             self.last = last = self._unit(self._next_unit - 1)
             self.max_physical_offset = last.commit_log_offset + last.size
             self.min_offset, self.max_offset = self._unit(self._first_unit).base_offset, last.next_offset
+            self._open_jump(last)
         self._synced_unit = self._next_unit
 
-    def open_jump(self) -> None:
-        """See `QueueTables.open_jumps`."""
-        last, number = self.last, self._next_unit - 1
-        if last is None or self.is_place_held:
+    def _open_jump(self, last: BatchUnit) -> None:
+        """Judge the last unit by the queue's next records if it follows a gap: a process that goes on would do so."""
+        number = self._next_unit - 1
+        if self.is_place_held:
             return
         before = self._unit(number - 1) if number > self._first_unit else None
         if (before is not None or number == 0) and last.base_offset != (before.next_offset if before else 0):

@@ -29,7 +29,7 @@ from reput.store.queues.extensions import ConsumeQueueExtensions
 from reput.store.queues.queue_jumps import QueueJumps
 from reput.store.queues.queue_table import QueueTable
 from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
-from reput.store.queues.unit_search import find_begins, find_ends, follow_units, gap_begin
+from reput.store.queues.unit_search import find_begins, find_ends, follow_units
 from reput.store.statistics import TopicCounts
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class _LeftOut:
     """In place of a queue that takes no units: `group_units` drops every row of it as a repeat."""
 
     max_offset = INT64_MAX
+    max_physical_offset = -1
 
 
 _LEFT_OUT = _LeftOut()
@@ -72,8 +73,7 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         self._maps = 0
         self._unsynced_folders: set[str] = set()
         self.built_timestamp = 0
-        self._jumps = QueueJumps()
-        self._after_gap: list[ConsumeQueue] = []
+        self._jumps = QueueJumps(files)
         self._extensions = ConsumeQueueExtensions(files, root, config, writable=writable, bit_maps=bit_maps)
         self._multi_dispatch = config.enable_multi_dispatch
         self._enable_lmq = config.enable_lmq
@@ -101,15 +101,10 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         starts = [[int(path.rpartition("/")[2]) for path in queue_files.paths] for queue_files in listed]
         begins = zip(queues, starts, strict=True)  # no guess: the first unit, as a kill leaves few that are trusted
         guess = [guesses.get((queue.topic, queue.queue_id), begin[0] // UNIT_SIZE) for queue, begin in begins]
-        ends, physical, after_gap = find_ends(self._files, queues, starts, guess, end_offset)
+        ends, physical, in_gap = find_ends(self._files, queues, starts, guess, end_offset)
         for queue, begin, end, physical_end in zip(queues, starts, ends.tolist(), physical.tolist(), strict=True):
             queue.start_with(begin, end, physical_end)
-        self._after_gap = [queues[number] for number in np.flatnonzero(after_gap).tolist()]
-
-    def open_jumps(self) -> None:
-        """See `QueueTables.open_jumps`."""
-        for queue in self._after_gap:
-            self._jumps.open(queue, gap_begin(self._files, queue))
+        self._jumps.load(queues[number] for number in np.flatnonzero(in_gap).tolist())
 
     def follow(self, next_offsets: Mapping[tuple[str, int], int], end_offset: int, store_timestamp: int) -> None:
         """Take over the units that another process has written for the log before an offset.
@@ -177,7 +172,7 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         if queue.max_offset != offset:
             with self._flush_lock:
                 queue.begin_at(offset)
-        self._jumps.begun.add(queue)
+        self._jumps.begin(queue)
 
     def remove(self, topic: str) -> None:
         """See `QueueTable.remove`; the topic's next record finds its queue anew."""
@@ -222,9 +217,10 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         if self._multi_dispatch:
             columns, sources = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
         queues = self._queues_of(columns)
-        if self._jumps.are_open:
+        if self._jumps.any_open(queues):
             with self._flush_lock:  # so that no file is removed that a flush is to sync
                 self._jumps.take_back(columns, queues)
+        self._drop_repeats_ahead(columns, queues)
         row = 0
         while row < columns.rows:
             next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
@@ -237,6 +233,17 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
             if row < columns.rows:
                 self._jumps.fill(queues[columns["queue"][row]], columns, row)
         self.built_timestamp = int(columns["store_timestamp"][-1])
+
+    def _drop_repeats_ahead(self, columns: RecordColumns, queues: Sequence[ConsumeQueue]) -> None:
+        """Set queue offsets to -1 that are ahead of a queue whose last unit is of a later record.
+
+        Such a record was dispatched and got no unit, as its queue offset is wrong; its queue may have grown since then.
+        """
+        ends = np.array([queue.max_physical_offset for queue in queues], np.int64)
+        if ends.max() > columns["commit_log_offset"][0]:
+            numbers, next_offsets = columns["queue"], np.array([queue.max_offset for queue in queues], np.int64)
+            is_repeat = columns["commit_log_offset"] < ends[numbers]
+            columns["queue_offset"][is_repeat & (columns["queue_offset"] >= next_offsets[numbers])] = -1
 
     @property
     def writes_plain_units(self) -> bool:
@@ -252,12 +259,14 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
             store_timestamp: Of the last record (ms).
 
         Returns:
-            Whether it is done. If a run leaves a gap, repeats units, or does not fit into the file that has the last
-            unit, nothing is changed: that is for `dispatch`.
+            Whether it is done. If a run leaves a gap, repeats units, does not fit into the file that has the last unit,
+            or judges its queue's last unit, nothing is changed: that is for `dispatch`.
 
         Raises:
             StoreFullError: No space. Nothing counts as dispatched.
         """
+        if self._jumps.any_open(queues):
+            return False
         paths = [
             queue.path_to_append(offset, count)
             for queue, offset, count in zip(queues, runs.offsets, runs.counts, strict=True)
@@ -350,7 +359,8 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
     def verify(self, columns: RecordColumns) -> bool:
         """Whether all units that `dispatch` would write for scanned records are there; then they count as dispatched.
 
-        Nothing is written, but the units count as unsynced. False if units have ext units: these are not compared.
+        Nothing is written, but the units count as unsynced. False if units have ext units: these are not compared; and
+        if records judge a queue's last unit.
         """
         if self._extensions.file_size is not None:
             return False
@@ -359,6 +369,8 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         if self._multi_dispatch:
             columns, _ = add_multi_dispatch_rows(columns, enable_lmq=self._enable_lmq, any_topic=self._any_topic)
         queues = self._queues_of(columns)
+        if self._jumps.any_open(queues):
+            return False
         next_offsets = np.array([queue.max_offset for queue in queues], np.int64)
         runs = group_units(columns, next_offsets)
         located = locate_units(runs, queues, next_offsets, self.file_size)

@@ -106,16 +106,6 @@ class QueueTables:
         for queue in self.batch.queues():
             queue.cut()
 
-    def open_jumps(self) -> None:
-        """Judge a last unit right after a gap by its queue's next records, after `load` and before any dispatch.
-
-        A dispatcher that went on would do so. The next record is to be the first one that is not dispatched: a repeat
-        of records that are would speak against the unit.
-        """
-        self.simple.open_jumps()
-        for queue in self.batch.queues():
-            queue.open_jump()
-
     def recover_extensions(self) -> None:
         """See `ConsumeQueueStore.recover_extensions`."""
         self.simple.recover_extensions()

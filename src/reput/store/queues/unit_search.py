@@ -130,8 +130,8 @@ def find_ends(
 
     Returns:
         int64[len(queues)] each: the queue offset of the end, and the commit log offset after the last unit's record
-        (-1 if there is no unit, or the last unit is a filler); bool[len(queues)], whether the last unit is a record's,
-        right after a filler.
+        (-1 if there is no unit, or the last unit is a filler); bool[len(queues)], whether the last unit is a filler, or
+        a record's right after a filler.
     """
     first = np.array([begin[0] for begin in starts], np.int64) // UNIT_SIZE
     sizes = np.array([len(begin) * queue.file_size for queue, begin in zip(queues, starts, strict=True)], np.int64)
@@ -148,7 +148,7 @@ def find_ends(
     units = read_units(files, [queues[i] for i in filled.tolist()], ends[filled] - 1)
     physical = np.full(ends.size, -1, np.int64)
     physical[filled] = np.where(are_fillers(units), -1, units["commit_log_offset"] + units["size"])
-    return ends, physical, after_gap
+    return ends, physical, after_gap | (ends > first) & (physical < 0)
 
 
 def _are_torn(
