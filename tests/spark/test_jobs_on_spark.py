@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,3 +241,31 @@ def test_a_backup_by_spark_has_the_objects_of_one_by_threads_and_comes_back(
     assert tree(tmp_path / "spark/log") == tree(tmp_path / "local/log") != {}
     restored = restore(str(tmp_path / "spark"), tmp_path / "restored", runner=SparkRunner(spark))
     assert (restored.messages, restored.findings) == (MESSAGES, ())
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+    begun, gate, ended = tmp_path / "begun", tmp_path / "gate", threading.Event()
+    os.mkfifo(gate)
+
+    def held(number: int) -> str:
+        begun.touch()
+        return gate.read_text()  # waits until somebody opens it to write
+
+    def interrupt(done: int, total: int, description: str) -> None:
+        if begun.exists():
+            raise KeyboardInterrupt
+
+    def open_late() -> bool:
+        """Whether the job had to be let go."""
+        if ended.wait(60):
+            return False
+        with suppress(OSError):
+            os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+        return True
+
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(open_late)
+        with pytest.raises(KeyboardInterrupt):
+            SparkRunner(spark).run(held, [1], description="hold", progress=interrupt)
+        ended.set()
+        assert not late.result()

@@ -85,8 +85,12 @@ class SparkRunner:
         group, tasks = f"reput-{uuid.uuid4().hex}", min(len(items), _MOST_TASKS)
         with ThreadPoolExecutor(1, thread_name_prefix="reput-spark") as pool:
             job = pool.submit(self._outcomes, task, items, tasks, group, description)
-            while not wait([job], timeout=_PROGRESS_INTERVAL_S).done:
-                report(self._finished_tasks(group) * len(items) // tasks, len(items), description)
+            try:
+                while not wait([job], timeout=_PROGRESS_INTERVAL_S).done:
+                    report(self._finished_tasks(group) * len(items) // tasks, len(items), description)
+            except BaseException:
+                self._cancel(group)
+                raise
             outcomes = job.result()
         report(len(items), len(items), description)
         results = []
@@ -127,6 +131,12 @@ class SparkRunner:
                 reason = f"{reason}; this task was to do {_shown(lost)}"
             raise ReputError(f"{description}: Spark gave the job up: {reason}") from None
         return dict(zip(done["index"].to_pylist(), done["outcome"].to_pylist(), strict=True))
+
+    def _cancel(self, group: str) -> None:
+        """End a job whose result nobody waits for; a job on Spark Connect runs to its end."""
+        context = getattr(self.session, "sparkContext", None)
+        if context is not None:
+            context.cancelJobGroup(group)
 
     def _finished_tasks(self, group: str) -> int:
         """Count of tasks that have run their items, by Spark's status tracker; 0 on Spark Connect.

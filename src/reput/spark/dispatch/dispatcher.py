@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreError
@@ -26,8 +28,12 @@ from reput.log.dispatch_marks import ATTEMPTS
 from reput.log.queue_types import QueueTypes
 from reput.log.resume_points import ResumePoint
 from reput.log.tail import LogTail
+from reput.progress import Progress
 from reput.store.dispatch.log_dispatch import DispatchedBatch, LogDispatch
 from reput.store.index.index_service import IndexService
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _NEW_INDEX = "index"
 
@@ -53,6 +59,31 @@ class _Scanned:
 
     plan: BatchPlan
     outcomes: list[ScanOutcome]
+
+
+class _Closed(Exception):
+    """The dispatcher ends, and nobody waits for a scan."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RunnerUntilClosed:
+    """Runner whose tasks count only until a dispatcher ends: then no further task is started."""
+
+    runner: Runner
+    closing: threading.Event
+
+    def run(
+        self, task: Callable[[T], R], items: Sequence[T], *, description: str, progress: Progress | None = None
+    ) -> list[R]:
+        """As `Runner.run`. Raises _Closed once `closing` is set."""
+
+        def report(done: int, total: int, description: str) -> None:
+            if self.closing.is_set():
+                raise _Closed
+            if progress is not None:
+                progress(done, total, description)
+
+        return self.runner.run(task, items, description=description, progress=report)
 
 
 class BatchDispatcher:
@@ -82,6 +113,7 @@ class BatchDispatcher:
         self._attempts = os.path.join(target.work, ATTEMPTS)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="reput-dispatch-scan")
         self._ahead: Future[_Scanned | None] | None = None
+        self._closing = threading.Event()
 
     def run_once(self, runner: Runner) -> DispatchedBatch | None:
         """Dispatch and commit one batch; None if nothing is new. Raises as `LogDispatch.run_once`."""
@@ -96,7 +128,8 @@ class BatchDispatcher:
             _remove_scratch(plan)
 
     def close(self) -> None:
-        """Wait for the scan of a batch that is not dispatched any more, and close the log's files."""
+        """End the scan of a batch that is not dispatched any more, and close the log's files."""
+        self._closing.set()
         try:
             self._pool.shutdown()
             if self._ahead is not None and self._ahead.exception() is None and (left := self._ahead.result()):
@@ -165,7 +198,8 @@ class BatchDispatcher:
             self.log.begin_writing()
             try:
                 permit = begin_attempts(self._attempts, DISK)
-                new_files = self._write(plan, outcomes, queues, permit, runner, partial(self._scan, end, types, runner))
+                scan_ahead = partial(self._scan, end, types, _RunnerUntilClosed(runner, self._closing))
+                new_files = self._write(plan, outcomes, queues, permit, runner, scan_ahead)
             finally:  # after an error, too: the next batch cuts what was written
                 end_attempts(self._attempts, DISK)
             messages = sum(outcome.messages for outcome in outcomes)

@@ -459,6 +459,52 @@ def test_a_dispatcher_that_ends_leaves_nothing_of_a_batch_that_was_scanned_ahead
     assert derived(output) == derived(store)
 
 
+class RunnerOfAScanAhead(LocalRunner):
+    """Runner with a thread that holds a scan ahead until its dispatcher ends, and notes its tasks."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.has_begun, self.has_stopped = threading.Event(), threading.Event()
+        self.closing: threading.Event | None = None
+        self.items: list[Any] = []
+        self.begun: list[Any] = []
+
+    def run(self, task: Any, items: Any, *, description: str, progress: Any = None) -> Any:
+        if not threading.current_thread().name.startswith("reput-dispatch-scan"):
+            return super().run(task, items, description=description, progress=progress)
+        self.items += items
+
+        def held(item: Any) -> Any:
+            self.begun.append(item)
+            self.has_begun.set()
+            assert self.closing is not None
+            assert (self.closing if len(self.begun) == 1 else self.has_stopped).wait(60)
+            return task(item)
+
+        def report(done: int, total: int, description: str) -> None:
+            try:
+                progress(done, total, description)
+            except BaseException:
+                self.has_stopped.set()
+                raise
+
+        return super().run(held, items, description=description, progress=report)
+
+
+def test_a_dispatcher_that_ends_starts_no_further_task_of_a_scan_ahead(store: Path, tmp_path: Path) -> None:
+    output, runner = tmp_path / "output", RunnerOfAScanAhead()
+    with dispatcher(store, output) as one:
+        runner.closing = one._closing
+        for _ in range(2):
+            assert one.run_once(runner) is not None
+        assert runner.has_begun.wait(60)
+    assert runner.has_stopped.is_set()
+    assert len(runner.begun) <= 2 < len(runner.items)
+    assert not list((output / "work").iterdir())
+    assert drain(store, output) > 0
+    assert derived(output) == derived(store)
+
+
 def test_a_topic_that_gets_its_type_after_its_records_were_scanned_has_queues_of_this_type(
     tmp_path: Path, scanning: list[str]
 ) -> None:
