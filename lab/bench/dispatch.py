@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
     from reput.store.dispatch.log_dispatch import DispatchedBatch
 
-_RATE = 200_000
-_SECONDS, _QUICK_SECONDS = 20, 3
+#: Messages a second of the writer, its seconds, and the goal of the lag (ms).
+_WRITERS = ((50_000, 30, 2000), (200_000, 20, 1000))
+_QUICK_SECONDS = 3
 _LOOK_S = 0.05
 
 
 def measure(setting: Setting) -> list[Figure]:
-    """Here, then as a query of Spark's; then behind a writer."""
+    """Here, then as a query of Spark's; then behind writers."""
     spark = session()
     try:
         rates = [_catching_up(setting, "here", None), _catching_up(setting, "on Spark", spark)]
-        return [*rates, *_following(setting, spark)]
+        lags = [_following(setting, spark, *writer) for writer in _WRITERS]
+        return [*rates, *(figure for lag in lags for figure in lag)]
     finally:
         spark.stop()
 
@@ -47,24 +49,26 @@ def _catching_up(setting: Setting, place: str, spark: SparkSession | None) -> Fi
     return rate
 
 
-def _following(setting: Setting, spark: SparkSession) -> list[Figure]:
-    """A writer of its own process puts 200 000 messages a second; of each batch its oldest message counts."""
-    median = Figure("dispatch, behind a writer of 200 k msg/s, p50", "ms", goal=Goal(most=1000), note="till synced")
-    most = Figure("dispatch, behind a writer of 200 k msg/s, p99", "ms", goal=Goal(most=1000))
+def _following(setting: Setting, spark: SparkSession, rate: int, seconds: int, goal_ms: int) -> list[Figure]:
+    """A writer of its own process puts `rate` messages a second; of each batch its oldest message counts."""
+    name, goal = f"dispatch, behind a writer of {rate // 1000} k msg/s", Goal(most=goal_ms)
+    median = Figure(f"{name}, p50", "ms", goal=goal, note="till synced")
+    most = Figure(f"{name}, p99", "ms", goal=goal)
     batches: list[DispatchedBatch] = []
     stop = threading.Event()
     path, output = setting.folder("stream"), setting.folder("dispatched")
     with MessageStore.open(path) as store:
         store.put_message(Message("orders", b"the query runs when this one is dispatched"))
-    seconds = _QUICK_SECONDS if setting.quick else _SECONDS
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(dispatch, path, output, session=spark, on_batch=batches.append, stop=stop)
         _wait_for(batches, 1, following)
-        with start_child("put_at_rate", path, str(_RATE), str(seconds)) as writer:
+        with start_child("put_at_rate", path, str(rate), str(_QUICK_SECONDS if setting.quick else seconds)) as writer:
             count = 1 + int(float(writer.communicate()[0]))
         _wait_for(batches, count, following)
         stop.set()
         messages = following.result().messages
+    setting.remove(path)
+    setting.remove(output)
     if messages != count:
         raise AssertionError(f"{messages} of {count} messages were dispatched")
     settled = [float(batch.lag_ms) for batch in batches[len(batches) // 5 :]]  # the first ones compile Spark's code
