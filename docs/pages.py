@@ -36,7 +36,8 @@ delete_expired preload
 """
 #: Those that brokers and followers are made of.
 INSIDE = """
-config get_raw look_records find_records units index_end topic_metadata change_retention replica_writer loop_writer
+config get_raw find_pull look_records find_records units index_end topic_metadata change_retention replica_writer
+loop_writer
 """
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reput.errors import RemotingDecodeError
-from reput.formats.java import INT64_MAX
+from reput.formats.java import INT32_MAX, INT64_MAX
+from reput.kernels.wire import pull_frames as kernels
+from reput.kernels.wire.pull_frames import ANSWER_ROOM, MARK, AnswerTexts, PullReader
 from reput.remoting import pull_frames
 from reput.remoting.command import RemotingCommand, decode_command, encode_command
 from reput.remoting.header import decode_header, encode_header
-from reput.remoting.pull_frames import PullDecoder, encode_found
+from reput.remoting.pull_frames import PullDecoder, encode_found, found_texts, prove_form
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from tests.support.frames import frame_of, recorded_frames
 
@@ -92,6 +96,52 @@ def test_a_decoder_of_pulls_gives_what_the_general_one_gives(headers: list[bytes
         check(decoder, frame_of(header, body))
 
 
+def check_reader(reader: PullReader, frame: bytes) -> bool:
+    """Compare the numbers that the kernel reads with the general decoder's; whether the frame has a proven form."""
+    received = np.frombuffer(frame + b"\0", np.uint8)
+    begin = received.ctypes.data
+    text = reader.read(begin, begin + len(frame))
+    form = None if text is None else prove_form(text.split(MARK))
+    if form is None or reader.number(form.places[2]) > INT32_MAX:
+        return False
+    command = decode_command(frame)
+    header = decode_header(PullMessageRequestHeader, command.ext_fields)
+    numbers = header.queue_offset, header.commit_offset, command.opaque
+    assert tuple(map(reader.number, form.places)) == numbers
+    proven = replace(PullMessageRequestHeader(*form.header), queue_offset=numbers[0], commit_offset=numbers[1])
+    assert proven == header
+    assert (form.command.code, form.command.flag) == (command.code, command.flag)
+    assert reader.end == begin + len(frame)
+    return True
+
+
+@given(headers=texts_of_headers(), body=st.sampled_from([b"", b"", b"", b"x"]))
+@example([text % number for text in LOOKALIKES for number in (b"8", b"9")], b"")
+@example([PLAIN % number for number in (b"8", b"08", b"2147483648", b"9" * 18, b"8.5", b"-8", b'"8"', b"8")], b"")
+def test_a_kernel_reads_the_numbers_that_the_general_decoder_reads(headers: list[bytes], body: bytes) -> None:
+    reader = PullReader()
+    for header in headers:
+        check_reader(reader, frame_of(header, body))
+
+
+def test_a_kernel_reads_recorded_pulls_and_those_of_any_size_of_number() -> None:
+    reader = PullReader()
+    assert sum(check_reader(reader, one.frame) for one in recorded_frames()) >= 4
+    for digits in range(1, 19):
+        fields = dict.fromkeys(NAMES, "1") | {"queueOffset": "9" * digits, "commitOffset": "1" + "0" * (digits - 1)}
+        assert check_reader(reader, encode_command(RemotingCommand(11, min(10**digits, INT32_MAX), ext_fields=fields)))
+        longer = fields | {"queueOffset": "1" * 19}
+        assert not check_reader(reader, encode_command(RemotingCommand(11, ext_fields=longer)))
+
+
+@pytest.mark.parametrize("size", [1023, 1024, 1025])
+def test_a_kernel_reads_headers_up_to_a_size(size: int) -> None:
+    header = PLAIN % b"7"
+    header = header.replace(b'"topic":"1"', b'"topic":"%b"' % (b"t" * (size - len(header) + 1)))
+    assert len(header) == size
+    assert check_reader(PullReader(), frame_of(header)) == (size <= 1024)
+
+
 def test_recorded_pulls_are_decoded_alike_and_known_the_second_time() -> None:
     decoder, known = PullDecoder(), []
     for one in [*recorded_frames(), *recorded_frames()]:
@@ -162,3 +212,19 @@ def test_an_answer_with_messages_is_what_the_general_encoder_writes(
     header = PullMessageResponseHeader(0, *offsets, topic_sys_flag=flags[0], group_sys_flag=flags[1])
     general = RemotingCommand(11, opaque).response(0, "FOUND", encode_header(header), records)
     assert encode_found(opaque, header, records) == encode_command(general)
+
+
+@given(opaque=st.integers(0, INT32_MAX), offsets=st.tuples(*[st.integers(0, INT64_MAX)] * 3),
+       flags=st.tuples(*[st.integers(-1, 1 << 31)] * 2), suggested=st.integers(0, INT64_MAX),
+       records=st.lists(st.binary(max_size=50), min_size=1, max_size=4))  # fmt: skip
+def test_a_kernel_writes_the_answer_that_the_encoder_writes(
+    opaque: int, offsets: tuple[int, int, int], flags: tuple[int, int], suggested: int, records: list[bytes]
+) -> None:
+    header = PullMessageResponseHeader(suggested, *offsets, topic_sys_flag=flags[0], group_sys_flag=flags[1])
+    stored = [np.frombuffer(record + b"\0", np.uint8) for record in records]
+    segments = np.array([(one.ctypes.data, one.size - 1) for one in stored], np.int64)
+    room = np.full(ANSWER_ROOM + sum(map(len, records)), 0xAA, np.uint8)
+    texts = AnswerTexts(found_texts(suggested, *flags))
+    size = kernels.write_found(texts.address, *offsets, opaque, segments.ctypes.data, len(records), room.ctypes.data)
+    assert room[:size].tobytes() == encode_found(opaque, header, b"".join(records))
+    assert not (room[size:] != 0xAA).any()

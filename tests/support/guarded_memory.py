@@ -67,6 +67,8 @@ from reput.kernels.records.record_search import GapFinder, find_proven, find_rec
 from reput.kernels.records.tags import keep_matching_tags
 from reput.kernels.records.timer_records import read_timer_records
 from reput.kernels.wire.ack_frames import MARK, AckForm
+from reput.kernels.wire.pull_frames import MARK as NUMBER
+from reput.kernels.wire.pull_frames import AnswerTexts, PullReader, write_found
 from reput.kernels.wire.send_back_frames import SendBacks
 from reput.kernels.wire.send_frames import SendFrames
 from reput.kernels.wire.send_words import S_ANSWERS, S_ANSWERS_END, S_SCRATCH, SCRATCH_SIZE
@@ -459,6 +461,39 @@ def ack_frames() -> int:
     return count
 
 
+def pull_frames() -> int:
+    """Pulls that are whole, cut at every length, or damaged; answers that end where the memory ends."""
+    stored, answers, reader, count, read = Guarded(1 << 12), Guarded(1 << 14), PullReader(), 0, 0
+    texts = AnswerTexts([b"{", *[b"x" * 100] * 3, b"}"])
+    for _ in range(100):
+        numbers = [_RANDOM.choice([0, 7, 10, 999, 10**17, 10**17, 10**18, -1, 2**63]) for _ in range(2)]
+        fields = {"topic": "t" * _RANDOM.choice([1, 9, 20, 900]), "queueOffset": numbers[0], "commitOffset": numbers[1]}
+        if _RANDOM.random() < 0.2:
+            fields["maxOffset"] = 5
+        texts_of = {name: str(value) for name, value in fields.items()}
+        frame = encode_command(RemotingCommand(11, _RANDOM.choice([0, 8, 2**31 - 1]), ext_fields=texts_of))
+        huge = frame[:4] + struct.pack(">i", _RANDOM.choice(_EXTREMES)) + frame[8:]
+        cuts = [frame[:size] for size in range(len(frame))]
+        for content in (frame, huge, *cuts, *(damaged(frame) for _ in range(30))):
+            for data in placed(content):
+                count += 1
+                form = reader.read(data.ctypes.data, data.ctypes.data + data.size)
+                if form is not None:
+                    read += 1
+                    assert form.count(NUMBER) == 3
+                    assert reader.end - data.ctypes.data == frame_size(content)
+        records = stored.at_end(_RANDOM.randbytes(_RANDOM.randrange(1, 2000)))
+        cut = _RANDOM.randrange(records.size)
+        segments = np.array([records.ctypes.data, cut, records.ctypes.data + cut, records.size - cut], np.int64)
+        numbers = [_RANDOM.choice([0, 9, 10, 2**63 - 1]) for _ in range(4)]
+        size = 8 + 302 + sum(len(str(number)) for number in numbers) + records.size
+        room = answers.at_end(bytes(size))
+        assert write_found(texts.address, *numbers, segments.ctypes.data, 2, room.ctypes.data) == size
+        assert room[-records.size :].tobytes() == records.tobytes()
+    assert read > 200
+    return count
+
+
 def send_frames() -> int:
     """Streams of sends that are whole, cut anywhere, or damaged, with little room in the log and for answers."""
     data, logs, answers, scratch = Guarded(1 << 18), Guarded(1 << 20), Guarded(1 << 18), Guarded(SCRATCH_SIZE)
@@ -607,6 +642,7 @@ SUBJECTS: dict[str, Callable[[], int]] = {
         texts,
         encode_columns,
         ack_frames,
+        pull_frames,
         send_frames,
         send_backs,
     )

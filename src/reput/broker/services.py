@@ -18,6 +18,7 @@ from reput.broker.consumer_processor import ConsumerProcessor
 from reput.broker.large_bodies import is_large
 from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop import Pop
+from reput.broker.pulls.pull_frames import PullFrames
 from reput.broker.pulls.pull_message_processor import PullMessageProcessor
 from reput.broker.pulls.query_processor import QueryProcessor
 from reput.broker.rebalance_lock_processor import RebalanceLockProcessor
@@ -147,6 +148,10 @@ class BrokerServices:
             view, clock, store, topics, state.creation, state.send_path, state.rpc_latency, self._requests,
             self.pop.ack_frames,
             SendBackFrames(view, clock, store, topics, groups, state.send_path, state.stats),
+            PullFrames(
+                view, clock, store, topics, groups, offsets, state.consumers, state.stats, state.rpc_latency,
+                state.dispatch, is_usable=not is_checked,
+            ),
             is_checked=is_checked,
         )  # fmt: skip
 

@@ -57,9 +57,9 @@ class BatchedFiles:
         Args:
             runs: Address of `count` runs, each two native int64, memory address and size; they must be mapped.
         """
-        from reput.files.batched_io import PAGES_ADDRESS, are_in_memory
+        from reput.files import batched_io  # one name: two take a quarter of a microsecond more
 
-        return bool(are_in_memory(runs, count, mmap.PAGESIZE, PAGES_ADDRESS))
+        return bool(batched_io.are_in_memory(runs, count, mmap.PAGESIZE, batched_io.PAGES_ADDRESS))
 
     def read_in(self, path: str, mapping: Mapping, runs: int, count: int) -> None:
         """Read the pages of mapped bytes of a file from the disk into memory, without the interpreter lock.

@@ -73,6 +73,7 @@ class Mapping:
         whole_until: Position of the first hole that shows zeros whatever is written there later: a file that grows is
             mapped again. `size` without such a hole, as on every disk but tmpfs.
         view: The bytes.
+        recent: For who reads the map often: which bytes were in memory a moment ago (`store.reads.pulled_run`).
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Mapping:
         "asked",
         "fields",
         "marks",
+        "recent",
         "size",
         "tells_memory",
         "view",
@@ -117,6 +119,7 @@ class Mapping:
 
         marks = (ctypes.c_ubyte * ((size >> PART_SHIFT) + 2))()
         self.tells_memory = tells_memory
+        self.recent: dict[int, tuple[float, int]] = {}
         self._path, self.asked = path, memoryview(marks).cast("B")
         self.marks: int = ctypes.addressof(marks)
         self._fields = (ctypes.c_longlong * 4)(*MapFields(address, size, self.marks, PAGE_SIZE))

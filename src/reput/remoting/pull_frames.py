@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ _FOUND = (
 
 
 @dataclass(slots=True)
-class _Form:
+class PullForm:
     """A pull that was decoded once, and which of its three numbers are queueOffset, commitOffset and opaque."""
 
     command: RemotingCommand
@@ -51,7 +52,7 @@ class PullDecoder:
     """
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[bytes, ...], _Form | None] = {}  # None: each frame is decoded in full
+        self._forms: dict[tuple[bytes, ...], PullForm | None] = {}  # None: each frame is decoded in full
 
     def decode(self, frame: memoryview) -> RemotingCommand:
         """The command of a whole frame, as `decode_command` gives it; with its `cached_header` if its form is known.
@@ -73,7 +74,8 @@ class PullDecoder:
         if texts not in self._forms:
             if len(self._forms) == _MOST_FORMS:
                 self._forms.clear()
-            self._forms[texts] = _form(texts)
+            pieces = [b"".join(texts[at : at + 2]) for at in range(0, len(texts), 2)]
+            self._forms[texts] = prove_form(pieces)
             return decode_command(frame)
         form = self._forms[texts]
         if form is None:
@@ -92,12 +94,12 @@ class PullDecoder:
         )  # fmt: skip
 
 
-def _form(texts: tuple[bytes, ...]) -> _Form | None:
-    """The form with these texts around its numbers, if each number is one of the three."""
+def prove_form(texts: Sequence[bytes]) -> PullForm | None:
+    """The form of the headers with these four texts around three numbers, if each number is one of the three."""
     around = b"".join(texts)
     if b"\\" in around or any(number in around for number in _PROOF):
         return None
-    header = b"".join((*texts[:2], _PROOF[0], *texts[2:4], _PROOF[1], *texts[4:6], _PROOF[2], texts[6]))
+    header = b"".join(map(b"".join, zip(texts, [*_PROOF, b""], strict=True)))
     try:
         command = decode_command(FRAME_HEAD.pack(LENGTH_SIZE + len(header), len(header)) + header)
         found = decode_header(PullMessageRequestHeader, command.ext_fields, is_fast=True)
@@ -108,7 +110,7 @@ def _form(texts: tuple[bytes, ...]) -> _Form | None:
         return None
     assert command.ext_fields is not None
     offset_at, commit_at, opaque_at = map(_PROOF.index, numbers)
-    return _Form(command, command.ext_fields, list(astuple(found)), (offset_at, commit_at, opaque_at))
+    return PullForm(command, command.ext_fields, list(astuple(found)), (offset_at, commit_at, opaque_at))
 
 
 def encode_found(opaque: int, header: PullMessageResponseHeader, records: bytes) -> bytes:
@@ -122,3 +124,10 @@ def encode_found(opaque: int, header: PullMessageResponseHeader, records: bytes)
     )  # fmt: skip
     size = FRAME_HEAD.size + len(text) + len(records)
     return b"".join((FRAME_HEAD.pack(size - LENGTH_SIZE, len(text)), text, records))
+
+
+def found_texts(suggested: int, topic_sys_flag: int, group_sys_flag: int) -> list[bytes]:
+    """The five texts of `encode_found`'s header around nextBeginOffset, minOffset, maxOffset and opaque."""
+    first, after, low, high, tail, between, opaque, last = _FOUND.split(b"%d")
+    flags = b"%b%d%b%d%b" % (tail, topic_sys_flag, between, group_sys_flag, opaque)
+    return [b"%b%d%b" % (first, suggested, after), low, high, flags, last]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from reput.store.reads.get_result import GetMessageResult, GetRawResult
     from reput.store.reads.message_filter import MessageFilter
     from reput.store.reads.proven_records import ProvenRecords
+    from reput.store.reads.pulled_run import PulledRun
     from reput.store.reads.query import QueryMessageResult
     from reput.store.recovery_report import RecoveryReport
     from reput.store.tail import ConsumeFrom, Tail
@@ -76,6 +77,7 @@ class MessageReader:
         self._getting = reader.getting
         self._querying = reader.querying
         self._finder = reader.finder
+        self._pulling = reader.pulling
         self._is_open = True
 
     @property
@@ -376,6 +378,15 @@ class MessageReader:
         """
         self._check_open()
         return self._finder.find(offsets)
+
+    def find_pull(self, topic: str, queue_id: int, offset: int, max_msg_nums: int, most_size: int) -> PulledRun | None:
+        """As `get_raw` without a filter, for a broker's loop: messages that are in memory, where they lie.
+
+        None, and nothing is counted, if the pull is no plain one: without messages, of more than `most_size` bytes, of
+        a batch consume queue, with pages on the disk, or so far behind that a slave is to be asked.
+        """
+        self._check_open()
+        return self._pulling.find(topic, queue_id, offset, max_msg_nums, most_size)
 
     def view_message(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None if it is not in this store."""

@@ -13,7 +13,9 @@ from reput.store.config_files import StoreTopics
 from reput.store.parts import Parts
 from reput.store.preload import Preloaded, preload
 from reput.store.reads.get import GetMessage
+from reput.store.reads.pages import Pages
 from reput.store.reads.proven_records import RecordFinder
+from reput.store.reads.pulled_run import PulledRunFinder
 from reput.store.reads.query import QueryMessage
 from reput.store.recovery.read_only import open_for_reading
 from reput.store.retention import CleanService
@@ -33,6 +35,7 @@ class ReaderServices:
         getting: Pulls.
         querying: Queries by key, offset and time.
         finder: Records by offsets that clients name.
+        pulling: Plain pulls of a loop.
     """
 
     path: str
@@ -43,6 +46,7 @@ class ReaderServices:
     getting: GetMessage
     querying: QueryMessage
     finder: RecordFinder
+    pulling: PulledRunFinder
 
     @classmethod
     def open(cls, path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Self:
@@ -55,7 +59,9 @@ class ReaderServices:
         stats = StoreStatsService(parts.queues.counts)
         getting = GetMessage(parts.log, parts.queues, config, files, path, stats)
         querying = QueryMessage(parts.log, parts.index, files)
-        return cls(path, config, files, parts, stats, getting, querying, RecordFinder(parts.log, parts.queues, files))
+        finder = RecordFinder(parts.log, parts.queues, files)
+        pulling = PulledRunFinder(parts.log, parts.queues, getting, Pages(files))
+        return cls(path, config, files, parts, stats, getting, querying, finder, pulling)
 
     @property
     def topics(self) -> Topics:

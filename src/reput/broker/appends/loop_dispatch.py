@@ -93,12 +93,17 @@ class LoopDispatch:
         """A handler that sees what was sent before its request."""
 
         def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-            self._pass_all()
-            if self._beside is not None:
-                return self._handle_later(handler, connection, command)
-            return handler(connection, command)
+            if self.passed_all():
+                return handler(connection, command)
+            return self._handle_later(handler, connection, command)
 
         return handle
+
+    def passed_all(self) -> bool:
+        """Dispatch what was sent; whether queues have it: not if a pass goes on beside the loop."""
+        if self._next is not None:
+            self._pass_all()
+        return self._beside is None
 
     async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
         """Handle a request once all is dispatched that was sent before it.

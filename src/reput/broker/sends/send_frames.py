@@ -10,6 +10,7 @@ import numpy.typing as npt
 from reput.broker.appends.send_path import SendPath
 from reput.broker.clock import BrokerClock
 from reput.broker.pop.ack_frames import AckFrames
+from reput.broker.pulls.pull_frames import PULL_BEGIN, PullFrames
 from reput.broker.rpc_latency import RpcLatency
 from reput.broker.sends.kernel_topics import KernelTopics
 from reput.broker.sends.read_answers import ReadAnswers
@@ -57,6 +58,7 @@ class SendFrameProcessor:
         view, clock, store, topics, creation, send_path, rpc_latency: The broker's.
         requests: Takes one frame in the plain way.
         acks, send_backs: Take acks, and messages that are sent back, that come together.
+        pulls: Takes plain pulls.
         is_checked: Requests are checked, so the kernel takes none: each is checked in the plain way.
     """
 
@@ -72,13 +74,14 @@ class SendFrameProcessor:
         requests: Requests,
         acks: AckFrames,
         send_backs: SendBackFrames,
+        pulls: PullFrames,
         *,
         is_checked: bool,
     ) -> None:
         self._view, self._clock, self._send_path = view, clock, send_path
         self._queue = send_path.queue
         self._requests = requests
-        self._acks, self._send_backs = acks, send_backs
+        self._acks, self._send_backs, self._plain_pulls = acks, send_backs, pulls
         self._on_append = send_path.on_append
         self._replicas = send_path.replicas
         store_config, config = store.config, view.config
@@ -103,6 +106,10 @@ class SendFrameProcessor:
         Raises:
             WouldWaitError: In `NeverWaiting`: the next frame needs room in the log, which is to be made elsewhere.
         """
+        if connection.frames.begins_with(8, PULL_BEGIN):
+            self._take_pulls(connection)
+            if not len(connection.frames):
+                return
         host, now_ms = connection.host, self._clock.now_ms()
         starts_at = self._view.config.start_accept_send_request_time_stamp
         is_refused = now_ms < starts_at or (self._replicas is not None and self._replicas.are_not_enough)
@@ -130,6 +137,15 @@ class SendFrameProcessor:
             answers.take_sends(connection)
             answers.write(connection)
             self._tell_appended()
+
+    def _take_pulls(self, connection: Connection) -> None:
+        """Take the pulls that come first: what sends need is not looked at for them."""
+        try:
+            while connection.frames.begins_with(8, PULL_BEGIN) and connection.takes_more():
+                if not self._take_odd(connection):
+                    break
+        finally:
+            self._answers.write(connection)
 
     def _is_odd(self, connection: Connection) -> bool:
         """Whether the kernel need not look; a look takes 10 us if it is in vain."""
@@ -164,7 +180,14 @@ class SendFrameProcessor:
 
     def _take_odd(self, connection: Connection) -> bool:
         """Take the next frame in the plain way, or several together; False if it is not whole yet."""
-        if not self._is_sync and connection.frames.begins_with(8, ACK_BEGIN):
+        is_pull = connection.frames.begins_with(8, PULL_BEGIN)
+        if is_pull:
+            self._tell_appended()
+            found = self._plain_pulls.take(connection)
+            if found is not None:
+                self._keep(connection, found)
+                return True
+        elif not self._is_sync and connection.frames.begins_with(8, ACK_BEGIN):
             self._tell_appended()
             self._answers.take_sends(connection)
             if self._acks.take(connection, self._answers.keep):
@@ -188,13 +211,19 @@ class SendFrameProcessor:
             connection.frames.put_back(len(frame))
             raise
         if answer is not None:
-            self._answers.take_sends(connection)
-            self._answers.keep(encode_answer(answer))
-            if self._answers.are_large:
-                self._answers.write(connection)
+            self._keep(connection, encode_answer(answer))
+        if is_pull and isinstance(answer, bytes):
+            self._plain_pulls.answered()
         if command.code in SEND_CODES and not command.is_response:
             self._topics.learn(command)
         return True
+
+    def _keep(self, connection: Connection, answer: bytes) -> None:
+        """Keep the answer to a request for the next write, behind those to sends."""
+        self._answers.take_sends(connection)
+        self._answers.keep(answer)
+        if self._answers.are_large:
+            self._answers.write(connection)
 
     def _tell_appended(self) -> None:
         if self._has_appended:

@@ -6,6 +6,7 @@ A segment is two native int64, address and size. Kernels of a microsecond that k
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 
 from reput.formats.consume_queue import SIZE, UNIT_SIZE
 from reput.kernels.machine.jit import kernel
@@ -48,10 +49,17 @@ def find_segments(units, count, are_pairs, log, segments):  # type: ignore[no-un
     return found, total
 
 
-@kernel("void(int64, int64, int64)", short=True)
-def gather_segments(segments, count, target):  # type: ignore[no-untyped-def]
-    """Copy `count` segments one after the other to the address `target`."""
+@njit
+def copy_segments(segments, count, target):  # type: ignore[no-untyped-def]
+    """Copy `count` segments one after the other to the address `target`; returns the address after them."""
     for i in range(count):
         size = load_i64_native(segments + _SEGMENT * i + 8)
         copy(target, load_i64_native(segments + _SEGMENT * i), size)
         target += size
+    return target
+
+
+@kernel("void(int64, int64, int64)", short=True)
+def gather_segments(segments, count, target):  # type: ignore[no-untyped-def]
+    """`copy_segments` for Python."""
+    copy_segments(segments, count, target)

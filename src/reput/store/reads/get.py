@@ -40,7 +40,8 @@ _SELECTED = (
     GetMessageStatus.NO_MATCHED_MESSAGE,
     GetMessageStatus.MESSAGE_WAS_REMOVING,
 )
-_MAX_PULL_SIZE = 128 << 20
+#: Bytes of messages after which a pull ends.
+MOST_PULL_SIZE = 128 << 20
 _MIN_PULL_SIZE = 100
 #: The tags code of units that a filter wants.
 _WANTED = np.array([1], np.int32)
@@ -85,6 +86,10 @@ class GetMessage:
     A pull never crosses a consume queue file. If a message matches, it returns one at least, whatever the limits.
     Unlike RocketMQ's it does not cross a commit log file either, as its result is one buffer: once a gigabyte a pull is
     short.
+
+    Attributes:
+        limits_address: Of the `SelectLimits` of all pulls.
+        most_count: Messages of a pull at the most.
     """
 
     def __init__(
@@ -117,9 +122,9 @@ class GetMessage:
             ),
             np.int64,
         )
-        self._limits_address = self._limits.ctypes.data
+        self.limits_address = self._limits.ctypes.data
         self._memory_size = int(self._limits[1])
-        self._most_count = int(max(self._limits[2], self._limits[4]))
+        self.most_count = int(max(self._limits[2], self._limits[4]))
         self._filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
         self._scratch = Scratch(_PAIRS + 64 * _PAIR_SIZE)
@@ -172,10 +177,10 @@ class GetMessage:
             return self._empty(GetMessageStatus.OFFSET_FOUND_NULL, queue.roll_next_file(offset), low, high)
         tag_filter = None if tags is None else parse_tags(tags)
         # A conditional, as `min` would take a tenth of the call's time.
-        most = max_msg_nums if max_msg_nums < self._most_count else self._most_count
-        most_size = _MAX_PULL_SIZE
+        most = max_msg_nums if max_msg_nums < self.most_count else self.most_count
+        most_size = MOST_PULL_SIZE
         if max_total_size is not None:
-            most_size = min(max(max_total_size, _MIN_PULL_SIZE), _MAX_PULL_SIZE)
+            most_size = min(max(max_total_size, _MIN_PULL_SIZE), MOST_PULL_SIZE)
         log = self._log
         files, end = log.queue.mapped_files, log.confirm_offset  # the list is taken once: retention replaces it
         if tag_filter is None and message_filter is None and files and type(queue) is ConsumeQueue:
@@ -186,12 +191,12 @@ class GetMessage:
                 fields = 0
                 self._pages.look_at_units(cold, queue, offset, units, most)
             taken, size, first, is_on_disk = consume_queue.select_run(
-                address, count, fields, log_begin, end, most, most_size, self._limits_address
+                address, count, fields, log_begin, end, most, most_size, self.limits_address
             )
             if is_on_disk == UNASKED_UNITS:
                 self._pages.look_at_units(cold, queue, offset, units, most)
                 taken, size, first, is_on_disk = consume_queue.select_run(
-                    address, count, 0, log_begin, end, most, most_size, self._limits_address
+                    address, count, 0, log_begin, end, most, most_size, self.limits_address
                 )
                 is_on_disk += UNASKED
             if taken:
@@ -289,7 +294,7 @@ class GetMessage:
     def _select_units(self, pull: _Pull, queue: ConsumeQueue) -> list[int]:
         """Let the kernel choose units of a consume queue; their pairs are in the scratch, its numbers are returned."""
         scratch, tag_filter, message_filter, cold = self._scratch, pull.tag_filter, pull.message_filter, pull.cold
-        most = min(max(pull.max_msg_nums, 1), self._most_count)
+        most = min(max(pull.max_msg_nums, 1), self.most_count)
         if _PAIRS + most * _PAIR_SIZE > scratch.size:
             scratch.grow(_PAIRS + most * _PAIR_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
@@ -308,7 +313,7 @@ class GetMessage:
             examine = self._filtering.mark(message_filter, resolved, most, pull.files, pull.end, cold)
             tags, tag_count = _WANTED.ctypes.data, 1
         select_units(
-            address, examine, pull.log_begin, pull.end, tags, tag_count, most, pull.most_size, self._limits_address,
+            address, examine, pull.log_begin, pull.end, tags, tag_count, most, pull.most_size, self.limits_address,
             scratch.address,
         )  # fmt: skip
         numbers: list[int] = scratch.numbers[:PULL_RESULT_COUNT].tolist()
@@ -317,15 +322,15 @@ class GetMessage:
     def _select_batch_units(self, pull: _Pull, max_offset: int) -> list[int]:
         """As `_select_units`, from a batch consume queue; the second number is the offset to go on at."""
         scratch, tag_filter = self._scratch, pull.tag_filter
-        if _PAIRS + self._most_count * _PAIR_SIZE > scratch.size:
-            scratch.grow(_PAIRS + self._most_count * _PAIR_SIZE)
+        if _PAIRS + self.most_count * _PAIR_SIZE > scratch.size:
+            scratch.grow(_PAIRS + self.most_count * _PAIR_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         address, count, _ = pull.units
         # RocketMQ looks through (first message of a unit - offset) * 46 bytes, whatever the number of units.
         examine = max(pull.max_msg_nums, self._filter_batch_units)
         select_batch_units(
             address, count, min(pull.offset + examine, max_offset), pull.log_begin, pull.end, tags, tag_count,
-            pull.max_msg_nums, pull.most_size, self._limits_address, scratch.address,
+            pull.max_msg_nums, pull.most_size, self.limits_address, scratch.address,
         )  # fmt: skip
         numbers: list[int] = scratch.numbers[:PULL_RESULT_COUNT].tolist()
         return numbers

@@ -13,6 +13,7 @@ from reput.kernels.machine import mapped_pages
 from reput.kernels.records.pulled_records import find_segments, gather_segments
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.consume_queue import ConsumeQueue
+from reput.store.reads.scratch import Scratch
 
 
 class Cold(Enum):
@@ -65,7 +66,7 @@ class Pages:
 
     def __init__(self, files: FileLayer) -> None:
         self._files = files
-        self._runs = _Runs()
+        self._runs, self._run = _Runs(), Scratch(2 * 8)
 
     def read_in(self, path: str, mapping: Mapping, position: int, size: int) -> None:
         """See to it that bytes of a map are in memory."""
@@ -102,6 +103,12 @@ class Pages:
         """Whether runs of a map are in memory; `runs`: address of `count` pairs of native int64, address and size."""
         return mapping.tells_memory and self._files.are_in_memory(runs, count)
 
+    def are_in_memory_at(self, mapping: Mapping, position: int, size: int) -> bool:
+        """Whether bytes of a map are in memory."""
+        run = self._run
+        run.numbers[0], run.numbers[1] = mapping.address + position, size
+        return self.are_in_memory(mapping, run.address, 1)
+
     def gather(self, file: memoryview) -> bytes:
         """The bytes of the records that this thread has looked at last, one after the other; `file`: their file."""
         runs = self._runs
@@ -113,6 +120,20 @@ class Pages:
         gather_segments(runs.address, count, gathered.ctypes.data)
         del mapping
         return gathered.tobytes()
+
+    def find_records(self, file: MappedFile, units: int, count: int) -> tuple[int, int, int, int, Mapping]:
+        """The records that units locate in order, in a log file that is mapped, without a look at their pages.
+
+        Returns:
+            Address and number of their segments, the positions where they begin and end in the file, and its map.
+        """
+        runs, mapping = self._runs, file.mapping
+        if count > runs.count:
+            runs.grow(count)
+        found, _ = find_segments(units, count, False, mapping.address - file.start_offset, runs.address)
+        numbers, last = runs.numbers, 2 * found - 2
+        begin, end = numbers[0] - mapping.address, numbers[last] + numbers[last + 1] - mapping.address
+        return runs.address, found, begin, end, mapping
 
     def _look(self, cold: Cold, path: str, mapping: Mapping, count: int) -> None:
         if cold is _ONCE:
