@@ -39,6 +39,8 @@ def test_records_are_gathered_from_segments_of_neighbours(
             expected[-1][1] += size
         else:
             expected.append([begin, size])
+    span = pulled_records.span_of_segments(found.ctypes.data, count)
+    assert span == (min(found[:count, 0]), max(found[:count].sum(axis=1)))
     found[:count, 0] += base - LOG.ctypes.data
     assert found[:count].tolist() == expected
     found[:count, 0] -= base - LOG.ctypes.data

@@ -379,14 +379,16 @@ class MessageReader:
         self._check_open()
         return self._finder.find(offsets)
 
-    def find_pull(self, topic: str, queue_id: int, offset: int, max_msg_nums: int, most_size: int) -> PulledRun | None:
-        """As `get_raw` without a filter, for a broker's loop: messages that are in memory, where they lie.
+    def find_pull(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, most_size: int
+    ) -> PulledRun | None:
+        """As `get_raw` without a message filter, for a broker's loop: messages that are in memory, where they lie.
 
         None, and nothing is counted, if the pull is no plain one: without messages, of more than `most_size` bytes, of
-        a batch consume queue, with pages on the disk, or so far behind that a slave is to be asked.
+        a batch consume queue or with ext units, with pages on the disk, or so far behind that a slave is to be asked.
         """
         self._check_open()
-        return self._pulling.find(topic, queue_id, offset, max_msg_nums, most_size)
+        return self._pulling.find(topic, queue_id, offset, max_msg_nums, tags, most_size)
 
     def view_message(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None if it is not in this store."""

@@ -42,7 +42,8 @@ class _Form:
 
     Attributes:
         header: With other numbers.
-        is_plain: It asks for all messages, and commits or not.
+        is_plain: It has no expression of another language than tags.
+        tags: The wanted ones; None takes all messages.
         is_by_request: Its subscription is in the header; else it is `subscription`, of its group.
         places: Which number of a header is queueOffset, commitOffset and opaque.
         texts: Of the answer.
@@ -51,6 +52,7 @@ class _Form:
 
     header: PullMessageRequestHeader
     is_plain: bool
+    tags: str | None
     is_by_request: bool
     commits: bool
     places: tuple[int, int, int]
@@ -124,7 +126,9 @@ class PullFrames:
         offsets = self._offsets
         if offsets.has_offset_reset(topic, group, queue_id):
             return None
-        run = self._store.find_pull(topic, queue_id, reader.number(offset_at), header.max_msg_nums, _MOST_SIZE)
+        run = self._store.find_pull(
+            topic, queue_id, reader.number(offset_at), header.max_msg_nums, form.tags, _MOST_SIZE
+        )
         if run is None:
             return None
         following = run.following
@@ -192,10 +196,11 @@ class PullFrames:
         else:
             subscription = self._subscription(header, group)
         assert subscription is not None
-        has_filter = bool(subscription.tags) and not subscription.class_filter_mode
+        has_tags = bool(subscription.tags) and not subscription.class_filter_mode
         return _Form(
             header=header,
-            is_plain=is_tag_type(subscription.expression_type) and not has_filter,
+            is_plain=is_tag_type(subscription.expression_type),
+            tags=subscription.sub_string if has_tags else None,
             is_by_request=is_by_request,
             commits=bool(flags & PullSysFlag.COMMIT_OFFSET),
             places=proven.places,

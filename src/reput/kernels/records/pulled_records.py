@@ -49,6 +49,17 @@ def find_segments(units, count, are_pairs, log, segments):  # type: ignore[no-un
     return found, total
 
 
+@kernel("UniTuple(int64, 2)(int64, int64)", short=True)
+def span_of_segments(segments, count):  # type: ignore[no-untyped-def]
+    """The address where the first of `count` segments (at least one) begins, and the one where the last one ends."""
+    begin, end = load_i64_native(segments), np.int64(0)
+    for i in range(count):
+        address = load_i64_native(segments + _SEGMENT * i)
+        begin = min(begin, address)
+        end = max(end, address + load_i64_native(segments + _SEGMENT * i + 8))
+    return begin, end
+
+
 @njit
 def copy_segments(segments, count, target):  # type: ignore[no-untyped-def]
     """Copy `count` segments one after the other to the address `target`; returns the address after them."""

@@ -47,7 +47,7 @@ _MIN_PULL_SIZE = 100
 _WANTED = np.array([1], np.int32)
 _PAIR_SIZE = PAIR_TYPE.itemsize
 #: Position of the pairs in what a kernel returns.
-_PAIRS = 8 * PULL_RESULT_COUNT
+PAIRS = 8 * PULL_RESULT_COUNT
 
 
 class _Pull(NamedTuple):
@@ -90,6 +90,8 @@ class GetMessage:
     Attributes:
         limits_address: Of the `SelectLimits` of all pulls.
         most_count: Messages of a pull at the most.
+        memory_size: The last this many bytes of the log count as in memory.
+        filter_units: Units that a pull with a filter examines.
     """
 
     def __init__(
@@ -123,11 +125,11 @@ class GetMessage:
             np.int64,
         )
         self.limits_address = self._limits.ctypes.data
-        self._memory_size = int(self._limits[1])
+        self.memory_size = int(self._limits[1])
         self.most_count = int(max(self._limits[2], self._limits[4]))
-        self._filter_units = config.max_filter_message_size // UNIT_SIZE
+        self.filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
-        self._scratch = Scratch(_PAIRS + 64 * _PAIR_SIZE)
+        self._scratch = Scratch(PAIRS + 64 * _PAIR_SIZE)
         self.log_files_have(log.queue.file_size)
 
     def log_files_have(self, size: int) -> None:
@@ -269,23 +271,23 @@ class GetMessage:
         else:
             taken, following, selected, size, last, first = self._select_batch_units(pull, high)
             following = max(following, pull.offset + 1)  # a damaged unit must not lead back
-        is_on_disk = pull.end - last > self._memory_size
+        is_on_disk = pull.end - last > self.memory_size
         if not taken:
             return self._empty(_SELECTED[selected], following, low, high, is_on_disk)
         file = files[(first - pull.log_begin) // self._file_size]
-        self._pages.look_at_records(pull.cold, file, scratch.address + _PAIRS, taken, are_pairs=True)
+        self._pages.look_at_records(pull.cold, file, scratch.address + PAIRS, taken, are_pairs=True)
         mapping, base = file.mapping, file.start_offset
         kept = self._keep(pull, taken, mapping, base)
         if kept is not None:
             if not kept:
                 return self._empty(GetMessageStatus.NO_MATCHED_MESSAGE, following, low, high, is_on_disk)
             taken, size = kept, sum(scratch.numbers[PULL_RESULT_COUNT + 1 : PULL_RESULT_COUNT + 2 * kept : 2])
-            self._pages.look_at_records(pull.cold, file, scratch.address + _PAIRS, taken, are_pairs=True)
+            self._pages.look_at_records(pull.cold, file, scratch.address + PAIRS, taken, are_pairs=True)
         counts = queue.counts
         counts.get_times += 1
         counts.got_messages += taken
         counts.got_bytes += size
-        pairs = bytes(scratch.view[_PAIRS : _PAIRS + taken * _PAIR_SIZE])
+        pairs = bytes(scratch.view[PAIRS : PAIRS + taken * _PAIR_SIZE])
         return GetMessageResult(
             _FOUND, following, low, high, is_on_disk, taken, pairs, 0, mapping.view, base, self._store_path,
             PAIR_TYPE,
@@ -295,11 +297,11 @@ class GetMessage:
         """Let the kernel choose units of a consume queue; their pairs are in the scratch, its numbers are returned."""
         scratch, tag_filter, message_filter, cold = self._scratch, pull.tag_filter, pull.message_filter, pull.cold
         most = min(max(pull.max_msg_nums, 1), self.most_count)
-        if _PAIRS + most * _PAIR_SIZE > scratch.size:
-            scratch.grow(_PAIRS + most * _PAIR_SIZE)
+        if PAIRS + most * _PAIR_SIZE > scratch.size:
+            scratch.grow(PAIRS + most * _PAIR_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         address, count, _ = pull.units
-        examine = min(max(pull.max_msg_nums, self._filter_units), count)
+        examine = min(max(pull.max_msg_nums, self.filter_units), count)
         self._pages.look_at_units(cold, queue, pull.offset, pull.units, examine)
         resolved: npt.NDArray[np.generic] | None = None  # kept until the kernel has read it
         if tag_count and queue.ext is not None:
@@ -322,8 +324,8 @@ class GetMessage:
     def _select_batch_units(self, pull: _Pull, max_offset: int) -> list[int]:
         """As `_select_units`, from a batch consume queue; the second number is the offset to go on at."""
         scratch, tag_filter = self._scratch, pull.tag_filter
-        if _PAIRS + self.most_count * _PAIR_SIZE > scratch.size:
-            scratch.grow(_PAIRS + self.most_count * _PAIR_SIZE)
+        if PAIRS + self.most_count * _PAIR_SIZE > scratch.size:
+            scratch.grow(PAIRS + self.most_count * _PAIR_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         address, count, _ = pull.units
         # RocketMQ looks through (first message of a unit - offset) * 46 bytes, whatever the number of units.
@@ -338,14 +340,14 @@ class GetMessage:
     def _keep(self, pull: _Pull, count: int, mapping: Mapping, base: int) -> int | None:
         """Keep the pairs that a filter wants whose answer is not in the units; their number, None without one."""
         if pull.tag_filter is not None:
-            return pull.tag_filter.keep_matching(mapping, base, self._scratch.address + _PAIRS, count)
+            return pull.tag_filter.keep_matching(mapping, base, self._scratch.address + PAIRS, count)
         if pull.message_filter is not None and type(pull.queue) is not ConsumeQueue:
             return self._keep_wanted(count, pull.message_filter, pull.files, pull.cold)
         return None
 
     def _keep_wanted(self, count: int, message_filter: MessageFilter, files: list[MappedFile], cold: Cold) -> int:
         """Keep the pairs of the messages that a filter wants, at the front; returns their number."""
-        pairs = np.frombuffer(self._scratch.numbers, np.int64, 2 * count, _PAIRS).reshape(-1, 2)
+        pairs = np.frombuffer(self._scratch.numbers, np.int64, 2 * count, PAIRS).reshape(-1, 2)
         wanted, _ = self._filtering.look(message_filter, pairs.copy(), files, cold)
         kept = pairs[wanted]
         pairs[: len(kept)] = kept

@@ -10,7 +10,7 @@ import numpy as np
 from reput.files import FileLayer, Mapping
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernels.machine import mapped_pages
-from reput.kernels.records.pulled_records import find_segments, gather_segments
+from reput.kernels.records import pulled_records
 from reput.store.log.mapped_file import MappedFile
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.reads.scratch import Scratch
@@ -95,7 +95,9 @@ class Pages:
         runs, mapping = self._runs, file.mapping
         if count > runs.count:
             runs.grow(count)
-        found, size = find_segments(units, count, are_pairs, mapping.address - file.start_offset, runs.address)
+        found, size = pulled_records.find_segments(
+            units, count, are_pairs, mapping.address - file.start_offset, runs.address
+        )
         runs.records, runs.mapping = (found, size, runs.numbers[0] - mapping.address), mapping
         self._look(cold, file.path, mapping, found)
 
@@ -117,23 +119,25 @@ class Pages:
         if count == 1:
             return bytes(file[position : position + size])
         gathered = np.empty(size, np.uint8)
-        gather_segments(runs.address, count, gathered.ctypes.data)
+        pulled_records.gather_segments(runs.address, count, gathered.ctypes.data)
         del mapping
         return gathered.tobytes()
 
-    def find_records(self, file: MappedFile, units: int, count: int) -> tuple[int, int, int, int, Mapping]:
-        """The records that units locate in order, in a log file that is mapped, without a look at their pages.
+    def find_records(
+        self, file: MappedFile, units: int, count: int, *, are_pairs: bool
+    ) -> tuple[int, int, int, Mapping]:
+        """Records of a log file that is mapped, without a look at their pages; `units`: see `find_segments`.
 
         Returns:
-            Address and number of their segments, the positions where they begin and end in the file, and its map.
+            Address and number of their segments, the bytes of all, and the file's map.
         """
         runs, mapping = self._runs, file.mapping
         if count > runs.count:
             runs.grow(count)
-        found, _ = find_segments(units, count, False, mapping.address - file.start_offset, runs.address)
-        numbers, last = runs.numbers, 2 * found - 2
-        begin, end = numbers[0] - mapping.address, numbers[last] + numbers[last + 1] - mapping.address
-        return runs.address, found, begin, end, mapping
+        found, size = pulled_records.find_segments(
+            units, count, are_pairs, mapping.address - file.start_offset, runs.address
+        )
+        return runs.address, found, size, mapping
 
     def _look(self, cold: Cold, path: str, mapping: Mapping, count: int) -> None:
         if cold is _ONCE:

@@ -8,12 +8,17 @@ from typing import NamedTuple
 from reput.errors import StoreError
 from reput.files import Mapping
 from reput.formats.consume_queue import UNIT_SIZE
-from reput.kernels.queues import consume_queue as kernels
+from reput.kernels.queues import consume_queue
+from reput.kernels.queues.consume_queue import PULL_RESULT_COUNT, select_units
+from reput.kernels.records import pulled_records
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import QueueTables
-from reput.store.reads.get import MOST_PULL_SIZE, GetMessage
+from reput.store.reads.get import MOST_PULL_SIZE, PAIRS, GetMessage
+from reput.store.reads.get_result import PAIR_TYPE
 from reput.store.reads.pages import Pages
+from reput.store.reads.scratch import Scratch
+from reput.store.reads.tag_filter import TagFilter, parse_tags
 
 #: A window of 256 KiB that was in memory counts so for a while: asking for each pull takes as long as all the rest.
 _RECENT_S, _WINDOW_SHIFT = 0.05, 18
@@ -54,50 +59,97 @@ class PulledRunFinder:
 
     def __init__(self, log: CommitLog, queues: QueueTables, getting: GetMessage, pages: Pages) -> None:
         self._log, self._queues, self._pages = log, queues.simple, pages
-        self._limits, self._most_count = getting.limits_address, getting.most_count
+        self._limits, self._most_count, self._memory_size = (
+            getting.limits_address,
+            getting.most_count,
+            getting.memory_size,
+        )
+        self._filter_units = getting.filter_units
+        self._scratch = Scratch(PAIRS + self._most_count * PAIR_TYPE.itemsize)
 
-    def find(self, topic: str, queue_id: int, offset: int, max_msg_nums: int, most_size: int) -> PulledRun | None:
+    def find(
+        self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, most_size: int
+    ) -> PulledRun | None:
         """See `MessageReader.find_pull`."""
         queue = self._queues.find(topic, queue_id)
         if type(queue) is not ConsumeQueue:
             return None
-        low, high, pages = queue.min_offset, queue.max_offset, self._pages
+        low, high, pages, log = queue.min_offset, queue.max_offset, self._pages, self._log.queue
         if not low <= offset < high or not queue.is_at_hand(offset):
             return None
-        log = self._log.queue
         files, end = log.mapped_files, self._log.confirm_offset  # the list is taken once: retention replaces it
-        most = max_msg_nums if max_msg_nums < self._most_count else self._most_count
+        tag_filter = None if tags is None else parse_tags(tags)
         try:
             units = queue.units_from(offset)
-            if units is None or not files:
-                return None
-            address, count, mapping = units
-            begin, asked = address - mapping.address, max(min(count, most), 1)
-            if not self._are_recent(
-                mapping, begin, begin + asked * UNIT_SIZE, begin + count * UNIT_SIZE
-            ) and not pages.are_in_memory_at(mapping, begin, asked * UNIT_SIZE):
+            if units is None or not files or (tag_filter is not None and queue.ext is not None):
                 return None
             log_begin = files[0].start_offset
-            taken, size, first, is_on_disk = kernels.select_run(
-                address, count, 0, log_begin, end, most, MOST_PULL_SIZE, self._limits
-            )
-            if not taken or is_on_disk or size > most_size:
+            if tag_filter is None:
+                records, taken, examined, first, is_on_disk = self._select_run(units, max_msg_nums, log_begin, end)
+            else:
+                records, taken, examined, first, is_on_disk = self._select_tagged(
+                    units, max_msg_nums, tag_filter, log_begin, end
+                )
+            if not taken or is_on_disk:
                 return None
             file = files[(first - log_begin) // log.file_size]
             if not file.is_mapped:
                 return None
-            segments, segment_count, begin, last, mapping = pages.find_records(file, address, taken)
+            are_pairs, limit = tag_filter is not None, min(end - file.start_offset, file.size)
+            segments, count, size, mapping = pages.find_records(file, records, taken, are_pairs=are_pairs)
+            begin, last = pulled_records.span_of_segments(segments, count)
             if not self._are_recent(
-                mapping, begin, last, min(end - file.start_offset, file.size)
-            ) and not pages.are_in_memory(mapping, segments, segment_count):
+                mapping, begin - mapping.address, last - mapping.address, limit
+            ) and not pages.are_in_memory(mapping, segments, count):
                 return None
         except StoreError:  # the plain way says what it is
+            return None
+        if tag_filter is not None:  # hashes are equal; texts may differ
+            taken = tag_filter.keep_matching(mapping, file.start_offset, records, taken)
+            segments, count, size, mapping = pages.find_records(file, records, taken, are_pairs=True)
+        if not taken or size > most_size:
             return None
         counts = queue.counts
         counts.get_times += 1
         counts.got_messages += taken
         counts.got_bytes += size
-        return PulledRun(offset + taken, low, high, taken, size, segments, segment_count, mapping)
+        return PulledRun(offset + examined, low, high, taken, size, segments, count, mapping)
+
+    def _select_run(
+        self, units: tuple[int, int, Mapping], max_msg_nums: int, log_begin: int, end: int
+    ) -> tuple[int, int, int, int, bool]:
+        """The first units: their address, how many (twice), the first message's place, whether it counts as on disk."""
+        address, count, mapping = units
+        most = max_msg_nums if max_msg_nums < self._most_count else self._most_count
+        if not self._are_units_in_memory(address, max(min(count, most), 1), count, mapping):
+            return 0, 0, 0, 0, False
+        taken, _, first, is_on_disk = consume_queue.select_run(
+            address, count, 0, log_begin, end, most, MOST_PULL_SIZE, self._limits
+        )
+        return address, taken, taken, first, is_on_disk != 0
+
+    def _select_tagged(
+        self, units: tuple[int, int, Mapping], max_msg_nums: int, tag_filter: TagFilter, log_begin: int, end: int
+    ) -> tuple[int, int, int, int, bool]:
+        """Units with a wanted hash: address of their pairs, how many, how many were examined, then as `_select_run`."""
+        address, count, mapping = units
+        examine = min(max(max_msg_nums, self._filter_units), count)
+        if not self._are_units_in_memory(address, examine, count, mapping):
+            return 0, 0, 0, 0, False
+        scratch = self._scratch
+        select_units(
+            address, examine, log_begin, end, tag_filter.address, tag_filter.hashes.size,
+            min(max(max_msg_nums, 1), self._most_count), MOST_PULL_SIZE, self._limits, scratch.address,
+        )  # fmt: skip
+        taken, examined, _, _, last, first = scratch.numbers[:PULL_RESULT_COUNT].tolist()
+        return scratch.address + PAIRS, taken, examined, first, end - last > self._memory_size
+
+    def _are_units_in_memory(self, address: int, asked: int, count: int, mapping: Mapping) -> bool:
+        """Whether the first ones of `count` units are in memory."""
+        begin, size = address - mapping.address, asked * UNIT_SIZE
+        return self._are_recent(
+            mapping, begin, begin + size, begin + count * UNIT_SIZE
+        ) or self._pages.are_in_memory_at(mapping, begin, size)
 
     def _are_recent(self, mapping: Mapping, begin: int, end: int, limit: int) -> bool:
         """Whether the windows that [begin, end) of a map lies in are in memory up to a limit, or were a moment ago."""

@@ -77,7 +77,7 @@ def drawn_pulls(rng: random.Random, store: MessageStore) -> list[RemotingCommand
         pulls.append(
             pull_command(
                 topic, offset, queueId=queue_id, commit=rng.choice([None, offset]),
-                tags=rng.choice([None] * 4 + ["*"] * 3 + ["", "a", "a || b"]),
+                tags=rng.choice([None] * 4 + ["*"] * 3 + ["", "a", "a || b", "Aa", "none"]),
                 maxMsgNums=rng.choice([32] * 8 + [3, 0]), group=rng.choice(["g"] * 4 + ["h"]),
                 code=rng.choice([RequestCode.PULL_MESSAGE] * 9 + [RequestCode.LITE_PULL_MESSAGE]),
                 expressionType=rng.choice(["TAG"] * 19 + ["SQL92"]),

@@ -19,8 +19,10 @@ KEYS = SMALL | {"mapped_file_size_commit_log": 1 << 14, "mapped_file_size_consum
 LARGE = 1 << 20
 
 
-def found(store: MessageStore, offset: int, most: int, most_size: int = LARGE) -> tuple[object, ...] | None:
-    run = store.find_pull("orders", 0, offset, most, most_size)
+def found(
+    store: MessageStore, offset: int, most: int, most_size: int = LARGE, tags: str | None = None
+) -> tuple[object, ...] | None:
+    run = store.find_pull("orders", 0, offset, most, tags, most_size)
     if run is None:
         return None
     pairs = np.ctypeslib.as_array(ctypes.cast(run.segments, ctypes.POINTER(ctypes.c_int64)), (run.segment_count, 2))
@@ -29,8 +31,8 @@ def found(store: MessageStore, offset: int, most: int, most_size: int = LARGE) -
     return run.following, run.min_offset, run.max_offset, records, run.messages
 
 
-def got(store: MessageStore, offset: int, most: int) -> tuple[object, ...]:
-    result = store.get_raw("orders", 0, offset, most, None, may_wait=True)
+def got(store: MessageStore, offset: int, most: int, tags: str | None = None) -> tuple[object, ...]:
+    result = store.get_raw("orders", 0, offset, most, tags, may_wait=True)
     assert result is not None
     return result.next_begin_offset, result.min_offset, result.max_offset, result.records, result.messages
 
@@ -56,6 +58,35 @@ def test_it_finds_what_a_pull_gets(tmp_path: Path) -> None:
                 before = counts(store)
                 assert found(store, offset, most) == expected
                 assert grown(store, before) == [1, expected[4], len(expected[3])]  # type: ignore[arg-type]
+
+
+#: Aa and BB have one hash.
+TAGS = ("Aa", "BB", "b", None, "Aa", "c")
+
+
+@pytest.mark.parametrize("tags", ["*", "Aa", "b", "b || c", "Aa || none", "none"])
+def test_it_finds_what_a_pull_by_tags_gets(tmp_path: Path, tags: str) -> None:
+    with MessageStore.open(tmp_path, max_filter_message_size=20 * 30, **KEYS) as store:
+        for number in range(60):
+            store.put_message(Message("orders", bytes(number * 20), tags=TAGS[number % 6]), queue_id=0)
+        store.wait_dispatched()
+        for offset in range(60):
+            for most in (-1, 0, 1, 5, 32, 10**9):
+                expected = got(store, offset, most, tags)
+                before, missed = counts(store), store._stats.get_miss_times
+                run = found(store, offset, most, tags=tags)
+                assert run == (expected if expected[4] else None)
+                size = len(expected[3])  # type: ignore[arg-type]
+                assert grown(store, before) == [bool(expected[4]), expected[4], size]
+                assert store._stats.get_miss_times == missed
+
+
+def test_tags_in_ext_units_are_left_to_the_plain_way(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, enable_consume_queue_ext=True, **KEYS) as store:
+        store.put_message(Message("orders", b"x", tags="a"), queue_id=0)
+        store.wait_dispatched()
+        assert found(store, 0, 1, tags="a") is None
+        assert found(store, 0, 1) == got(store, 0, 1)
 
 
 @pytest.mark.parametrize("case", ["offset", "topic", "size", "cold", "batch queue", "slave", "not mapped"])
@@ -147,7 +178,7 @@ def test_what_it_found_stays_mapped_as_long_as_it_is_held(tmp_path: Path) -> Non
     with MessageStore.open(tmp_path, **KEYS) as store:
         store.put_message(Message("orders", b"found"), queue_id=0)
         store.wait_dispatched()
-        run = store.find_pull("orders", 0, 0, 1, LARGE)
+        run = store.find_pull("orders", 0, 0, 1, None, LARGE)
     assert run is not None
     address = np.ctypeslib.as_array(ctypes.cast(run.segments, ctypes.POINTER(ctypes.c_int64)), (2,)).tolist()
     assert b"found" in ctypes.string_at(*address)
