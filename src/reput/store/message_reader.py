@@ -386,6 +386,9 @@ class MessageReader:
 
         None, and nothing is counted, if the pull is no plain one: without messages, of more than `most_size` bytes, of
         a batch consume queue or with ext units, with pages on the disk, or so far behind that a slave is to be asked.
+
+        Raises:
+            StoreError: The disk cannot read the queue.
         """
         self._check_open()
         return self._pulling.find(topic, queue_id, offset, max_msg_nums, tags, most_size)

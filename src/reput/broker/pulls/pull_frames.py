@@ -30,8 +30,9 @@ from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 
-#: How clients begin the header of a pull.
-PULL_BEGIN = b'{"code":%d,' % RequestCode.PULL_MESSAGE
+_CODES = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
+#: How clients begin the headers of pulls.
+PULL_BEGINS = tuple(b'{"code":%d,' % code for code in _CODES)
 #: Forms that are known, and bytes of the records of an answer.
 _MOST_FORMS, _MOST_SIZE = 4096, 1 << 20
 
@@ -41,6 +42,7 @@ class _Form:
     """Content that pulls with one header but for three numbers have in common, and what they were allowed by.
 
     Attributes:
+        code: Of the request.
         header: With other numbers.
         is_plain: It has no expression of another language than tags.
         tags: The wanted ones; None takes all messages.
@@ -50,6 +52,7 @@ class _Form:
         config, group, topic, subscription: As they were when a pull was answered.
     """
 
+    code: int
     header: PullMessageRequestHeader
     is_plain: bool
     tags: str | None
@@ -141,7 +144,7 @@ class PullFrames:
             offsets.commit_offset(group, topic, queue_id, reader.number(commit_at), self._clock.now_ms())
         self._stats.inc_group_get(group, topic, run.messages, run.size)
         if self._rpc_latency is not None:
-            self._rpc_latency.sent({RequestCode.PULL_MESSAGE: 1}, since_s)
+            self._rpc_latency.sent({form.code: 1}, since_s)
         connection.frames.taken(reader.end - begin)
         return bytes(self._answer_view[:size])
 
@@ -181,7 +184,7 @@ class PullFrames:
 
     def _learned(self, key: bytes) -> _Form | None:
         proven = prove_form(key.split(MARK))
-        if proven is None or proven.command.code != RequestCode.PULL_MESSAGE or proven.command.flag:
+        if proven is None or proven.command.code not in _CODES or proven.command.flag:
             return None
         header = PullMessageRequestHeader(*proven.header)
         flags, name, topic_name = header.sys_flag, header.consumer_group, header.topic
@@ -198,6 +201,7 @@ class PullFrames:
         assert subscription is not None
         has_tags = bool(subscription.tags) and not subscription.class_filter_mode
         return _Form(
+            code=proven.command.code,
             header=header,
             is_plain=is_tag_type(subscription.expression_type),
             tags=subscription.sub_string if has_tags else None,

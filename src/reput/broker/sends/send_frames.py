@@ -10,7 +10,7 @@ import numpy.typing as npt
 from reput.broker.appends.send_path import SendPath
 from reput.broker.clock import BrokerClock
 from reput.broker.pop.ack_frames import AckFrames
-from reput.broker.pulls.pull_frames import PULL_BEGIN, PullFrames
+from reput.broker.pulls.pull_frames import PULL_BEGINS, PullFrames
 from reput.broker.rpc_latency import RpcLatency
 from reput.broker.sends.kernel_topics import KernelTopics
 from reput.broker.sends.read_answers import ReadAnswers
@@ -106,7 +106,7 @@ class SendFrameProcessor:
         Raises:
             WouldWaitError: In `NeverWaiting`: the next frame needs room in the log, which is to be made elsewhere.
         """
-        if connection.frames.begins_with(8, PULL_BEGIN):
+        if connection.frames.begins_with(8, *PULL_BEGINS):
             self._take_pulls(connection)
             if not len(connection.frames):
                 return
@@ -141,7 +141,7 @@ class SendFrameProcessor:
     def _take_pulls(self, connection: Connection) -> None:
         """Take the pulls that come first: what sends need is not looked at for them."""
         try:
-            while connection.frames.begins_with(8, PULL_BEGIN) and connection.takes_more():
+            while connection.frames.begins_with(8, *PULL_BEGINS) and connection.takes_more():
                 if not self._take_odd(connection):
                     break
         finally:
@@ -180,7 +180,7 @@ class SendFrameProcessor:
 
     def _take_odd(self, connection: Connection) -> bool:
         """Take the next frame in the plain way, or several together; False if it is not whole yet."""
-        is_pull = connection.frames.begins_with(8, PULL_BEGIN)
+        is_pull = connection.frames.begins_with(8, *PULL_BEGINS)
         if is_pull:
             self._tell_appended()
             found = self._plain_pulls.take(connection)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import NamedTuple
 
-from reput.errors import StoreError
 from reput.files import Mapping
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernels.queues import consume_queue
@@ -79,30 +78,27 @@ class PulledRunFinder:
             return None
         files, end = log.mapped_files, self._log.confirm_offset  # the list is taken once: retention replaces it
         tag_filter = None if tags is None else parse_tags(tags)
-        try:
-            units = queue.units_from(offset)
-            if units is None or not files or (tag_filter is not None and queue.ext is not None):
-                return None
-            log_begin = files[0].start_offset
-            if tag_filter is None:
-                records, taken, examined, first, is_on_disk = self._select_run(units, max_msg_nums, log_begin, end)
-            else:
-                records, taken, examined, first, is_on_disk = self._select_tagged(
-                    units, max_msg_nums, tag_filter, log_begin, end
-                )
-            if not taken or is_on_disk:
-                return None
-            file = files[(first - log_begin) // log.file_size]
-            if not file.is_mapped:
-                return None
-            are_pairs, limit = tag_filter is not None, min(end - file.start_offset, file.size)
-            segments, count, size, mapping = pages.find_records(file, records, taken, are_pairs=are_pairs)
-            begin, last = pulled_records.span_of_segments(segments, count)
-            if not self._are_recent(
-                mapping, begin - mapping.address, last - mapping.address, limit
-            ) and not pages.are_in_memory(mapping, segments, count):
-                return None
-        except StoreError:  # the plain way says what it is
+        units = queue.units_from(offset)
+        if units is None or not files or (tag_filter is not None and queue.ext is not None):
+            return None
+        log_begin = files[0].start_offset
+        if tag_filter is None:
+            records, taken, examined, first, is_on_disk = self._select_run(units, max_msg_nums, log_begin, end)
+        else:
+            records, taken, examined, first, is_on_disk = self._select_tagged(
+                units, max_msg_nums, tag_filter, log_begin, end
+            )
+        if not taken or is_on_disk:
+            return None
+        file = files[(first - log_begin) // log.file_size]
+        if not file.is_mapped:
+            return None
+        are_pairs, limit = tag_filter is not None, min(end - file.start_offset, file.size)
+        segments, count, size, mapping = pages.find_records(file, records, taken, are_pairs=are_pairs)
+        begin, last = pulled_records.span_of_segments(segments, count)
+        if not self._are_recent(
+            mapping, begin - mapping.address, last - mapping.address, limit
+        ) and not pages.are_in_memory(mapping, segments, count):
             return None
         if tag_filter is not None:  # hashes are equal; texts may differ
             taken = tag_filter.keep_matching(mapping, file.start_offset, records, taken)

@@ -79,7 +79,7 @@ def drawn_pulls(rng: random.Random, store: MessageStore) -> list[RemotingCommand
                 topic, offset, queueId=queue_id, commit=rng.choice([None, offset]),
                 tags=rng.choice([None] * 4 + ["*"] * 3 + ["", "a", "a || b", "Aa", "none"]),
                 maxMsgNums=rng.choice([32] * 8 + [3, 0]), group=rng.choice(["g"] * 4 + ["h"]),
-                code=rng.choice([RequestCode.PULL_MESSAGE] * 9 + [RequestCode.LITE_PULL_MESSAGE]),
+                code=rng.choice([RequestCode.PULL_MESSAGE] * 3 + [RequestCode.LITE_PULL_MESSAGE]),
                 expressionType=rng.choice(["TAG"] * 19 + ["SQL92"]),
             )
         )  # fmt: skip
@@ -150,6 +150,7 @@ CHANGES: tuple[Callable[[BrokerState], object], ...] = (
     topic_of("orders", perm=2), topic_of("orders", read_queue_nums=1), topic_of("orders", topic_sys_flag=1),
     topic_of("refunds", perm=4), deleted("refunds"), topic_of("refunds"),
     keys_of(broker_permission=2), keys_of(broker_permission=6),
+    keys_of(lite_pull_message_enable=False), keys_of(lite_pull_message_enable=True),
     keys_of(auto_create_subscription_group=False), keys_of(auto_create_subscription_group=True),
     subscribed("a", 2), subscribed("a || b", 3), subscribed("*", 4),
     lambda state: state.groups.update_forbidden("g", "orders", 2, True, 1),
