@@ -5,21 +5,24 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import reput
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import DataLossError, StoreFullError
+from reput.errors import DataLossError, StoreError, StoreFullError
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import read_marks
 from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.support.dispatched import derived, put
-from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
+from tests.support.faulty_files import Crash, FaultyFiles, Judge, crash_at, fail_next, no_objection
 from tests.support.further_units import BOTH, bit_maps
 from tests.support.shares import Share, in_shares
+from tests.support.small_rebuild import Put, write_log
 
 OPTIONS = {name: value for name, value in BOTH.items() if name != "bit_maps"}
 CONFIG = MessageStoreConfig.from_mapping(OPTIONS)
@@ -156,3 +159,48 @@ def test_files_of_messages_that_retention_deleted_go_too(store: Path, tmp_path: 
     drain(dispatch(store, output))
     assert derived(output) == derived(store)
     assert read_marks(str(output), FaultyFiles())[0].index is not None
+
+
+def test_a_failure_amid_a_gap_or_its_removal_changes_no_unit(tmp_path: Path) -> None:
+    """The record's queue offset is some queue files ahead, and the queue's next records contradict it."""
+    store, ahead = tmp_path / "store", 70
+    order = [Put(body=b"x" * 60, timestamp=1_700_000_000_000 + number) for number in range(8)]
+    wrong = replace(order[3], queue_step=ahead)
+    goes_on = [replace(put, queue_step=step - ahead - 1) for step, put in enumerate(order[4:])]
+    begin = [*order[:3], *[replace(order[0], queue_id=1)] * 60]  # else the log has no room for as many messages
+    logs = [begin, [*begin, wrong], [*begin, wrong, *goes_on]]
+
+    def run(output: Path, files: FaultyFiles, judge: Judge) -> None:
+        """Dispatch each log; `judge` looks at what comes after the first one."""
+        write_log(store, logs[0])
+        dispatcher = dispatch(store, output, files)
+        while dispatcher.run_once() is not None:
+            pass
+        files.operations.clear()
+        files.judge = judge
+        for log in logs[1:]:
+            write_log(store, log)
+            failures = 0
+            while True:
+                try:
+                    if dispatcher.run_once() is None:
+                        break
+                except StoreError:
+                    failures += 1
+                    assert failures == 1
+        dispatcher.close()
+
+    healthy = FaultyFiles()
+    run(tmp_path / "healthy", healthy, no_objection)
+    expected = derived(tmp_path / "healthy")
+    kinds = Counter(operation.kind for operation in healthy.operations if "consumequeue" in operation.path)
+    assert {"create", "unlink"} <= kinds.keys()
+    for kind, count in kinds.items():
+        if kind not in ("create", "allocate", "write", "unlink", "zero"):
+            continue
+        for number in range(count):
+            output = tmp_path / f"{kind}-{number}"
+            code = errno.EIO if kind == "unlink" else errno.ENOSPC
+            run(output, FaultyFiles(), fail_next(kind, code, part="consumequeue", after=number))
+            assert derived(output) == expected, (kind, number)
+            shutil.rmtree(output)

@@ -104,19 +104,24 @@ class ConsumeQueue(QueueFolder):
         self.mark_dirty(self._writing_start)
 
     def fill_to(self, offset: int) -> None:
-        """Write filler units up to a queue offset; in a new queue from the start of the file (`fillPreBlank`)."""
-        if self.max_offset == 0 and not self._starts:
+        """Write filler units up to a queue offset; in a new queue from the start of the file (`fillPreBlank`).
+
+        A failure leaves `max_offset` as it was.
+        """
+        end = self.max_offset
+        if end == 0 and not self._starts:
             position = offset * UNIT_SIZE
-            self.max_offset = (position - position % self.file_size) // UNIT_SIZE
+            end = (position - position % self.file_size) // UNIT_SIZE
             self.min_offset = offset
-        while self.max_offset < offset:
-            position = self.max_offset * UNIT_SIZE
+        while end < offset:
+            position = end * UNIT_SIZE
             start = position - position % self.file_size
-            count = min(offset - self.max_offset, (start + self.file_size - position) // UNIT_SIZE)
+            count = min(offset - end, (start + self.file_size - position) // UNIT_SIZE)
             with self._files.open(self.path_to_write(start), writable=True) as file:
                 file.write(position - start, encode_unit(*FILLER) * count)
-            self.max_offset += count
+            end += count
             self.mark_dirty(start)
+        self.max_offset = end
 
     def begin_at(self, offset: int) -> None:
         """Let the next message get a queue offset, in a queue whose messages the log does not have any more."""
@@ -127,11 +132,18 @@ class ConsumeQueue(QueueFolder):
         self.min_offset = offset
 
     def take_back(self, offset: int) -> None:
-        """Remove the units from a queue offset on: the record of the last one has a wrong queue offset."""
-        self.max_offset = offset
+        """Remove the units from a queue offset on: the record of the last one has a wrong queue offset.
+
+        A failure leaves `max_offset` as it was.
+        """
+        end, self.max_offset = self.max_offset, offset  # before the units are gone, for readers
         self.min_offset = min(self.min_offset, offset)
         self._writing_start, self._writing_path = -1, ""
-        self.cut()
+        try:
+            self.cut()
+        except BaseException:
+            self.max_offset = end
+            raise
 
     @property
     def end_position(self) -> int:

@@ -132,9 +132,9 @@ class QueueFolder(ABC):
     def _wipe_from(self, position: int, removed: Sequence[int]) -> None:
         """Remove the files that begin at the bytes `removed`, and zero the last remaining file from `position` on."""
         for start in reversed(removed):  # the last file first: where this is killed, the remaining files have no gap
+            self._files.unlink(self.file_path(start))
             self._starts.remove(start)
             self._mappings.pop(start, None)
-            self._files.unlink(self.file_path(start))
             self.dirty.discard(start)
         if self._starts:
             last = self._starts[-1]

@@ -29,9 +29,9 @@ class QueueJumps:
 
     def __init__(self, files: FileLayer) -> None:
         self._files = files
-        #: For a queue whose last unit is the first one after a gap: the queue's end before the gap, and the queue
-        #: offsets of the records since then.
-        self._jumps: dict[ConsumeQueue, tuple[int, npt.NDArray[np.int64]]] = {}
+        #: For a queue whose last unit is the first one after a gap: the unit's queue offset, the queue's end before the
+        #: gap, and the queue offsets of the records since then.
+        self._jumps: dict[ConsumeQueue, tuple[int, int, npt.NDArray[np.int64]]] = {}
         #: Queues without a unit of a message that begin where something else than units says.
         self._begun: set[ConsumeQueue] = set()
         #: Loaded queues that end with a gap, or with one unit after a gap. Where it begins is looked for when the
@@ -84,7 +84,7 @@ class QueueJumps:
             return
         queue.fill_to(queue_offset)
         if jump is Jump.UNKNOWN:
-            self._jumps[queue] = expected, following
+            self._jumps[queue] = queue_offset, expected, following
 
     def take_back(self, columns: RecordColumns, queues: Sequence[ConsumeQueue]) -> None:
         """Judge jumps that had no next record by scanned records, and take wrong ones back.
@@ -95,22 +95,27 @@ class QueueJumps:
         """
         for number, queue in enumerate(queues if self._loaded else ()):
             if queue in self._loaded and _new_queue_offsets(columns, number, queue).size:
-                self._loaded.remove(queue)
                 expected = gap_begin(self._files, queue)
                 if queue.max_physical_offset >= 0:
-                    self._jumps[queue] = expected, np.empty(0, np.int64)
+                    self._jumps[queue] = queue.max_offset - 1, expected, np.empty(0, np.int64)
                 elif expected >= 0:  # a kill came between a gap and its record's unit: the record fills it again
                     queue.take_back(expected)
+                self._loaded.remove(queue)
         for number, queue in enumerate(queues if self._begun else ()):
             if queue in self._begun and (first := next_queue_offsets(columns, number, 0)[:1]).size:
-                self._begun.remove(queue)
                 if first[0] < queue.max_offset:  # as of a slave whose groups are ahead of its log
                     queue.begin_at(int(first[0]))
+                self._begun.remove(queue)
         for number, queue in enumerate(queues if self._jumps else ()):
             if queue.max_offset == INT64_MAX or queue not in self._jumps:
                 continue
-            last, (expected, following) = queue.max_offset - 1, self._jumps.pop(queue)
-            following = np.concatenate([following, _new_queue_offsets(columns, number, queue)])
+            last, expected, before = self._jumps[queue]
+            if queue.max_offset <= last:  # a failure came between the gap and its record's unit
+                if expected >= 0:  # else the queue begins with this gap, and the unit comes next
+                    queue.take_back(expected)
+                    del self._jumps[queue]
+                continue
+            following = np.concatenate([before, _new_queue_offsets(columns, number, queue)])
             jump = judge_jump(last, expected, following)
             if jump is Jump.WRONG:
                 logger.warning(
@@ -119,7 +124,9 @@ class QueueJumps:
                 )  # fmt: skip
                 queue.take_back(max(expected, 0))
             if jump is Jump.UNKNOWN:
-                self._jumps[queue] = expected, following[-2:]  # one that is lower, or one that repeats
+                self._jumps[queue] = last, expected, following[-2:]  # one that is lower, or one that repeats
+            else:
+                del self._jumps[queue]
 
 
 def _new_queue_offsets(columns: RecordColumns, number: int, queue: ConsumeQueue) -> npt.NDArray[np.int64]:
