@@ -346,9 +346,9 @@ def test_a_message_that_arrives_between_the_last_look_and_the_stop_is_dispatched
     def scan_then_put_and_stop(scanner: RecordScanner, offset: int, max_size: int) -> RecordColumns | None:
         seen = look(scanner, offset, max_size)
         if seen is None and not stopped.is_set():
-            stopped.set()
             store.put_message(reput.Message("orders", b"last", keys=["last"]))
             service._stopping.set()
+            stopped.set()
         return seen
 
     log.scan = scan_then_put_and_stop  # type: ignore[method-assign]
