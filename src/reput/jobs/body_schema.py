@@ -95,18 +95,18 @@ class _Parser:
 
     def _fields(self, end: str) -> list[pa.Field]:
         """Parse fields, each `name type` or `name: type`, up to the sign `end`, and take the sign."""
-        fields: list[pa.Field] = []
+        fields: dict[str, pa.Field] = {}
         while True:
             name = self._word("the name of a field")
-            if any(field.name == name for field in fields):
+            if name in fields:
                 raise ConfigError(f"schema: {name} is named twice in {self._text!r}")
             self._take(":")
-            fields.append(pa.field(name, self._type()))
+            fields[name] = pa.field(name, self._type())
             if not self._take(","):
                 break
         if end and not self._take(end):
             self._fail(f"a comma or {end}")
-        return fields
+        return list(fields.values())
 
     def _type(self) -> pa.DataType:
         begin = self._at

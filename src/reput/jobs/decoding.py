@@ -123,11 +123,15 @@ class JsonDecoder:
 
     def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
         """As `BodyDecoder.decode`."""
-        return _decode(bodies, status, self.type, self._parse, check=json_faults)
+        return _decode(bodies, status, self.type, self._parse, check=json_faults, any_fields=not self._leaves_out)
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether fields that the schema lacks are not looked at."""
+        return not self.refuses_others and len(self.schema) > 0
 
     def _parse(self, bodies: pa.Array) -> Decoded:
-        leaves_out = not self.refuses_others and len(self.schema)
-        values = read_json_bodies(bodies, self.schema, "ignore" if leaves_out else "infer")
+        values = read_json_bodies(bodies, self.schema, "ignore" if self._leaves_out else "infer")
         reasons = np.full(len(bodies), None if len(self.schema) else _NO_VALUES, object)
         for path, rows in other_values(values, self.type):
             reasons[rows] = f"a value in the field {path if path.isprintable() and path else repr(path)}{LACKS}"
@@ -258,11 +262,13 @@ def _decode(
     kind: pa.DataType,
     parse: Callable[[pa.Array], Decoded],
     check: Callable[[pa.Array], dict[int, str]] | None = None,
+    any_fields: bool = False,
 ) -> Decoded:
     """Decode all bodies by calls of `parse`, which raises for a batch with any bad body, or gives the reasons.
 
     Args:
         check: returns the rows of bodies that `parse` must not see, with the reason of each.
+        any_fields: as of `parse_in_ranges`.
     """
     reasons: dict[int, str] = {}
     if status is not None:
@@ -274,7 +280,7 @@ def _decode(
     given = bodies if rows.size == len(bodies) else bodies.take(pa.array(rows))
     refused: dict[int, str] = {}
     arrays = []
-    for begin, decoded in parse_in_ranges(given, parse, refused):
+    for begin, decoded in parse_in_ranges(given, parse, refused, any_fields=any_fields):
         good = decoded.reasons.is_null()
         arrays.append(decoded.values if decoded.reasons.null_count == len(good) else decoded.values.filter(good))
         for row in np.flatnonzero(np.asarray(decoded.reasons.is_valid())).tolist():

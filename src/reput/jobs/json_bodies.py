@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
+from math import isqrt
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -54,6 +55,8 @@ _BIGINT_DIGITS = 19
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*', re.DOTALL)
 #: Begin of an error of Arrow's parser, which reads body by body. Others may quote a body at their end.
 _PARSER_S = "JSON parse error: "
+#: Cells of eight bytes of all columns that are parsed at once, and the least bytes of a field in a body.
+_MOST_CELLS, _BYTES_OF_A_FIELD = 32 << 20, 8
 #: Rows that are tried at once behind a bad body.
 _RETRIED_ROWS = 512
 
@@ -71,14 +74,20 @@ def json_faults(bodies: pa.Array) -> dict[int, str]:
 
 
 def parse_in_ranges(
-    bodies: pa.Array, parse: Callable[[pa.Array], T], refused: dict[int, str]
+    bodies: pa.Array, parse: Callable[[pa.Array], T], refused: dict[int, str], *, any_fields: bool = False
 ) -> Iterator[tuple[int, T]]:
     """Parse ranges of the bodies, in order: (row of the range's first body, what `parse` returns).
+
+    With `any_fields` each body may have fields of its own, as ids for names, and Arrow makes a column of each: ranges
+    are so small that all cells of all columns take 256 MiB.
 
     A range that `parse` refuses is cut at the row that the error names, and small enough that the rest is not looked at
     again for each bad body; without a row it is halved. A single body that is refused goes to `refused`, by its row.
     """
-    stack = [(0, len(bodies))] if len(bodies) else []
+    rows = max(len(bodies), 1)
+    if any_fields:
+        rows = max(1, isqrt(_MOST_CELLS * _BYTES_OF_A_FIELD * rows // max(bodies.nbytes, 1)))
+    stack = [(begin, min(begin + rows, len(bodies))) for begin in range(0, len(bodies), rows)][::-1]
     while stack:
         begin, end = stack.pop()
         try:

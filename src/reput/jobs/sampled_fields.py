@@ -17,6 +17,9 @@ from reput.jobs.json_bodies import json_faults, parse_in_ranges, read_json_bodie
 _MAY_BE_LARGE = "[0-9]{19}"
 
 
+#: Fields of a schema that is inferred, and of each object in it. Names of more are taken for data, as ids in a map.
+MOST_FIELDS = 2000
+
 #: What Iceberg's paths have for the items of a list.
 _ELEMENT = ".element"
 
@@ -41,7 +44,7 @@ class SampledFields:
         rows = np.delete(np.arange(len(bodies)), list(faults))
         objects = _with_small_integers(bodies.take(pa.array(rows)))
         refused: dict[int, str] = {}
-        for _, values in parse_in_ranges(objects, lambda some: read_json_bodies(some, None), refused):
+        for _, values in parse_in_ranges(objects, _read, refused, any_fields=True):
             self._count(values)
         self._count_by_fields(objects.take(pa.array(list(refused), pa.int64())).to_pylist())
         if self.fault is None:
@@ -67,7 +70,7 @@ class SampledFields:
                 texts.setdefault(name, []).append(json.dumps({name: value}).encode())
         for of_one_field in texts.values():
             some = pa.array(of_one_field, pa.binary())
-            for _, values in parse_in_ranges(some, lambda some: read_json_bodies(some, None), {}):
+            for _, values in parse_in_ranges(some, _read, {}, any_fields=True):
                 self._count(values)
 
     def merge(self, later: SampledFields) -> None:
@@ -82,10 +85,13 @@ class SampledFields:
 
         Numbers of which one has a fraction are doubles; integers are of 64 bits, and larger ones do not fit. If
         types do not agree otherwise, the type of the most values counts: bodies with another type do not fit the
-        schema. Names are as in the bodies: not every table takes all of them (`grown_fields`).
+        schema. Names are as in the bodies: not every table takes all of them (`grown_fields`). Of more than
+        `MOST_FIELDS` those with the most values are there; an object with so many is left out.
         """
-        kinds = {name: _common_type(counts) for name, counts in self._types.items()}
-        return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if not pa.types.is_null(kind)])
+        values = {name: counts.total() for name, counts in self._types.items() if counts}
+        most = set(sorted(values, key=lambda name: -values[name])[:MOST_FIELDS])
+        kinds = {name: _known(_common_type(counts)) for name, counts in self._types.items() if name in most}
+        return pa.schema([pa.field(name, kind) for name, kind in kinds.items() if kind is not None])
 
 
 def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
@@ -132,7 +138,7 @@ def _grown(known: Iterable[pa.Field], found: Iterable[pa.Field], prefix: str, ta
         mine = fields.get(field.name)
         if mine is not None:
             fields[field.name] = mine.with_type(_grown_type(mine.type, field.type, path, taken))
-        elif field.name and path.casefold() not in taken:
+        elif field.name and len(fields) < MOST_FIELDS and path.casefold() not in taken:
             taken.add(path.casefold())
             if (kind := _grown_type(None, field.type, path, taken)) is not None:
                 fields[field.name] = field.with_type(kind)
@@ -184,8 +190,12 @@ def _is_of_64_bits(number: int) -> bool:
     return -(1 << 63) <= number < 1 << 63
 
 
+def _read(bodies: pa.Array) -> pa.StructArray:
+    return read_json_bodies(bodies, None)
+
+
 def _known(kind: pa.DataType) -> pa.DataType | None:
-    """A type without fields that are null or empty in every body; None if no field is left.
+    """A type without fields that are null or empty in every body; None if no field is left, or there are too many.
 
     Times are strings: Arrow may take a text for a time.
     """
@@ -197,6 +207,8 @@ def _known(kind: pa.DataType) -> pa.DataType | None:
         item = _known(kind.value_type)
         return None if item is None else pa.list_(item)
     if pa.types.is_struct(kind):
+        if kind.num_fields > MOST_FIELDS:
+            return None
         fields = [
             pa.field(field.name, known)
             for field in kind

@@ -1,5 +1,7 @@
 import pickle
+import time
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from reput.errors import ConfigError
 from reput.jobs import sampled_fields
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.json_bodies import read_json_bodies
-from reput.jobs.sampled_fields import SampledFields, infer_schema
+from reput.jobs.sampled_fields import MOST_FIELDS, SampledFields, grown_fields, infer_schema
 from tests.support.body_array import body_array
 
 
@@ -75,3 +77,35 @@ def test_the_other_fields_of_bodies_with_such_a_field_are_read_together(monkeypa
     schema = infer_schema([body_array(*bodies)])
     assert body_schema_text(schema) == "a bigint, b string, c struct<d: double>, e boolean, f array<bigint>"
     assert len(reads) < 3 * len(bodies)  # each body and each odd field alone, and the others at once
+
+
+def test_names_of_fields_that_are_data_make_no_schema_of_any_size() -> None:
+    """As ids: each body has one of its own, and Arrow would make a column of each."""
+    rows = range(MOST_FIELDS + 500)
+    schema = infer_schema([body_array(*(b'{"a%d": 1, "id": %d}' % (row, row) for row in rows))])
+    assert len(schema) == MOST_FIELDS
+    assert schema.names[:3] == ["a0", "id", "a1"]
+    bodies = [b'{"late": 1, "id": %d, "counts": {"a%d": 1}, "l": [{"b%d": 1}]}' % (row, row, row) for row in rows]
+    assert body_schema_text(infer_schema([body_array(*bodies)])) == "late bigint, id bigint"
+
+
+def test_the_fields_with_the_most_values_are_kept() -> None:
+    rows = range(MOST_FIELDS + 500)
+    schema = infer_schema([body_array(*(b'{"a%d": 1}' % row for row in rows), b'{"z": 1}', b'{"z": 2}')])
+    assert "z" in schema.names
+
+
+def test_a_schema_that_grows_ends_at_as_many_fields() -> None:
+    known = [pa.field(f"a{number}", pa.int64()) for number in range(MOST_FIELDS - 1)]
+    found = [pa.field(f"b{number}", pa.int64()) for number in range(3)]
+    assert [field.name for field in grown_fields(known, found)[-2:]] == [f"a{MOST_FIELDS - 2}", "b0"]
+    assert (
+        len(grown_fields([pa.field("s", pa.struct(known))], [pa.field("s", pa.struct(found))])[0].type) == MOST_FIELDS
+    )
+
+
+def test_a_schema_of_many_fields_is_read_in_seconds() -> None:
+    text = ", ".join(f"a{number} bigint" for number in range(20_000))
+    begin = time.process_time()
+    assert len(parse_body_schema(text)) == 20_000
+    assert time.process_time() - begin < 5

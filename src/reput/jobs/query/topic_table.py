@@ -61,7 +61,8 @@ class TopicColumns:
 
     def schema_of(self, names: Sequence[str]) -> pa.Schema:
         """Schema of the columns `names`."""
-        return pa.schema([self.schema.field(name) for name in names])
+        schema = self.schema
+        return pa.schema([schema.field(name) for name in names])
 
 
 def topic_columns(schema: pa.Schema | str | None, sample: Callable[[], Iterable[pa.Array]]) -> TopicColumns:
