@@ -55,8 +55,8 @@ _BIGINT_DIGITS = 19
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*', re.DOTALL)
 #: Begin of an error of Arrow's parser, which reads body by body. Others may quote a body at their end.
 _PARSER_S = "JSON parse error: "
-#: Cells of eight bytes of all columns that are parsed at once, and the least bytes of a field in a body.
-_MOST_CELLS, _BYTES_OF_A_FIELD = 32 << 20, 8
+#: Cells of eight bytes of all columns that are parsed at once, and bytes of a field in a body, as `"u1234567":1.5,`.
+_MOST_CELLS, _BYTES_OF_A_FIELD = 32 << 20, 16
 #: Rows that are tried at once behind a bad body.
 _RETRIED_ROWS = 512
 
