@@ -89,7 +89,11 @@ def tail(
                 elif wait_s <= 0:
                     break
         if not written:
-            write_error(f"no message of topic {topic!r} has come; `reput info {store}` shows the topics that are there")
+            has_passed_over = group is None and parse_start(start) == "last" and any(messages.positions.values())
+            hint = f"`reput info {store}` shows the topics that are there"
+            if has_passed_over:
+                hint = "`--from first` shows those that were there before"
+            write_error(f"no message of topic {topic!r} has come; {hint}")
     return 0
 
 

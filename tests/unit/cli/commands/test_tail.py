@@ -106,3 +106,11 @@ def test_a_damaged_log_is_told(store: Path, run_reput: Run) -> None:
     assert answer.status == 2
     assert answer.out == "hello world\n"
     assert "damaged at offset" in answer.err
+
+
+def test_a_tail_to_which_nothing_comes_says_how_to_see_what_was_there(store: Path, run_reput: Run) -> None:
+    answer = run_reput("tail", store, "--topic", "orders", "--timeout", "0")
+    assert (answer.status, answer.out) == (0, "")
+    assert "no message of topic 'orders' has come; `--from first` shows those that were there before" in answer.err
+    with_tags = run_reput("tail", store, "--topic", "orders", "--timeout", "0", "--from", "first", "--tags", "none")
+    assert "has come; `reput info" in with_tags.err
