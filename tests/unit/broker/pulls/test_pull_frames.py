@@ -370,3 +370,60 @@ async def test_an_odd_header_takes_the_plain_way(tmp_path: Path, counted: list[i
             client.writer.write(frame)
             assert len(messages_of(await answer)) == 5 - (case == "twice")
         assert counted[0] == 1
+
+
+def mutated(rng: random.Random, header: bytes) -> bytes:
+    """The header of a pull with one thing wrong, or merely unusual."""
+    data, at = bytearray(header), rng.randrange(len(header))
+    match rng.randrange(6):
+        case 0:
+            data[at] ^= 1 << rng.randrange(8)
+        case 1:
+            del data[at : at + rng.randrange(1, 5)]
+        case 2:
+            data[at:at] = rng.choice([b"\0", b"0", b"9" * 19, b"-", b" ", b'"', b"\\u0030", b',"opaque":7', b"}"])
+        case 3:
+            name = rng.choice([b'"queueOffset":"', b'"commitOffset":"', b'"opaque":'])
+            number = rng.choice([b"-1", b"00", b"1" * 19, b"9" * 18, b"1.0", b"1e1", b"", b"null", b"2147483648"])
+            begin = header.index(name) + len(name)
+            end = begin + len(header[begin:]) - len(header[begin:].lstrip(b"0123456789"))
+            data[begin:end] = number
+        case 4:
+            name = rng.choice([b"queueOffset", b"commitOffset", b"topic", b"queueId", b"maxMsgNums", b"sysFlag"])
+            data[-1:-1] = b',"extFields":{"%b":"1"}' % name
+        case 5:
+            name = rng.choice([b"queueOffset", b"commitOffset", b"topic", b"queueId", b"maxMsgNums", b"sysFlag"])
+            place = header.index(b'"extFields":{') + len(b'"extFields":{')
+            data[place:place] = b'"%b":"%d",' % (name, rng.randrange(3))
+    return bytes(data)
+
+
+async def exchanged(served: Served, frame: bytes) -> bytes:
+    """What the broker sends to somebody who has sent a frame, then a request without a handler, and then nothing."""
+    host, _, port = served.controller.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(frame + encode_command(RemotingCommand(9_999, opaque=77)))
+    told, last = b"", b'"opaque":77'
+    while last not in told and (data := await reader.read(1 << 16)):
+        told += data
+    writer.close()
+    return told
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_frames_that_are_nearly_those_of_a_known_form_get_what_the_plain_way_gives(
+    tmp_path: Path, counted: list[int], seed: int
+) -> None:
+    rng = random.Random(seed)
+    async with serving_broker(tmp_path / "store") as served:
+        await known(served)
+        quick = served.controller._services.sends._plain_pulls
+        header = encode_command(replace(pull_command("orders", 3), opaque=4_321))[FRAME_HEAD.size :]
+        count = counted[0]
+        for _ in range(150):
+            frame, told = frame_of(mutated(rng, header) if rng.random() < 0.9 else header), []
+            for is_plain in (True, False):
+                quick._is_usable = not is_plain
+                told.append(await exchanged(served, frame))
+            assert told[0] == told[1], frame
+        assert counted[0] > count + 15
