@@ -47,6 +47,7 @@ class _Form:
         is_plain: It has no expression of another language than tags.
         tags: The wanted ones; None takes all messages.
         is_by_request: Its subscription is in the header; else it is `subscription`, of its group.
+        commits: It commits commitOffset.
         places: Which number of a header is queueOffset, commitOffset and opaque.
         texts: Of the answer.
         config, group, topic, subscription: As they were when a pull was answered.
@@ -70,8 +71,8 @@ class PullFrames:
     """Answers pulls as `PullMessageProcessor` does, which answers the first one of a form, and whatever is not plain.
 
     The checks of the processor depend on the form, and on what `_Form` keeps: as long as each of these is still the
-    same object, they say the same. Nothing is to be told that something has changed. What the processor asks for each
-    pull, is asked here: resets, members of the group, the queue's ends, whether pages are in memory.
+    same object, they say the same, so nobody has to tell of a change. What else the processor looks at is looked at for
+    each pull: resets, members of the group, the queue's ends, whether pages are in memory.
 
     Args:
         view, clock, store, topics, groups, offsets, consumers, stats, rpc_latency, dispatch: The broker's.
@@ -121,32 +122,30 @@ class PullFrames:
         if form is None or not self._holds(form):
             self._unknown = None if key in self._forms and form is None else key
             return None
-        offset_at, commit_at, opaque_at = form.places
-        opaque, header = reader.number(opaque_at), form.header
+        offset, commit_offset, opaque = map(reader.number, form.places)
+        header, size = form.header, reader.end - begin
         if not form.is_plain or opaque > INT32_MAX or not self._dispatch.passed_all():
             return None
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         offsets = self._offsets
         if offsets.has_offset_reset(topic, group, queue_id):
             return None
-        run = self._store.find_pull(
-            topic, queue_id, reader.number(offset_at), header.max_msg_nums, form.tags, _MOST_SIZE
-        )
+        run = self._store.find_pull(topic, queue_id, offset, header.max_msg_nums, form.tags, _MOST_SIZE)
         if run is None:
             return None
         following = run.following
-        size = kernels.write_found(
+        answer_size = kernels.write_found(
             form.texts.address, following, run.min_offset, run.max_offset, opaque, run.segments, run.segment_count,
             self._answer_address,
         )  # fmt: skip
         offsets.commit_pull_offset(group, topic, queue_id, following)
         if form.commits:
-            offsets.commit_offset(group, topic, queue_id, reader.number(commit_at), self._clock.now_ms())
+            offsets.commit_offset(group, topic, queue_id, commit_offset, self._clock.now_ms())
         self._stats.inc_group_get(group, topic, run.messages, run.size)
         if self._rpc_latency is not None:
             self._rpc_latency.sent({form.code: 1}, since_s)
-        connection.frames.taken(reader.end - begin)
-        return bytes(self._answer_view[:size])
+        connection.frames.taken(size)
+        return bytes(self._answer_view[:answer_size])
 
     def _holds(self, form: _Form) -> bool:
         """Whether the processor would allow it, as it did when the form was learned."""
