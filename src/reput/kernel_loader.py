@@ -55,6 +55,7 @@ KERNEL_MODULES = (
     "reput.kernels.records.json_objects",
     "reput.kernels.wire.send_frames",
     "reput.kernels.wire.ack_frames",
+    "reput.kernels.wire.pull_frames",
     "reput.kernels.wire.send_back_frames",
     "reput.kernels.wire.send_back_records",
     "reput.kernels.records.timer_records",
