@@ -30,6 +30,8 @@ from reput.jobs.protobuf_bodies import ProtobufSchema, protobuf_reader, protobuf
 from reput.jobs.sampled_fields import infer_schema
 
 BodySchema: TypeAlias = pa.Schema | str | ProtobufSchema
+#: Cells of all columns that are parsed at once, if bodies may have fields of their own: 256 MiB.
+_MOST_CELLS = 32 << 20
 #: Decoders to structs, by a schema.
 TYPED = ("json", "avro", "protobuf")
 #: Schema files as a user gives them.
@@ -123,7 +125,8 @@ class JsonDecoder:
 
     def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
         """As `BodyDecoder.decode`."""
-        return _decode(bodies, status, self.type, self._parse, check=json_faults, any_fields=not self._leaves_out)
+        most_cells = None if self._leaves_out else _MOST_CELLS
+        return _decode(bodies, status, self.type, self._parse, check=json_faults, most_cells=most_cells)
 
     @property
     def _leaves_out(self) -> bool:
@@ -262,13 +265,13 @@ def _decode(
     kind: pa.DataType,
     parse: Callable[[pa.Array], Decoded],
     check: Callable[[pa.Array], dict[int, str]] | None = None,
-    any_fields: bool = False,
+    most_cells: int | None = None,
 ) -> Decoded:
     """Decode all bodies by calls of `parse`, which raises for a batch with any bad body, or gives the reasons.
 
     Args:
         check: returns the rows of bodies that `parse` must not see, with the reason of each.
-        any_fields: as of `parse_in_ranges`.
+        most_cells: as of `parse_in_ranges`.
     """
     reasons: dict[int, str] = {}
     if status is not None:
@@ -280,7 +283,7 @@ def _decode(
     given = bodies if rows.size == len(bodies) else bodies.take(pa.array(rows))
     refused: dict[int, str] = {}
     arrays = []
-    for begin, decoded in parse_in_ranges(given, parse, refused, any_fields=any_fields):
+    for begin, decoded in parse_in_ranges(given, parse, refused, most_cells=most_cells):
         good = decoded.reasons.is_null()
         arrays.append(decoded.values if decoded.reasons.null_count == len(good) else decoded.values.filter(good))
         for row in np.flatnonzero(np.asarray(decoded.reasons.is_valid())).tolist():

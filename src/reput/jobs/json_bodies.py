@@ -55,8 +55,8 @@ _BIGINT_DIGITS = 19
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*', re.DOTALL)
 #: Begin of an error of Arrow's parser, which reads body by body. Others may quote a body at their end.
 _PARSER_S = "JSON parse error: "
-#: Cells of eight bytes of all columns that are parsed at once, and bytes of a field in a body, as `"u1234567":1.5,`.
-_MOST_CELLS, _BYTES_OF_A_FIELD = 32 << 20, 16
+#: Bytes of a field in a body, as `"u1234567":1.5,`.
+_BYTES_OF_A_FIELD = 16
 #: Rows that are tried at once behind a bad body.
 _RETRIED_ROWS = 512
 
@@ -74,19 +74,19 @@ def json_faults(bodies: pa.Array) -> dict[int, str]:
 
 
 def parse_in_ranges(
-    bodies: pa.Array, parse: Callable[[pa.Array], T], refused: dict[int, str], *, any_fields: bool = False
+    bodies: pa.Array, parse: Callable[[pa.Array], T], refused: dict[int, str], *, most_cells: int | None = None
 ) -> Iterator[tuple[int, T]]:
     """Parse ranges of the bodies, in order: (row of the range's first body, what `parse` returns).
 
-    With `any_fields` each body may have fields of its own, as ids for names, and Arrow makes a column of each: ranges
-    are so small that all cells of all columns take 256 MiB.
+    With `most_cells` each body may have fields of its own, as ids for names, and Arrow makes a column of each: ranges
+    are so small that all columns have so many cells.
 
     A range that `parse` refuses is cut at the row that the error names, and small enough that the rest is not looked at
     again for each bad body; without a row it is halved. A single body that is refused goes to `refused`, by its row.
     """
     rows = max(len(bodies), 1)
-    if any_fields:
-        rows = max(1, isqrt(_MOST_CELLS * _BYTES_OF_A_FIELD * rows // max(bodies.nbytes, 1)))
+    if most_cells is not None:
+        rows = max(1, isqrt(most_cells * _BYTES_OF_A_FIELD * rows // max(bodies.nbytes, 1)))
     stack = [(begin, min(begin + rows, len(bodies))) for begin in range(0, len(bodies), rows)][::-1]
     while stack:
         begin, end = stack.pop()

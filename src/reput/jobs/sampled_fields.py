@@ -20,6 +20,9 @@ _MAY_BE_LARGE = "[0-9]{19}"
 #: Fields of a schema that is inferred, and of each object in it. Names of more are taken for data, as ids in a map.
 MOST_FIELDS = 2000
 
+#: Cells of all columns that are parsed at once. The more, the longer take bodies with fields of their own.
+_MOST_CELLS = 512 << 10
+
 #: What Iceberg's paths have for the items of a list.
 _ELEMENT = ".element"
 
@@ -44,7 +47,7 @@ class SampledFields:
         rows = np.delete(np.arange(len(bodies)), list(faults))
         objects = _with_small_integers(bodies.take(pa.array(rows)))
         refused: dict[int, str] = {}
-        for _, values in parse_in_ranges(objects, _read, refused, any_fields=True):
+        for _, values in parse_in_ranges(objects, _read, refused, most_cells=_MOST_CELLS):
             self._count(values)
         self._count_by_fields(objects.take(pa.array(list(refused), pa.int64())).to_pylist())
         if self.fault is None:
@@ -70,7 +73,7 @@ class SampledFields:
                 texts.setdefault(name, []).append(json.dumps({name: value}).encode())
         for of_one_field in texts.values():
             some = pa.array(of_one_field, pa.binary())
-            for _, values in parse_in_ranges(some, _read, {}, any_fields=True):
+            for _, values in parse_in_ranges(some, _read, {}, most_cells=_MOST_CELLS):
                 self._count(values)
 
     def merge(self, later: SampledFields) -> None:

@@ -48,7 +48,7 @@ def test_a_body_that_the_parser_refuses_as_the_first_is_not_read_again(begin: st
 @pytest.mark.parametrize("size", [8, 100, 10_000, 1_000_000])
 def test_rows_that_are_parsed_at_once_have_a_bound_where_each_may_have_its_own_fields(size: int) -> None:
     bodies = pa.array([b"x" * size] * min(ROWS, 100_000_000 // size), pa.binary())
-    ranges = list(parse_in_ranges(bodies, len, {}, any_fields=True))
+    ranges = list(parse_in_ranges(bodies, len, {}, most_cells=32 << 20))
     assert [begin for begin, _ in ranges] == [sum(rows for _, rows in ranges[:number]) for number in range(len(ranges))]
     assert sum(rows for _, rows in ranges) == len(bodies)
     cells = [rows * rows * size // 16 for _, rows in ranges]  # a field takes sixteen bytes or more
