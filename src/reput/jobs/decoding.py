@@ -7,6 +7,7 @@ Bodies are expected as `read_log` gives them, decompressed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
@@ -20,6 +21,7 @@ from reput.jobs.avro_bodies import avro_reader, avro_type
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.json_bodies import (
     MOST_REASON,
+    OtherFields,
     changed_numbers,
     json_faults,
     other_values,
@@ -125,16 +127,15 @@ class JsonDecoder:
 
     def decode(self, bodies: pa.Array, status: pa.Array | None = None) -> Decoded:
         """As `BodyDecoder.decode`."""
-        most_cells = None if self._leaves_out else _MOST_CELLS
-        return _decode(bodies, status, self.type, self._parse, check=json_faults, most_cells=most_cells)
+        if len(self.schema) and not self.refuses_others:
+            return _decode(bodies, status, self.type, partial(self._parse, "ignore"), check=json_faults)
+        return _decode(
+            bodies, status, self.type, partial(self._parse, "infer"), check=json_faults,
+            usual=partial(self._parse, "error"), most_cells=_MOST_CELLS,
+        )  # fmt: skip
 
-    @property
-    def _leaves_out(self) -> bool:
-        """Whether fields that the schema lacks are not looked at."""
-        return not self.refuses_others and len(self.schema) > 0
-
-    def _parse(self, bodies: pa.Array) -> Decoded:
-        values = read_json_bodies(bodies, self.schema, "ignore" if self._leaves_out else "infer")
+    def _parse(self, other_fields: OtherFields, bodies: pa.Array) -> Decoded:
+        values = read_json_bodies(bodies, self.schema, other_fields)
         reasons = np.full(len(bodies), None if len(self.schema) else _NO_VALUES, object)
         for path, rows in other_values(values, self.type):
             reasons[rows] = f"a value in the field {path if path.isprintable() and path else repr(path)}{LACKS}"
@@ -265,12 +266,14 @@ def _decode(
     kind: pa.DataType,
     parse: Callable[[pa.Array], Decoded],
     check: Callable[[pa.Array], dict[int, str]] | None = None,
+    usual: Callable[[pa.Array], Decoded] | None = None,
     most_cells: int | None = None,
 ) -> Decoded:
     """Decode all bodies by calls of `parse`, which raises for a batch with any bad body, or gives the reasons.
 
     Args:
         check: returns the rows of bodies that `parse` must not see, with the reason of each.
+        usual: as `parse`, but raises for what is not as in most batches; it is tried once, for all bodies.
         most_cells: as of `parse_in_ranges`.
     """
     reasons: dict[int, str] = {}
@@ -283,7 +286,7 @@ def _decode(
     given = bodies if rows.size == len(bodies) else bodies.take(pa.array(rows))
     refused: dict[int, str] = {}
     arrays = []
-    for begin, decoded in parse_in_ranges(given, parse, refused, most_cells=most_cells):
+    for begin, decoded in _parsed(given, parse, refused, usual, most_cells):
         good = decoded.reasons.is_null()
         arrays.append(decoded.values if decoded.reasons.null_count == len(good) else decoded.values.filter(good))
         for row in np.flatnonzero(np.asarray(decoded.reasons.is_valid())).tolist():
@@ -297,6 +300,20 @@ def _decode(
     indices = pa.array(np.cumsum(~bad) - 1, mask=bad)
     texts = pa.array([reasons[row] for row in sorted(reasons)], pa.string())
     return Decoded(values.take(indices), texts.take(pa.array(np.cumsum(bad) - 1, mask=~bad)))
+
+
+def _parsed(
+    given: pa.Array,
+    parse: Callable[[pa.Array], Decoded],
+    refused: dict[int, str],
+    usual: Callable[[pa.Array], Decoded] | None,
+    most_cells: int | None,
+) -> Iterable[tuple[int, Decoded]]:
+    """Ranges of bodies as `parse_in_ranges` parses them, or all at once."""
+    if usual is not None and len(given):
+        with suppress(pa.ArrowException):
+            return [(0, usual(given))]
+    return parse_in_ranges(given, parse, refused, most_cells=most_cells)
 
 
 def _all(values: pa.Array) -> Decoded:

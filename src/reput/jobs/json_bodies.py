@@ -31,6 +31,8 @@ from reput.kernels.records.json_objects import (
 )
 
 T = TypeVar("T")
+#: Treatment of fields that a schema lacks.
+OtherFields = Literal["ignore", "infer", "error"]
 _Mask = npt.NDArray[np.bool_]
 
 _FAULTS = {
@@ -111,15 +113,13 @@ def parse_in_ranges(
             stack += [(low, high) for low, high in pairwise([*borders, end]) if low < high][::-1]
 
 
-def read_json_bodies(
-    bodies: pa.Array, schema: pa.Schema | None, other_fields: Literal["ignore", "infer"] = "infer"
-) -> pa.Array:
+def read_json_bodies(bodies: pa.Array, schema: pa.Schema | None, other_fields: OtherFields = "infer") -> pa.Array:
     """Parse bodies of one JSON object each to a struct array; raises ArrowException if any body does not fit.
 
     Args:
         bodies: without the bodies of `json_faults`.
         schema: types of fields; None: all types are inferred.
-        other_fields: fields that the schema lacks are left out, or come with inferred types.
+        other_fields: fields that the schema lacks are left out, come with inferred types, or are an error.
     """
     bodies.cast(pa.string())  # the parser takes any bytes between quotes
     offsets = _offsets(bodies)

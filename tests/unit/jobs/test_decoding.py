@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import ConfigError
+from reput.jobs import decoding
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.decoding import JsonDecoder, RawDecoder, Utf8Decoder, make_decoder
+from reput.jobs.json_bodies import read_json_bodies
 from tests.support.body_array import body_array
 
 SCHEMA = parse_body_schema("a bigint, b string, c double")
@@ -282,3 +284,22 @@ def test_a_decoder_that_cannot_be_is_refused(name, schema, reason):
 
 def test_a_decoder_infers_its_schema_where_none_is_given():
     assert make_decoder("json", None, lambda: [body_array(b'{"a":1}')]) == JsonDecoder(parse_body_schema("a bigint"))
+
+
+def test_bodies_that_fit_the_schema_are_parsed_at_once_though_others_are_refused(monkeypatch):
+    asked = []
+
+    def read(bodies, *more):
+        asked.append(len(bodies))
+        return read_json_bodies(bodies, *more)
+
+    monkeypatch.setattr(decoding, "read_json_bodies", read)
+    monkeypatch.setattr(decoding, "_MOST_CELLS", 1)
+    decoder = JsonDecoder(pa.schema([("a", pa.int64())]), refuses_others=True)
+    fitting = [b'{"a":%d}' % number for number in range(100)]
+    assert decoder.decode(pa.array(fitting, pa.binary())).values.to_pylist() == [{"a": number} for number in range(100)]
+    assert asked == [100]
+    mixed = [*fitting, b'{"a":1,"b":null}', b'{"a":1,"b":2}']
+    found = decoder.decode(pa.array(mixed, pa.binary()))
+    assert found.reasons.to_pylist() == [None] * 101 + ["a value in the field b, which the schema lacks"]
+    assert found.values.to_pylist() == [*({"a": number} for number in range(100)), {"a": 1}, None]
