@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,7 +101,8 @@ class PullFrames:
         self._is_usable = is_usable
         self._reader = PullReader()
         self._forms: dict[bytes, _Form | None] = {}  # None: its numbers are not those of a pull
-        self._unknown: bytes | None = None
+        #: Form of a request that is not known, and the topics by which the processor can have judged it at the earliest.
+        self._unknown: tuple[bytes, Mapping[str, TopicConfig]] | None = None
         self._answer = np.empty(_MOST_SIZE + ANSWER_ROOM, np.uint8)
         self._answer_view, self._answer_address = self._answer.data, int(self._answer.ctypes.data)
 
@@ -120,7 +122,8 @@ class PullFrames:
             return None
         form = self._forms.get(key)
         if form is None or not self._holds(form):
-            self._unknown = None if key in self._forms and form is None else key
+            if form is not None or key not in self._forms:
+                self._unknown = key, self._topics.topic_config_table
             return None
         offset, commit_offset, opaque = map(reader.number, form.places)
         header, size = form.header, reader.end - begin
@@ -174,23 +177,26 @@ class PullFrames:
 
     def answered(self) -> None:
         """Learn the form of the request that was not known: the processor has answered it with messages just now."""
-        key, self._unknown = self._unknown, None
-        if key is None:
+        unknown, self._unknown = self._unknown, None
+        if unknown is None:
             return
+        key, topics = unknown
         if len(self._forms) >= _MOST_FORMS:
             self._forms.clear()
-        self._forms[key] = self._learned(key)
+        self._forms[key] = self._learned(key, topics)
 
-    def _learned(self, key: bytes) -> _Form | None:
+    def _learned(self, key: bytes, topics: Mapping[str, TopicConfig]) -> _Form | None:
         proven = prove_form(key.split(MARK))
         if proven is None or proven.command.code not in _CODES or proven.command.flag:
             return None
         header = PullMessageRequestHeader(*proven.header)
         flags, name, topic_name = header.sys_flag, header.consumer_group, header.topic
         group = self._groups.find_subscription_group_config(name, self._clock.now_ms())
-        topic = self._topics.select_topic_config(topic_name)
+        # A thread may have changed the topic since the processor looked at it: as it is now, nobody has allowed the pull.
+        topic = topics.get(topic_name)
+        if topic is None:
+            return None
         assert group is not None
-        assert topic is not None
         is_by_request = bool(flags & PullSysFlag.SUBSCRIPTION)
         subscription: SubscriptionData | None
         if is_by_request:

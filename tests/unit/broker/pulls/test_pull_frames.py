@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -322,6 +323,26 @@ async def test_a_consumer_at_the_end_of_its_queue_costs_no_proof(
             pull = client.begin_all([pull_command("orders", number, hold_ms=LONG_MS)])[0]
             await client.send_message("orders", b"%d" % number)
             assert [message.body for message in messages_of(await pull)] == [b"%d" % number]
+        assert counted[0] == 1
+
+
+@pytest.mark.parametrize("change", [topic_of("orders", perm=2), deleted("orders")])
+async def test_a_form_is_not_allowed_by_a_topic_that_a_thread_changes_behind_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[int], change: Callable[[BrokerState], object]
+) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client, learned = await known(served), PullFrames.answered
+
+        def answered(pulls: PullFrames) -> None:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(change, served.controller._state).result()
+            learned(pulls)
+
+        monkeypatch.setattr(PullFrames, "answered", answered)
+        asked = {"maxMsgNums": 7}
+        codes = [(await client.pull("orders", **asked)).code for _ in range(2)]
+        assert codes[0] == ResponseCode.SUCCESS
+        assert codes[1] in (ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST)
         assert counted[0] == 1
 
 
