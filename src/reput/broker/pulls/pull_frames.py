@@ -101,7 +101,7 @@ class PullFrames:
         self._is_usable = is_usable
         self._reader = PullReader()
         self._forms: dict[bytes, _Form | None] = {}  # None: its numbers are not those of a pull
-        #: Form of a request that is not known, and the topics by which the processor can have judged it at the earliest.
+        #: Form of a request that is not known, and the topics as they were before the processor looked at them.
         self._unknown: tuple[bytes, Mapping[str, TopicConfig]] | None = None
         self._answer = np.empty(_MOST_SIZE + ANSWER_ROOM, np.uint8)
         self._answer_view, self._answer_address = self._answer.data, int(self._answer.ctypes.data)
@@ -192,8 +192,7 @@ class PullFrames:
         header = PullMessageRequestHeader(*proven.header)
         flags, name, topic_name = header.sys_flag, header.consumer_group, header.topic
         group = self._groups.find_subscription_group_config(name, self._clock.now_ms())
-        # A thread may have changed the topic since the processor looked at it: as it is now, nobody has allowed the pull.
-        topic = topics.get(topic_name)
+        topic = topics.get(topic_name)  # not as it is now: a thread may have changed it since the processor's look
         if topic is None:
             return None
         assert group is not None

@@ -145,6 +145,7 @@ class SendFrameProcessor:
                 if not self._take_odd(connection):
                     break
         finally:
+            connection.frames.taken(0)  # gives back the memory of a large frame
             self._answers.write(connection)
 
     def _is_odd(self, connection: Connection) -> bool:

@@ -346,6 +346,21 @@ async def test_a_form_is_not_allowed_by_a_topic_that_a_thread_changes_behind_the
         assert counted[0] == 1
 
 
+async def test_the_memory_of_a_large_frame_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, take = [], PullFrames.take
+
+    def noting(pulls: PullFrames, connection: Any) -> bytes | None:
+        connections.append(connection)
+        return take(pulls, connection)
+
+    async with serving_broker(tmp_path / "store") as served:
+        client = await known(served)
+        monkeypatch.setattr(PullFrames, "take", noting)
+        answer = await client.begin_all([replace(pull_command("orders"), body=bytes(4 << 20))])[0]
+        assert answer.code == ResponseCode.SYSTEM_ERROR, "a pull has no such body"
+        assert connections[-1].frames.held_bytes == 0
+
+
 async def test_requests_that_are_checked_take_the_plain_way(tmp_path: Path, counted: list[int]) -> None:
     keys = {"authenticationEnabled": True, "authenticationWhitelist": str(int(RequestCode.PULL_MESSAGE))}
     async with serving_broker(tmp_path / "store", **keys) as served:
