@@ -48,6 +48,20 @@ _WANTED = np.array([1], np.int32)
 _PAIR_SIZE = PAIR_TYPE.itemsize
 #: Position of the pairs in what a kernel returns.
 PAIRS = 8 * PULL_RESULT_COUNT
+#: Memory for what kernels return of most pulls.
+FIRST_PAIRS_SIZE = PAIRS + 64 * _PAIR_SIZE
+
+
+def make_room_for_pairs(scratch: Scratch, max_msg_nums: int, most_count: int, examined: int) -> int:
+    """Make room for what a kernel returns; the number of messages that it may take of `examined` units.
+
+    There are no more pairs than units, whatever a client asks for and the configuration allows.
+    """
+    most = max(min(max_msg_nums, most_count, examined), 1)
+    size = PAIRS + most * _PAIR_SIZE
+    if size > scratch.size:
+        scratch.grow(size)
+    return most
 
 
 class _Pull(NamedTuple):
@@ -129,7 +143,7 @@ class GetMessage:
         self.most_count = int(max(self._limits[2], self._limits[4]))
         self.filter_units = config.max_filter_message_size // UNIT_SIZE
         self._filter_batch_units = -(-config.max_filter_message_size // BATCH_UNIT_SIZE)
-        self._scratch = Scratch(PAIRS + 64 * _PAIR_SIZE)
+        self._scratch = Scratch(FIRST_PAIRS_SIZE)
         self.log_files_have(log.queue.file_size)
 
     def log_files_have(self, size: int) -> None:
@@ -296,12 +310,10 @@ class GetMessage:
     def _select_units(self, pull: _Pull, queue: ConsumeQueue) -> list[int]:
         """Let the kernel choose units of a consume queue; their pairs are in the scratch, its numbers are returned."""
         scratch, tag_filter, message_filter, cold = self._scratch, pull.tag_filter, pull.message_filter, pull.cold
-        most = min(max(pull.max_msg_nums, 1), self.most_count)
-        if PAIRS + most * _PAIR_SIZE > scratch.size:
-            scratch.grow(PAIRS + most * _PAIR_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         address, count, _ = pull.units
         examine = min(max(pull.max_msg_nums, self.filter_units), count)
+        most = make_room_for_pairs(scratch, pull.max_msg_nums, self.most_count, examine)
         self._pages.look_at_units(cold, queue, pull.offset, pull.units, examine)
         resolved: npt.NDArray[np.generic] | None = None  # kept until the kernel has read it
         if tag_count and queue.ext is not None:
@@ -324,10 +336,9 @@ class GetMessage:
     def _select_batch_units(self, pull: _Pull, max_offset: int) -> list[int]:
         """As `_select_units`, from a batch consume queue; the second number is the offset to go on at."""
         scratch, tag_filter = self._scratch, pull.tag_filter
-        if PAIRS + self.most_count * _PAIR_SIZE > scratch.size:
-            scratch.grow(PAIRS + self.most_count * _PAIR_SIZE)
         tags, tag_count = (0, 0) if tag_filter is None else (tag_filter.address, tag_filter.hashes.size)
         address, count, _ = pull.units
+        make_room_for_pairs(scratch, self.most_count, self.most_count, count)
         # RocketMQ looks through (first message of a unit - offset) * 46 bytes, whatever the number of units.
         examine = max(pull.max_msg_nums, self._filter_batch_units)
         select_batch_units(

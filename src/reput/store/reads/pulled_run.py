@@ -13,8 +13,7 @@ from reput.kernels.records import pulled_records
 from reput.store.log.commit_log import CommitLog
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.tables import QueueTables
-from reput.store.reads.get import MOST_PULL_SIZE, PAIRS, GetMessage
-from reput.store.reads.get_result import PAIR_TYPE
+from reput.store.reads.get import FIRST_PAIRS_SIZE, MOST_PULL_SIZE, PAIRS, GetMessage, make_room_for_pairs
 from reput.store.reads.pages import Pages
 from reput.store.reads.scratch import Scratch
 from reput.store.reads.tag_filter import TagFilter, parse_tags
@@ -64,7 +63,7 @@ class PulledRunFinder:
             getting.memory_size,
         )
         self._filter_units = getting.filter_units
-        self._scratch = Scratch(PAIRS + self._most_count * PAIR_TYPE.itemsize)
+        self._scratch = Scratch(FIRST_PAIRS_SIZE)
 
     def find(
         self, topic: str, queue_id: int, offset: int, max_msg_nums: int, tags: str | None, most_size: int
@@ -133,9 +132,10 @@ class PulledRunFinder:
         if not self._are_units_in_memory(address, examine, count, mapping):
             return 0, 0, 0, 0, False
         scratch = self._scratch
+        most = make_room_for_pairs(scratch, max_msg_nums, self._most_count, examine)
         select_units(
-            address, examine, log_begin, end, tag_filter.address, tag_filter.hashes.size,
-            min(max(max_msg_nums, 1), self._most_count), MOST_PULL_SIZE, self._limits, scratch.address,
+            address, examine, log_begin, end, tag_filter.address, tag_filter.hashes.size, most, MOST_PULL_SIZE,
+            self._limits, scratch.address,
         )  # fmt: skip
         taken, examined, _, _, last, first = scratch.numbers[:PULL_RESULT_COUNT].tolist()
         return scratch.address + PAIRS, taken, examined, first, end - last > self._memory_size

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from reput import Message, MessageStore
+from reput.formats.java import INT32_MAX
 from reput.formats.metadata import TopicConfig
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE
 from reput.store.reads import pulled_run
@@ -79,6 +80,20 @@ def test_it_finds_what_a_pull_by_tags_gets(tmp_path: Path, tags: str) -> None:
                 size = len(expected[3])  # type: ignore[arg-type]
                 assert grown(store, before) == [bool(expected[4]), expected[4], size]
                 assert store._stats.get_miss_times == missed
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_pulls_without_a_limit_of_messages_take_memory_for_what_is_there(tmp_path: Path, is_batch: bool) -> None:
+    unlimited = {f"max_transfer_count_on_message_in_{where}": INT32_MAX for where in ("memory", "disk")}
+    with MessageStore.open(tmp_path, **unlimited, **KEYS) as store:
+        if is_batch:
+            store.update_topics([TopicConfig("orders", 1, 1, attributes={QUEUE_TYPE: BATCH_CQ})])
+        for _ in range(15):
+            store.put_message(Message("orders", b"x", tags="a"), queue_id=0)
+        store.wait_dispatched()
+        for tags in (None, "a"):
+            assert got(store, 0, INT32_MAX, tags)[4] == 15
+            assert is_batch or found(store, 0, INT32_MAX, tags=tags) == got(store, 0, INT32_MAX, tags)
 
 
 def test_tags_in_ext_units_are_left_to_the_plain_way(tmp_path: Path) -> None:
