@@ -75,9 +75,9 @@ class PulledRunFinder:
         low, high, pages, log = queue.min_offset, queue.max_offset, self._pages, self._log.queue
         if not low <= offset < high or not queue.is_at_hand(offset):
             return None
+        units = queue.units_from(offset)  # before the log's end: who reads it earlier passes over units behind it
         files, end = log.mapped_files, self._log.confirm_offset  # the list is taken once: retention replaces it
         tag_filter = None if tags is None else parse_tags(tags)
-        units = queue.units_from(offset)
         if units is None or not files or (tag_filter is not None and queue.ext is not None):
             return None
         log_begin = files[0].start_offset

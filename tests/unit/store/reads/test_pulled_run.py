@@ -12,6 +12,7 @@ from reput import Message, MessageStore
 from reput.formats.java import INT32_MAX
 from reput.formats.metadata import TopicConfig
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE
+from reput.store.log.commit_log import CommitLog
 from reput.store.reads import pulled_run
 from tests.support.broker import SMALL
 from tests.support.cold_pages import ColdPages
@@ -80,6 +81,29 @@ def test_it_finds_what_a_pull_by_tags_gets(tmp_path: Path, tags: str) -> None:
                 size = len(expected[3])  # type: ignore[arg-type]
                 assert grown(store, before) == [bool(expected[4]), expected[4], size]
                 assert store._stats.get_miss_times == missed
+
+
+def test_a_message_that_is_dispatched_meanwhile_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(tmp_path, **KEYS) as store:
+
+        def put() -> None:
+            store.put_message(Message("orders", b"x", tags="a"), queue_id=0)
+            store.wait_dispatched()
+
+        def end_of(log: CommitLog) -> int:
+            monkeypatch.undo()
+            end = log.confirm_offset
+            put()
+            return end
+
+        put()
+        monkeypatch.setattr(CommitLog, "confirm_offset", property(end_of))
+        run = found(store, 0, 32, tags="a")
+        assert run is not None
+        assert run[0] == run[-1] == 1
+        assert store.max_offset("orders", 0) == 2
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
