@@ -189,7 +189,7 @@ def test_a_header_that_has_no_form_is_proven_once(monkeypatch: pytest.MonkeyPatc
     assert len(decoded) == 1
 
 
-def test_a_decoder_forgets_forms_before_it_holds_too_many() -> None:
+def test_a_decoder_holds_so_many_forms_and_forgets_them_after_many_frames_of_others() -> None:
     decoder = PullDecoder()
     frames = [
         encode_command(
@@ -199,9 +199,14 @@ def test_a_decoder_forgets_forms_before_it_holds_too_many() -> None:
     ]
     for frame in frames:
         assert not check(decoder, frame)
-    assert not check(decoder, frames[0])
     assert check(decoder, frames[0])
+    assert len(decoder._forms) == 4096
+    last = memoryview(frames[-1])
+    for _ in range(16 * 4096 - 1):
+        decoder.decode(last)
     assert check(decoder, frames[-1])
+    assert not check(decoder, frames[0])
+    assert len(decoder._forms) == 2
 
 
 @given(opaque=st.integers(-(1 << 31), (1 << 31) - 1), offsets=st.tuples(*[st.integers(0, INT64_MAX)] * 3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
 from reput.formats.java import INT32_MAX
@@ -23,6 +23,8 @@ _PARTS = 10
 _PROOF = [b"1000000001", b"1000000002", b"1000000003"]
 #: Forms that a decoder knows, and the bytes of the longest header.
 _MOST_FORMS, _LONGEST_HEADER = 4096, 1024
+#: Pulls of other forms, for each known form, after which the known ones are forgotten.
+_PASSED_OVER = 16
 #: Where the two offsets stand in a header.
 _QUEUE_OFFSET, _COMMIT_OFFSET = 3, 6
 
@@ -31,6 +33,38 @@ _FOUND = (
     '"topicSysFlag":"%d","groupSysFlag":"%d"},"flag":1,"language":"JAVA","opaque":%d,"remark":"FOUND",'
     f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
 ).encode()
+
+
+K = TypeVar("K")
+F = TypeVar("F")
+
+
+class KnownForms(dict[K, F | None]):
+    """Forms of pulls that were learned; None of one that is to be taken in full.
+
+    To learn a form takes as long as several pulls, so that many consumers in turn must not forget each other's forms.
+    Where there is no room for another form its pulls are taken in full. All forms are forgotten only after many such
+    pulls: some may be of consumers that are gone.
+
+    Args:
+        most: Forms that are known at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+        self._passed_over = 0
+
+    def may_learn(self, key: K) -> bool:
+        """Whether a form is to be learned: it is known and has changed, or there is room."""
+        if len(self) < self._most or key in self:
+            return True
+        self._passed_over += 1
+        if self._passed_over < _PASSED_OVER * self._most:
+            return False
+        self._passed_over = 0
+        self.clear()
+        return True
 
 
 @dataclass(slots=True)
@@ -52,7 +86,7 @@ class PullDecoder:
     """
 
     def __init__(self) -> None:
-        self._forms: dict[tuple[bytes, ...], PullForm | None] = {}  # None: each frame is decoded in full
+        self._forms = KnownForms[tuple[bytes, ...], PullForm](_MOST_FORMS)
 
     def decode(self, frame: memoryview) -> RemotingCommand:
         """The command of a whole frame, as `decode_command` gives it; with its `cached_header` if its form is known.
@@ -72,10 +106,9 @@ class PullDecoder:
         del parts[2::3]
         texts = tuple(parts)
         if texts not in self._forms:
-            if len(self._forms) == _MOST_FORMS:
-                self._forms.clear()
-            pieces = [b"".join(texts[at : at + 2]) for at in range(0, len(texts), 2)]
-            self._forms[texts] = prove_form(pieces)
+            if self._forms.may_learn(texts):
+                pieces = [b"".join(texts[at : at + 2]) for at in range(0, len(texts), 2)]
+                self._forms[texts] = prove_form(pieces)
             return decode_command(frame)
         form = self._forms[texts]
         if form is None:

@@ -20,7 +20,7 @@ from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.kernels.wire import pull_frames as kernels
 from reput.kernels.wire.pull_frames import ANSWER_ROOM, MARK, AnswerTexts, PullReader
 from reput.remoting.codes import PullSysFlag, RequestCode
-from reput.remoting.pull_frames import found_texts, prove_form
+from reput.remoting.pull_frames import KnownForms, found_texts, prove_form
 from reput.remoting.pull_headers import PullMessageRequestHeader
 from reput.remoting.subscription_data import SubscriptionData, build_subscription_data, is_tag_type
 from reput.service.broker_stats_manager import BrokerStatsManager
@@ -100,7 +100,7 @@ class PullFrames:
         self._dispatch = dispatch
         self._is_usable = is_usable
         self._reader = PullReader()
-        self._forms: dict[bytes, _Form | None] = {}  # None: its numbers are not those of a pull
+        self._forms = KnownForms[bytes, _Form](_MOST_FORMS)
         #: Form of a request that is not known, and the topics as they were before the processor looked at them.
         self._unknown: tuple[bytes, Mapping[str, TopicConfig]] | None = None
         self._answer = np.empty(_MOST_SIZE + ANSWER_ROOM, np.uint8)
@@ -181,9 +181,8 @@ class PullFrames:
         if unknown is None:
             return
         key, topics = unknown
-        if len(self._forms) >= _MOST_FORMS:
-            self._forms.clear()
-        self._forms[key] = self._learned(key, topics)
+        if self._forms.may_learn(key):
+            self._forms[key] = self._learned(key, topics)
 
     def _learned(self, key: bytes, topics: Mapping[str, TopicConfig]) -> _Form | None:
         proven = prove_form(key.split(MARK))

@@ -18,6 +18,7 @@ from reput.errors import StoreStateError
 from reput.formats.hosts import encode_host
 from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig
 from reput.formats.remoting import FRAME_HEAD
+from reput.remoting import pull_frames
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.subscription_data import build_subscription_data
@@ -368,18 +369,32 @@ async def test_requests_that_are_checked_take_the_plain_way(tmp_path: Path, coun
     assert counted[0] == 0
 
 
-async def test_forms_are_forgotten_before_there_are_too_many(
+async def test_pulls_of_more_forms_than_there_is_room_for_learn_few_of_them_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[int]
 ) -> None:
-    monkeypatch.setattr("reput.broker.pulls.pull_frames._MOST_FORMS", 3)
+    proofs, passed_over = [0], 16 * 3
+    for module in ("reput.broker.pulls.pull_frames", "reput.remoting.pull_frames"):
+        monkeypatch.setattr(f"{module}._MOST_FORMS", 3)
+
+        def proving(texts: Any, prove: Callable[[Any], Any] = pull_frames.prove_form) -> Any:
+            proofs[0] += 1
+            return prove(texts)
+
+        monkeypatch.setattr(f"{module}.prove_form", proving)
     async with serving_broker(tmp_path / "store") as served:
         client = await known(served)
-        for number in range(10):
-            await client.pull("orders", maxMsgNums=number + 1)
-        assert len(served.controller._services.sends._plain_pulls._forms) <= 3
-        for _ in range(2):
-            await client.pull("orders")
-        assert counted[0] == 2
+        sends = served.controller._services.sends
+        for number in range(8 * 6):
+            await client.pull("orders", maxMsgNums=number % 6 + 1)
+            assert max(len(sends._plain_pulls._forms), len(sends._pulls._forms)) <= 3
+        assert proofs[0] == 2 * 3
+        assert counted[0] == 1 + 7 * 2
+        for _ in range(passed_over):
+            await client.pull("orders", maxMsgNums=7)
+        assert proofs[0] == 2 * 3 + 2, "forms of consumers that are gone are forgotten"
+        count = counted[0]
+        await client.pull("orders", maxMsgNums=7)
+        assert counted[0] == count + 1
 
 
 #: Headers that are answered with messages, and whose numbers are not, or not only, those of a pull.
