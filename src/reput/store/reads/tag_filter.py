@@ -58,7 +58,7 @@ def _parse(expression: str) -> TagFilter | None:
         return None
     tags = [tag for tag in (text.strip() for text in expression.split("||")) if tag]
     hashes = np.array([string_hash(tag) for tag in tags], np.int32)
-    encoded = [tag.encode() for tag in tags]
+    encoded = [tag.encode("utf-8", "replace") for tag in tags]  # as Java: half of a pair is "?"
     offsets = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
     texts = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
     return TagFilter(hashes, hashes.ctypes.data, texts, texts.ctypes.data, offsets)

@@ -120,6 +120,16 @@ def test_pulls_without_a_limit_of_messages_take_memory_for_what_is_there(tmp_pat
             assert is_batch or found(store, 0, INT32_MAX, tags=tags) == got(store, 0, INT32_MAX, tags)
 
 
+def test_half_of_a_surrogate_pair_in_a_tag_matches_nothing(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, **KEYS) as store:
+        for tag in ("a", "b"):
+            store.put_message(Message("orders", b"x", tags=tag), queue_id=0)
+        store.wait_dispatched()
+        assert found(store, 0, 32, tags="\ud800 || b") == got(store, 0, 32, "\ud800 || b")
+        assert got(store, 0, 32, "\ud800 || b")[4] == 1
+        assert got(store, 0, 32, "\ud800")[4] == 0
+
+
 def test_tags_in_ext_units_are_left_to_the_plain_way(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, enable_consume_queue_ext=True, **KEYS) as store:
         store.put_message(Message("orders", b"x", tags="a"), queue_id=0)
