@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, ClassVar
@@ -34,6 +35,8 @@ class Pop(Kind):
         super().__init__()
         self._promised: set[str] = set()
         self._acked: set[str] = set()
+        #: By key: topic, queue, offset and pop time of an ack that is not answered.
+        self._asked: dict[str, tuple[str, int, int, int]] = {}
         #: By key and how often it had come: when it was popped first, and pops that were not acked in time.
         self._popped_ms: dict[tuple[str, int], int] = {}
         self._unacked: Counter[tuple[str, int]] = Counter()
@@ -66,9 +69,11 @@ class Pop(Kind):
                 popped_ms, offset = int(handle.split(" ")[1]), int(handle.split(" ")[-1])
                 key = self._came(message, popped_ms, (topic, message.queue_id, offset))
                 if number_of(key) % _FORGOTTEN or message.reconsume_times:
+                    self._asked[key] = topic, message.queue_id, offset, popped_ms
                     answer = await ack(client, topic, handle, _GROUP)
                     assert answer.code == ResponseCode.SUCCESS, answer
                     self._acked.add(key)
+                    del self._asked[key]
                     if now_ms() < popped_ms + _INVISIBLE_MS:
                         self._unacked[key, message.reconsume_times] -= 1
                     self.told()
@@ -94,6 +99,10 @@ class Pop(Kind):
 
     def check(self, records: list[Record]) -> None:
         super().check(records)
+        bodies = [json.loads(record.row["body"]) for record in records if record.row["tags"] == b"ack"]
+        acks = {(body["t"], body["q"], body["ao"], body["pt"]) for body in bodies}
+        # The broker died between the sync of the ack and its answer: the message does not come again.
+        self._acked |= {key for key, place in self._asked.items() if place in acks}
         for record in records:
             if record.queue[0] == _RETRY:
                 key, times = record.row["keys"].decode(), record.row["reconsume_times"]
