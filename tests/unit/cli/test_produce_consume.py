@@ -244,3 +244,23 @@ def test_messages_that_no_slave_has_are_told_with_status_1(tmp_path: Path, monke
         parquet.write_table(pa.table({"body": [b"four", b"five"]}), rows)
         table = produce("orders", rows.read_bytes(), "--format", "parquet", "--json")
         assert (table.status, table.object()["less_safe"]) == (1, {"SLAVE_NOT_AVAILABLE": 2})
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_what_a_message_asked_for_is_not_asked_again_by_its_copy(topic: str, tmp_path: Path, format: str) -> None:
+    hour = {"TIMER_DELAY_MS": "3600000", "TRAN_MSG": "true", "PGROUP": "shop"}
+    rows: list[dict[str, str]] = [{"region": "eu"}, {**hour, "REAL_TOPIC": "x", "REAL_QID": "0", "region": "us"}]
+    if format == "json":
+        text = "\n".join(json.dumps({"body": str(n), "properties": row}) for n, row in enumerate(rows)).encode()
+    elif format == "csv":
+        lines = [f'{n},"{json.dumps(row).replace(chr(34), chr(34) * 2)}"' for n, row in enumerate(rows)]
+        text = "\n".join(["body,properties", *lines]).encode()
+    else:
+        properties = pa.array([list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
+        parquet.write_table(pa.table({"body": [b"0", b"1"], "properties": properties}), tmp_path / "rows.parquet")
+        text = (tmp_path / "rows.parquet").read_bytes()
+    sent = produce(topic, text, "--format", format)
+    assert sent.status == 0, sent.err
+    found = [json.loads(line) for line in consume(topic, "--format", "json").out.splitlines()]
+    assert {(one["body"], one["properties"]["region"]) for one in found} == {("0", "eu"), ("1", "us")}
+    assert not any({*hour, "REAL_TOPIC", "REAL_QID"} & one["properties"].keys() for one in found)

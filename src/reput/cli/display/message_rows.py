@@ -30,6 +30,7 @@ from reput.formats.properties import (
     split_keys,
 )
 from reput.jobs.text_values import BASE64, body_of, json_object, message_object
+from reput.remoting.timer_properties import of_copy
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvRows
@@ -131,7 +132,7 @@ def _of_csv(value: Mapping[str, str], topic: str, where: str) -> Message:
 
 
 def _copied(properties: Mapping[str, Any]) -> dict[str, Any] | None:
-    return {name: value for name, value in properties.items() if name not in NOT_COPIED} or None
+    return {name: value for name, value in of_copy(properties).items() if name not in NOT_COPIED} or None
 
 
 # -- writing

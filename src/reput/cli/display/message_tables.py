@@ -6,12 +6,16 @@ import io
 from collections.abc import Iterator
 from typing import IO
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet
 
 from reput.cli.display.message_rows import NOT_COPIED
 from reput.errors import ConfigError
+from reput.formats.properties import REAL_TOPIC
 from reput.kernels.records.property_maps import without_properties
+from reput.remoting.timer_properties import DONE, TRANSACTION
 
 #: Rows of one table that is read: as many as a producer encodes at once.
 _ROWS = 65_536
@@ -32,10 +36,18 @@ def read_tables(file: IO[bytes], topic: str) -> Iterator[pa.Table]:
         for batch in opened.iter_batches(batch_size=_ROWS):
             columns = {name: batch[name] for name in batch.schema.names if name not in _ORIGINAL}
             if "properties" in columns and pa.types.is_map(columns["properties"].type):
-                columns["properties"] = without_properties(columns["properties"], NOT_COPIED)
+                columns["properties"] = _copied(columns["properties"])
             yield pa.table({**columns, "topic": pa.repeat(pa.scalar(topic), batch.num_rows)})
     except pa.ArrowInvalid as error:
         raise ConfigError(f"standard input is no Parquet: {error}") from None
+
+
+def _copied(properties: pa.Array) -> pa.Array:
+    """As `of_copy` for each row, and without a broker's properties."""
+    column = without_properties(properties, ())  # of one type
+    is_done = pc.is_valid(pc.map_lookup(column, REAL_TOPIC, "first")).to_numpy(zero_copy_only=False)
+    both = pa.concat_arrays([without_properties(column, NOT_COPIED | names) for names in (TRANSACTION, DONE)])
+    return both.take(pa.array(np.arange(len(column)) + len(column) * is_done))
 
 
 class TableWriter:

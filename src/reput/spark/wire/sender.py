@@ -18,7 +18,7 @@ from reput.formats.message import Message
 from reput.formats.properties import SHARDING_KEY
 from reput.kernels.records.message_columns import typed_columns
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.timer_properties import NOT_IN_BATCHES
+from reput.remoting.timer_properties import NOT_IN_BATCHES, of_copy
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.row_keys import RowKeys
 from reput.spark.wire.write_options import SHARDING_KEY_COLUMN, WireWriteOptions
@@ -94,7 +94,7 @@ class Sender:
         for i, values in enumerate(zip(*columns, strict=True)):
             given = {name: value for name, value in zip(names, values, strict=True) if value is not None}
             if "properties" in given or sharding_keys[i] is not None:
-                given["properties"] = dict(given.get("properties", ()))
+                given["properties"] = of_copy(dict(given.get("properties", ())))
                 if sharding_keys[i] is not None:
                     given["properties"][SHARDING_KEY] = sharding_keys[i]
             yield _Row(self.rows, Message(**given)), sharding_keys[i]

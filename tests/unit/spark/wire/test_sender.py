@@ -198,3 +198,24 @@ def test_a_row_with_a_time_waits_although_others_are_sent_with_it(broker: Broker
     properties = pa.array([[(name, str(value))], None], pa.map_(pa.string(), pa.string()))
     send_table(broker, numbered(2, properties=properties))
     assert [row["body"] for row in stored(broker)] == [b"1"]
+
+
+@pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TRAN_MSG"])
+def test_a_row_whose_request_was_met_is_not_kept_back_again(broker: Broker, name: str) -> None:
+    hour_ms = 3_600_000
+    values = {"DELAY": 18, "TIMER_DELAY_SEC": 3600, "TIMER_DELAY_MS": hour_ms, "TRAN_MSG": "true"}
+    value = values.get(name, time.time_ns() // 1_000_000 + hour_ms)
+    request = [(name, str(value)), ("PGROUP", "shop"), ("region", "eu")]
+    properties = pa.array([[*request, ("REAL_TOPIC", "orders"), ("REAL_QID", "0")]], pa.map_(pa.string(), pa.string()))
+    send_table(broker, numbered(1, properties=properties))
+    (row,) = stored(broker)
+    assert row["body"] == b"0"
+    names = {name for name, _ in row["properties"]}
+    assert "region" in names
+    assert not names & {name, "PGROUP", "REAL_TOPIC", "REAL_QID"}
+
+
+def test_a_row_begins_no_transaction(broker: Broker) -> None:
+    properties = pa.array([[("TRAN_MSG", "true"), ("PGROUP", "shop")]], pa.map_(pa.string(), pa.string()))
+    send_table(broker, numbered(1, properties=properties))
+    assert [row["body"] for row in stored(broker)] == [b"0"]
