@@ -21,7 +21,7 @@ from reput.formats.message import (
     refuse_wrong_types,
 )
 from reput.formats.message_batch import check_same, encode_items
-from reput.formats.properties import DELAY, DELAY_LEVELS_MS, TIMER_DELAY_MS, WAIT, encode_properties
+from reput.formats.properties import DELAY, DELAY_LEVELS_MS, TIMER_DELAY_MS, TRAN_MSG, WAIT, encode_properties
 from reput.formats.record_layout import SysFlag
 from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.codes import RequestCode
@@ -163,7 +163,18 @@ def _checked(message: Message, unique_key: str, more: Mapping[str, str] | None =
         except TypeError:
             refuse_wrong_types([message], 0)
             raise
-    return _with_id(message, unique_key, properties)
+    sent = _with_id(message, unique_key, properties)
+    if begins_transaction(message.properties) and not sent.sys_flag & SysFlag.TRANSACTION_PREPARED:
+        raise MessageIllegalError(
+            "the property TRAN_MSG is of a transaction: a broker would keep this message back, and nobody would end "
+            "the transaction; leave it out, as of a message that was consumed, or use send_in_transaction"
+        )
+    return sent
+
+
+def begins_transaction(properties: object) -> bool:
+    """Whether a broker takes a message with these properties for a half message."""
+    return isinstance(properties, Mapping) and str(properties.get(TRAN_MSG, "")).lower() == "true"
 
 
 def _check_body(message: Message) -> None:

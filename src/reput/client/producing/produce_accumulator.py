@@ -13,6 +13,7 @@ from reput.client.instance.send_request import (
     COMPRESS_FROM,
     SendRequest,
     batch_requests,
+    begins_transaction,
     check_topic_of_send,
     queue_of_key,
     send_request,
@@ -65,6 +66,7 @@ class ProduceAccumulator:
                 and message.born_timestamp is None
                 and not message.topic.startswith(RETRY_TOPIC_PREFIX)
                 and (message.properties is None or NOT_IN_BATCHES.isdisjoint(message.properties))
+                and not begins_transaction(message.properties)
             )
         except (AttributeError, TypeError):  # the plain way tells what is wrong
             return False

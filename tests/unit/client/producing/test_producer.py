@@ -95,6 +95,22 @@ async def test_a_batch_of_two_topics_is_refused_before_anything_is_sent(tmp_path
         assert await stored(brokers["broker-a"], "orders") == []
 
 
+@pytest.mark.parametrize("auto_batch", [False, True])
+async def test_properties_of_a_transaction_that_nobody_has_begun_are_refused(tmp_path: Path, auto_batch: bool) -> None:
+    """As of a message that was consumed: a broker would keep the copy back, and consumers never see it."""
+    async with (
+        cluster(tmp_path, "broker-a") as (namesrv, brokers),
+        Producer(namesrv.address, group="g", auto_batch=auto_batch) as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        half = Message("orders", b"1", properties={"TRAN_MSG": "true", "PGROUP": "shop"})
+        for send in (producer.send, producer.send_oneway, producer.request):
+            with pytest.raises(MessageIllegalError, match=r"TRAN_MSG is of a transaction: .* leave it out"):
+                await send(half)  # type: ignore[operator]
+        await producer.send(Message("orders", b"2", properties={"TRAN_MSG": "false"}))
+        assert [message.body for message in await stored(brokers["broker-a"], "orders")] == [b"2"]
+
+
 async def test_a_message_as_it_was_received_is_refused_with_what_to_do(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, _), Producer(namesrv.address, group="g") as producer:
         await producer.send(Message("orders", b"x"))
