@@ -220,6 +220,15 @@ async def test_rows_that_brokers_refuse_are_named_before_any_is_sent(
         assert await stored(brokers["broker-a"], "orders", 2) == await stored(brokers["broker-b"], "orders") == []
 
 
+async def test_rows_whose_time_has_come_are_sent_on(tmp_path: Path) -> None:
+    """As `poll_arrow` gives them: a broker delivers a message with what it asked for, and with REAL_TOPIC."""
+    met = [("DELAY", "18"), ("TIMER_DELAY_MS", "3600000"), ("REAL_TOPIC", "old"), ("REAL_QID", "0")]
+    async with cluster(tmp_path, "broker-a") as (namesrv, brokers), Producer(namesrv.address, group="g") as producer:
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        await producer.send_arrow(rows_of("orders", 2, properties=pa.array([None, met], PROPERTIES)))
+        assert [one.body for one in await stored(brokers["broker-a"], "orders")] == [b"0", b"1"]
+
+
 async def test_rows_go_to_another_broker_where_one_is_stopped(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, "broker-a", "broker-b") as (namesrv, brokers),

@@ -18,7 +18,7 @@ from reput.client.instance.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError
 from reput.formats.java import INT32_MAX
 from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic_characters
-from reput.formats.properties import SHARDING_KEY
+from reput.formats.properties import REAL_TOPIC, SHARDING_KEY
 from reput.formats.unique_id import UniqueIds
 from reput.kernels.machine.java_hash import java_hash_slices
 from reput.kernels.records.batch_items import batch_bodies
@@ -197,8 +197,13 @@ class RowChunk:
             raise MessageIllegalError(
                 f"row {self._first_row + empty}: the body is empty: RocketMQ's brokers refuse such a message"
             )
-        for name in sorted(NOT_IN_BATCHES) if "properties" in self._batch.schema.names else ():
-            row = pc.index(pc.is_valid(pc.map_lookup(self._batch["properties"], name, "first")), True).as_py()
+        if "properties" not in self._batch.schema.names:
+            return
+        properties = self._batch["properties"]
+        has_waited = pc.is_valid(pc.map_lookup(properties, REAL_TOPIC, "first"))  # a copy, and does not wait again
+        for name in sorted(NOT_IN_BATCHES):
+            asks = pc.and_not(pc.is_valid(pc.map_lookup(properties, name, "first")), has_waited)
+            row = pc.index(asks, True).as_py()
             if row >= 0:
                 raise MessageIllegalError(
                     f"row {self._first_row + row}: the property {name}: no broker looks for a time inside of a batch; "
