@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from typing import Any, cast
 
 import numpy as np
@@ -37,7 +36,7 @@ class _Writer:
     def __init__(self) -> None:
         self.end = self.dispatched = 0
         self.beside: set[int] = set()
-        self.may_end = threading.Event()
+        self.may_end, self.has_ended = threading.Event(), threading.Event()
 
     @property
     def max_commit_log_offset(self) -> int:
@@ -54,6 +53,7 @@ class _Writer:
             about_to_wait("queue", "make a file")
             assert self.may_end.wait(60)
         self.dispatched += 1
+        self.has_ended.set()
         return Arrivals(1, [], [], np.empty(0, np.int32), np.empty(0, np.int32))
 
 
@@ -89,8 +89,7 @@ async def test_a_request_sees_what_was_sent_before_whenever_the_pass_beside_the_
             tasks.append(loop.create_task(cast("Any", answer)))
             # The pass ends before the task begins, as if the loop had other work first.
             if dispatch._beside is not None and turns:
-                while writer.dispatched == 0:
-                    time.sleep(0)
+                assert writer.has_ended.wait(60)
     await asyncio.gather(*tasks)
     await dispatch.stop()
     log_work.stop()
