@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
@@ -29,6 +29,8 @@ from reput.log.splits import Split, SplitStop
 
 #: Bytes of one read. A reader that keeps up with the writer finds little.
 _WINDOW_BYTES = 512 << 10
+#: Bytes that tell whether a log has come to an offset: zeros do not, but for a body of so many zeros.
+PROBE_BYTES = 64 << 10
 
 
 class LogTail:
@@ -302,6 +304,25 @@ class LogTail:
             limit = min(limit, watch.begin_offset)
         borders = [file.start_offset for file in self._files if begin < file.start_offset <= limit]
         return next((border for border in reversed(borders) if border <= begin + max_bytes), min(borders, default=None))
+
+    def near_end(self, begin: int, step_bytes: int) -> int:
+        """Start of a record near the log's end, found by a few short reads.
+
+        Not more than two times `step_bytes` of records follow, if none is longer than `step_bytes`; `begin` is the
+        start of a record, too. A body may hold the copy of a record that seems to start there: whoever reads the log
+        up to this offset has to find that a record ends there.
+        """
+        self._files = self.directory.log_files()
+        file = self._last_begun_file(begin)
+        if file is None or SinkWatch(self.directory.files, self.directory.path).begin_offset is not None:
+            return begin
+        steps = range(max(begin, file.start_offset), file.end_offset, step_bytes)
+        written = bisect_left(steps, True, lo=1, key=lambda offset: not self.is_written(offset, PROBE_BYTES)) - 1
+        if written < 2:
+            return steps[0]
+        search = self._scan(Split(file, steps[written - 1], file.end_offset, is_record_start=False), max_rows=1)
+        next(iter(search), None)
+        return steps[0] if search.begin_offset is None else search.begin_offset
 
     def _is_before_log(self, offset: int) -> bool:
         """Whether the log begins after an offset now, as retention has deleted its file."""

@@ -109,6 +109,20 @@ class TestAdvance:
         assert end == tail(store).advance(START, TailLimit(max_rows=1000)) == tail(store).latest()
         assert tail(store).advance(end) is end
 
+    @pytest.mark.parametrize("count", [1, 5, 30, 60])
+    @pytest.mark.parametrize("step", [400, 700, 2000, FILE_SIZE])
+    def test_the_near_end_is_a_record_with_few_records_after_it(
+        self, store: Path, write_log: LogWriter, count: int, step: int
+    ) -> None:
+        offsets = write_log(MESSAGES[:count], FILE_SIZE, spare_files=1)
+        last_file = max(offset - offset % FILE_SIZE for offset in offsets)
+        for begin in offsets:
+            near = tail(store).near_end(begin, step)
+            assert near in offsets
+            assert near >= max(begin, last_file)
+            assert offsets[-1] - near <= 2 * step
+            assert tail(store).advance(ResumePoint(near)) == tail(store).latest()
+
     def test_a_full_file_is_not_read_where_the_next_one_has_begun(self, store: Path, write_log: LogWriter) -> None:
         offsets = write_log(MESSAGES, FILE_SIZE)
         end = tail(store).advance(START)

@@ -1,7 +1,7 @@
 """Plan of a batch that tasks dispatch: whole splits of the log after the last mark.
 
 Only a batch of some size is worth tasks. Its end is the begin of a log file, if there is one, which needs no scan, or
-else the end of the log.
+else the end of the log, which needs a scan of the last records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reput.log.queue_types import QueueTypes
 from reput.log.resume_points import ResumePoint
 from reput.log.scan import OnDamage
 from reput.log.splits import Split
-from reput.log.tail import LogTail
+from reput.log.tail import PROBE_BYTES, LogTail
 
 #: Log bytes: fewer are dispatched by one process before tasks have begun.
 LEAST_BYTES = 64 << 20
@@ -26,8 +26,6 @@ LEAST_BYTES = 64 << 20
 MOST_BYTES = 2 << 30
 #: Log bytes of a task.
 SPLIT_BYTES = 64 << 20
-#: Bytes of the log that tell whether it has come so far: zeros do not, and a body of zeros makes a batch a small one.
-_PROBE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +63,12 @@ def plan_batch(
     """
     directory = tail.directory
     border = tail.file_border(begin.offset, MOST_BYTES) or begin.offset
-    is_large = border - begin.offset >= LEAST_BYTES or tail.is_written(begin.offset + LEAST_BYTES, _PROBE_BYTES)
+    is_large = border - begin.offset >= LEAST_BYTES or tail.is_written(begin.offset + LEAST_BYTES, PROBE_BYTES)
     if begin.last is None or not is_large:
         return None
-    end = border if border - begin.offset >= LEAST_BYTES else tail.advance(begin).offset
+    end = border
+    if border - begin.offset < LEAST_BYTES:
+        end = tail.advance(ResumePoint(tail.near_end(begin.offset, SPLIT_BYTES))).offset
     if end - begin.offset < LEAST_BYTES:  # other bytes than records, or an end in a file before
         return None
     files = [file for file in directory.log_files() if begin.offset < file.end_offset and file.start_offset < end]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import reput
 import reput.spark.dispatch.dispatcher as dispatcher_module
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import ConfigError, DataLossError, StoreError, StoreFullError
+from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreError, StoreFullError
 from reput.files import DISK
 from reput.files.attempts import end_attempts
 from reput.formats.hosts import encode_host
@@ -35,11 +35,13 @@ from reput.jobs.rebuild.scan_task import ScanOutcome
 from reput.jobs.runner import LocalRunner, Runner
 from reput.kernels.records.placeholders import PLACEHOLDER_HOST, PLACEHOLDER_TOPIC
 from reput.log.directory import StoreDirectory
+from reput.log.resume_points import ResumePoint
 from reput.log.tail import LogTail
 from reput.spark.dispatch import dispatch
 from reput.spark.dispatch.dispatcher import BatchDispatcher, Target
 from reput.store.dispatch.log_dispatch import LogDispatch
 from tests.support import small_rebuild
+from tests.support.damage import overwrite
 from tests.support.dispatched import derived
 from tests.support.further_units import BOTH
 from tests.support.runners import CountingRunner, DyingRunner
@@ -197,6 +199,41 @@ def in_one_process(store: Path, output: Path) -> None:
             pass
     finally:
         log.close()
+
+
+@pytest.mark.parametrize("place", [0.4, 0.7, 0.95])
+def test_what_comes_before_damage_is_dispatched_by_tasks_as_by_one_process(
+    store: Path, tmp_path: Path, place: float
+) -> None:
+    """Wherever it is: in a file that ends before the batch, or in the last one."""
+    by_tasks, alone = tmp_path / "tasks", tmp_path / "alone"
+    damaged = LogTail(StoreDirectory(store)).splits(0, int(LogTail(StoreDirectory(store)).latest().offset * place), 1)
+    offset = damaged[-1].begin
+    overwrite(store / "commitlog" / f"{offset // 4096 * 4096:020d}", offset % 4096 + 20, b"\xff" * 20)
+    with pytest.raises(CorruptRecordError, match=f"damaged at offset {offset}"):
+        drain(store, by_tasks)
+    with pytest.raises(CorruptRecordError, match=f"damaged at offset {offset}"):
+        in_one_process(store, alone)
+    assert derived(by_tasks) == derived(alone)
+    assert derived(by_tasks)
+
+
+def test_a_copy_of_a_record_in_a_body_is_no_end_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that it lies where it does, as records do at which the search for the log's end begins."""
+    store, output, alone = tmp_path / "store", tmp_path / "output", tmp_path / "alone"
+    around = orders(0, 30)
+    large = Put(body=bytes(range(256)) * 8, timestamp=1_700_000_000_100)
+    at = write_log(store, [*around, large])[-1].offset
+    file = store / "commitlog" / f"{at // 4096 * 4096:020d}"
+    begin = file.read_bytes().index(large.body) + at // 4096 * 4096 + 700
+    copy = small_rebuild.encode(orders(0, 1)[0], 0, begin)
+    forged = replace(large, body=large.body[:700] + copy + large.body[700 + len(copy) :])
+    write_log(store, [*around, forged])
+    monkeypatch.setattr(LogTail, "near_end", lambda tail, offset, step_bytes: begin)
+    assert LogTail(StoreDirectory(store)).advance(ResumePoint(begin)).offset == begin + len(copy)
+    assert drain(store, output) == 31
+    in_one_process(store, alone)
+    assert derived(output) == derived(alone)
 
 
 def orders(begin: int, end: int, **fields: Any) -> list[Put]:
