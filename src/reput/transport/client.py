@@ -25,6 +25,7 @@ class RemotingClient:
         own_servers: By address, how a server of this process is reached without the network (`RemotingServer.join`).
 
     Attributes:
+        connections: By address, the last one, open or not.
         on_reconnect: Called with the address of a server whose connection has ended, and is made again: it has
             forgotten what it knew of the connection.
     """
@@ -39,7 +40,7 @@ class RemotingClient:
         self._tls = tls
         self._own_servers = own_servers or {}
         self._requests = requests or Requests({})
-        self._connections: dict[str, Connection] = {}
+        self.connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
         self.on_reconnect: Callable[[str], None] = lambda address: None
 
@@ -48,7 +49,7 @@ class RemotingClient:
 
         Raises RemotingError if the server cannot be reached, or does not answer in time.
         """
-        connection = self._connections.get(address)
+        connection = self.connections.get(address)
         if connection is None or not connection.is_open:
             loop = asyncio.get_running_loop()
             until = loop.time() + timeout_s
@@ -68,14 +69,14 @@ class RemotingClient:
 
     async def connection(self, address: str) -> Connection:
         """The connection to an address; errors as of `call`."""
-        connection = self._connections.get(address)
+        connection = self.connections.get(address)
         if connection is not None and connection.is_open:
             return connection
         async with self._connecting.setdefault(address, asyncio.Lock()):
-            connection = self._connections.get(address)
+            connection = self.connections.get(address)
             if connection is None or not connection.is_open:
                 is_again = connection is not None
-                connection = self._connections[address] = await self._connect(address)
+                connection = self.connections[address] = await self._connect(address)
                 if is_again:
                     self.on_reconnect(address)
             return connection
@@ -96,9 +97,9 @@ class RemotingClient:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
+        for connection in self.connections.values():
             connection.close()
-        self._connections.clear()
+        self.connections.clear()
 
     # -- Owner of the connections
 

@@ -12,9 +12,9 @@ from reput.remoting.codes import RequestCode
 if TYPE_CHECKING:
     from tests.support.virtual.histories import World
 
-#: Seconds of quiet after which each queue has one member: a member reads routes each 30 s, and asks who else is there.
-#: A lock whose member has died lives for a minute.
-QUIET_S, LOCK_S = 31.0, 60.0
+#: Seconds of quiet after which each queue has one member: a member reads routes each 28 s, and asks who else is there.
+#: A lock whose member has died lives for a minute: it may be cut off alone, and still handle its messages.
+QUIET_S, LOCK_S = 30.0, 60.0
 #: A push consumer commits what is handled within so many seconds.
 COMMIT_S = 8.0
 #: A member that has begun so many seconds ago commits an offset once.

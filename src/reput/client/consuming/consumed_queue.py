@@ -193,8 +193,7 @@ class ConsumedQueue(ProcessQueue):
                 await self._wait_for_room()
                 self.last_pull_ms = self._group.client.now_ms()
                 begun = loop.time()
-                told = self.offset if self.may_commit(begun) and not self._group.is_broadcasting else None
-                result = await self._group.pull(self, offset, count=self._limits.batch, commit_offset=told)
+                result = await self._group.pull(self, offset, count=self._limits.batch, commits=True)
             except ReputError as error:
                 peers.failed("a pull failed", error, queue=self.queue, group=self._group.name)
                 await self._group.client.routes.renew(self.queue.topic)

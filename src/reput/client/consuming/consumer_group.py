@@ -89,6 +89,7 @@ class ConsumerGroup:
         self.client.on_route_change = self.rebalance_soon
         self.api = ConsumerAPI(self.client.api)
         self.queues = queues
+        self._connections: dict[str, Connection] = {}  # by broker name: the last one of `connect`
         self._logged: dict[str, tuple[int, int]] = {}  # by topic: queues of this member, and members
         self._wake = asyncio.Event()
         self._rebalancing: asyncio.Task[None] | None = None
@@ -217,9 +218,45 @@ class ConsumerGroup:
             raise error
         return address
 
-    async def pull(self, one: ProcessQueue, offset: int, *, count: int, commit_offset: int | None = None) -> PullResult:
-        """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`."""
+    async def connect(self, queue: QueueKey) -> None:
+        """Connect to a queue's broker before a request that rests on its locks and offsets.
+
+        Raises RemotingError if it cannot be reached.
+        """
+        address = self.serving(queue)
+        try:
+            connection = await self.client.remoting.connection(address)
+        except RemotingError as error:
+            error.peer = address
+            peers.silent(address)
+            raise
+        self._connected(queue.broker_name, connection)
+
+    def look_at_connections(self) -> None:
+        """Tell queues whose brokers were connected again, by heartbeats as well."""
+        for name, before in list(self._connections.items()):
+            address = self.client.routes.address(name)
+            now = None if address is None else self.client.remoting.connections.get(address)
+            self._connected(name, before if now is None else now)
+
+    def _connected(self, broker_name: str, connection: Connection) -> None:
+        """Tell a broker's queues if a connection is new: there may be another one, or it was started again."""
+        before = self._connections.get(broker_name, connection)
+        self._connections[broker_name] = connection
+        if connection is not before:
+            for one in self.queues:
+                if one.queue.broker_name == broker_name:
+                    one.reconnected()
+
+    async def pull(self, one: ProcessQueue, offset: int, *, count: int, commits: bool = False) -> PullResult:
+        """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`.
+
+        `commits`: the queue's offset goes with it, if it may be sent.
+        """
         queue = one.queue
+        await self.connect(queue)
+        may_commit = commits and not self.is_broadcasting and one.may_commit(asyncio.get_running_loop().time())
+        commit_offset = one.offset if may_commit else None
         address = self.serving(queue, one.suggested_broker_id)
         subscription = self.subscription(queue.topic)
         result = await self.api.pull(

@@ -86,14 +86,6 @@ async def persist_or_tell(offsets: OffsetStore, group: ConsumerGroup, broker_nam
 class RemoteBrokerOffsetStore(OffsetStore):
     """Offsets of the group, at the brokers of its queues (`RemoteBrokerOffsetStore`)."""
 
-    def __init__(self, group: ConsumerGroup) -> None:
-        super().__init__(group)
-        group.client.on_reconnect = self._reconnected
-
-    def _reconnected(self) -> None:
-        for one in self._group.queues:
-            one.told_offset = None  # a broker that was killed has forgotten the last seconds
-
     async def begin(self, one: ProcessQueue) -> int:
         """Offset of the group in a queue; its broker has it, so it is not sent: another member may be farther by then.
 
@@ -129,10 +121,12 @@ class RemoteBrokerOffsetStore(OffsetStore):
     async def persist(self, broker_name: str | None = None) -> None:
         """As in `OffsetStore`: at each broker by itself."""
         names = {one.queue.broker_name for one in self._group.queues} if broker_name is None else {broker_name}
+        self._group.look_at_connections()
         await self._group.commit_at_each(names, self._persist)
 
     async def _keep(self, changed: Sequence[tuple[ProcessQueue, int]]) -> None:
         for one, offset in sorted(changed, key=lambda known: known[0].queue):
+            await self._group.connect(one.queue)
             if one.told_offset == offset:  # it was not moved or left since then: another member may be farther by now
                 await self._group.commit(one.queue, offset)
 

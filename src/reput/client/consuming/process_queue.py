@@ -32,7 +32,7 @@ class ProcessQueue:
         pulling, handling: Tasks: who pulls it, and who handles its messages one after the other; None for nobody.
         suggested_broker_id: Whom the last pull has suggested for the next one.
         locked_at: When its lock was asked for that this member has, in seconds of the loop; None for none.
-        is_lock_asked: A lock was asked for, without an answer: who is cancelled meanwhile may have it.
+        is_lock_asked: Maybe its lock is this member's: it was asked for without an answer, or its broker came again.
         needs_lock: It is handled, and its offset is sent, only while it is locked.
         offset: All messages before it are handled; None before that is known.
         told_offset: The offset that a broker, or the file, has; None if that is not sure: the next one is sent anyway.
@@ -81,6 +81,12 @@ class ProcessQueue:
     def move(self, offset: int) -> None:
         """The broker, or an operator, says that it goes on at an offset, whatever was sent before."""
         self.offset, self.told_offset, self.is_moved = offset, None, True
+
+    def reconnected(self) -> None:
+        """A broker is reached again: if it was killed, locks and the last offsets are forgotten."""
+        self.told_offset = None
+        if self.locked_at is not None:  # maybe it is still there, and is to be given back
+            self.locked_at, self.is_lock_asked = None, True
 
     def forget(self) -> None:
         """Another member may be farther by now: nothing is sent any more."""

@@ -82,6 +82,7 @@ class QueueLocks:
         begun = asyncio.get_running_loop().time()
         group = self._group
         address = group.client.master(queues[0].queue.broker_name)
+        await group.connect(queues[0].queue)
         for one in queues:
             one.is_lock_asked = True
         locked = await group.api.lock(address, group.name, group.client.client_id, [one.queue for one in queues])

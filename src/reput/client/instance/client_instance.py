@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("reput.client")
 
-_REFRESH_S, _AGAIN_S = 30.0, 1.0
+#: Heartbeats and routes: below the 30 s of RocketMQ's clients, so that 30 s without a change suffice for all to agree.
+_REFRESH_S, _AGAIN_S = 28.0, 1.0
 #: The system's; the module `secrets` takes longer to import.
 _RANDOM = random.SystemRandom()
 #: How long a client that leaves waits for its brokers.
@@ -60,7 +61,6 @@ class ClientInstance:
         is_open: Between `start` and `close`.
         versions: The version of each broker that a heartbeat reached, by its address (`MQVersion`).
         on_route_change: Called after routes have changed.
-        on_reconnect: Called when a broker is reached again, which may have been started again meanwhile.
         before_close: Called once before it is closed, also if it was not started: traces that wait are sent.
     """
 
@@ -84,7 +84,6 @@ class ClientInstance:
         self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
         self.on_route_change: Callable[[], None] = lambda: None
-        self.on_reconnect: Callable[[], None] = lambda: None
         self.before_close: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._ids = UniqueIds(_RANDOM.randbytes(8), os.getpid())
         self._heartbeat = heartbeat
@@ -192,10 +191,9 @@ class ClientInstance:
         self.versions.pop(address, None)
         if address not in self._beating:  # or one that ends each connection would be asked without a pause
             self._wake.set()
-        self.on_reconnect()
 
     async def _keep_fresh(self) -> None:
-        """Send heartbeats to new brokers and over new connections at once, and to all each 30 s, after their routes.
+        """Send heartbeats to new brokers and over new connections at once, and to all each 28 s, after their routes.
 
         A broker that takes none is asked again a second later, then less and less often: until it knows who is here it
         gives members no share, and asks no producer.

@@ -57,6 +57,9 @@ class Scene:
     def master(self, _: str) -> str:
         return "address"
 
+    async def connect(self, _: QueueKey) -> None:
+        return None
+
     async def send_back(self, _: str, header: Any) -> None:
         await self.may_return.wait()
         self.sent_back.append(header.delay_level)
@@ -73,7 +76,7 @@ class Scene:
     async def persist(self, _: str | None = None) -> None:
         self.committed += [one.offset for one in self.queues if one.offset is not None]
 
-    async def pull(self, one: ConsumedQueue, offset: int, *, count: int, commit_offset: int | None) -> Any:
+    async def pull(self, one: ConsumedQueue, offset: int, *, count: int, commits: bool) -> Any:
         self.pulls.append(offset)
         if offset:
             await asyncio.Event().wait()

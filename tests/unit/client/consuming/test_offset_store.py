@@ -20,6 +20,10 @@ NAMESRV = "10.0.0.100:9876"
 QUEUE = MessageQueue("orders", "broker-a", 0)
 
 
+async def connect(_: QueueKey) -> None:
+    """Be connected."""
+
+
 async def test_a_queue_that_is_left_or_moved_while_others_are_committed_is_not_committed_after_it() -> None:
     """Another member may be farther by then, or an operator has said where it goes on."""
     committed: list[tuple[int, int]] = []
@@ -35,7 +39,9 @@ async def test_a_queue_that_is_left_or_moved_while_others_are_committed_is_not_c
         for broker_name in broker_names:
             await commit(broker_name)
 
-    group = SimpleNamespace(client=SimpleNamespace(), queues=queues, commit=commit, commit_at_each=commit_at_each)
+    group = SimpleNamespace(
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None
+    )
     offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
     for number in range(3):
         queues.known(QueueKey("orders", "broker-a", number)).offset = 10 + number
@@ -56,7 +62,9 @@ async def test_the_offset_of_a_queue_that_was_dropped_is_not_committed_again() -
     async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         await commit("broker-a")
 
-    group = SimpleNamespace(client=SimpleNamespace(), queues=queues, commit=commit, commit_at_each=commit_at_each)
+    group = SimpleNamespace(
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None
+    )
     offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
     one = queues.known(QUEUE)
     one.asked_at, one.offset = asyncio.get_running_loop().time(), 5

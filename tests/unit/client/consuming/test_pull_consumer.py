@@ -414,7 +414,7 @@ async def test_an_offset_that_a_killed_broker_has_forgotten_is_committed_again(t
     async with five_polled(tmp_path) as scene:
         await scene.consumer.commit()
         scene.broker.controller.state.offsets.commit_offset("p", "orders", 0, 1, 0)  # as its file has it
-        for connection in scene.consumer._open_group().client.remoting._connections.values():
+        for connection in scene.consumer._open_group().client.remoting.connections.values():
             connection.abort()
         assert await scene.consumer.committed(scene.queue) == 1  # over another connection
         await scene.consumer.commit()

@@ -704,7 +704,7 @@ async def test_a_broker_that_ends_each_connection_is_asked_a_second_later(
                 return connection
 
             monkeypatch.setattr(client.remoting, "_connect", ended)
-            for connection in client.remoting._connections.values():
+            for connection in client.remoting.connections.values():
                 connection.abort()
             await asyncio.sleep(2)
         assert asked < 20

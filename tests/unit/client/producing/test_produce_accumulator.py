@@ -158,7 +158,7 @@ async def test_sends_that_wait_when_the_producer_is_closed_fail(tmp_path: Path) 
                 await producer.send(Message("orders", b"1"))
                 proxy.hold()
                 sends = [asyncio.create_task(producer.send(Message("orders", b"2"))) for _ in range(3)]
-                while not producer._open_client().remoting._connections[proxy.address]._calls:
+                while not producer._open_client().remoting.connections[proxy.address]._calls:
                     await asyncio.sleep(0)
             results = await asyncio.gather(*sends, return_exceptions=True)
             assert {type(one) for one in results} == {MQClientError}

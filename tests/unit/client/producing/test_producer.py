@@ -414,7 +414,7 @@ async def test_a_broker_hears_at_once_who_is_there_over_a_new_connection(
         await producer.send(Message("orders", b"1"))
         assert await heard.get() == address
         for body in (b"2", b"3"):
-            producer._open_client().remoting._connections[address].close()
+            producer._open_client().remoting.connections[address].close()
             await producer.send(Message("orders", body))
             async with asyncio.timeout(20):  # the next one in turn comes after 30 s
                 assert await heard.get() == address
