@@ -15,31 +15,47 @@ from reput.errors import ConfigError
 _MEANT_TO_SEPARATE = frozenset(",;&|")
 #: Characters of an argument that an error shows.
 _MOST_SHOWN = 200
+#: The largest numbers of the network protocol's fields (Java's `int` and `long`).
+MOST_INT, MOST_LONG = (1 << 31) - 1, (1 << 63) - 1
 
 
 def refusal(name: str, value: object, expected: str) -> ConfigError:
     """The error of an argument that is none; of a long one, as a message with its body, the begin is shown."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except Exception:  # an integer of 5,000 digits, or an object whose own code fails
+        shown = f"({type(value).__name__})"
     shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}..."
     return ConfigError(f"{name} {shown}: expected {expected}")
 
 
+def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bool:
+    """Whether it is a whole number from `least` to `most`; NumPy's are some."""
+    try:
+        return not isinstance(value, bool) and least <= index(value) <= most
+    except TypeError:
+        return False
+
+
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
     """Raises ConfigError for what is no whole number from `least` to `most`; NumPy's are some."""
-    try:
-        is_fine = not isinstance(value, bool) and least <= index(value) <= most
-    except TypeError:
-        is_fine = False
-    if not is_fine:
+    if not is_whole(value, least, most):
+        if most in (MOST_INT, MOST_LONG) and not is_whole(value, least):
+            most = math.inf  # the limit of a field matters to who is above it alone
         bounds = "" if least == -math.inf else f", {least} {'or more' if most == math.inf else f'to {most}'}"
         raise refusal(name, value, f"a whole number{bounds}")
 
 
-def check_seconds(name: str, value: Any, *, may_be_zero: bool = False) -> None:
-    """Raises ConfigError for what are no seconds."""
+def check_seconds(name: str, value: Any, *, may_be_zero: bool = False, most: float = math.inf) -> None:
+    """Raises ConfigError for what are no seconds, or more than `most`."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not (value > 0 or (may_be_zero and value == 0)):
-        raise refusal(name, value, f"seconds, {'0 or more' if may_be_zero else 'more than 0'}")
+    try:
+        seconds = float(value) if is_number else math.nan
+    except OverflowError:
+        seconds = math.nan
+    if not 0 <= seconds <= most or (seconds == 0 and not may_be_zero):
+        bounds = "0 or more" if may_be_zero else "more than 0"
+        raise refusal(name, value, f"seconds, {bounds}{'' if most == math.inf else f', {most} at most'}")
 
 
 def check_text(name: str, value: object) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from reput.broker.embedded import Broker
 from reput.broker.state import BrokerState
+from reput.config.arguments import check_seconds, check_text, refusal
 from reput.errors import ConfigError, CorruptRecordError
 from reput.files import DISK
 from reput.formats.hosts import THIS_MACHINE
 from reput.formats.message_ext import MessageExt
 from reput.formats.record_layout import SysFlag
 from reput.log.reads.compression import decompress
+from reput.remoting.topic_validator import check_group
 
 if TYPE_CHECKING:
     from reput.config.broker_options import BrokerOptions
@@ -27,6 +29,8 @@ _KEYS: BrokerOptions = {
 _POLL_S = 0.005
 _GET_MESSAGES = 1024
 _DISPATCH_S = 60.0
+#: A clock goes forward by a hundred years at most at a time: it has to fit into a record, and into a `datetime`.
+_MOST_ADVANCE_S = 3_155_760_000
 
 
 class LocalBroker(Broker):
@@ -41,6 +45,7 @@ class LocalBroker(Broker):
 
         Raises ConfigError for a topic that is not there; its first message makes it.
         """
+        check_text("topic", topic)
         return _messages(self._settled(), topic)
 
     def wait_consumed(self, group: str, topic: str, timeout: float = 10.0) -> None:
@@ -48,8 +53,11 @@ class LocalBroker(Broker):
 
         Its offsets count: a push consumer commits them every five seconds, and when it is closed; a pull consumer by
         `commit`. Raises TimeoutError, which says how far the group is in each queue, and ConfigError for a topic that
-        is not there.
+        is not there, and for an argument that is none.
         """
+        check_group(group)
+        check_text("topic", topic)
+        check_seconds("timeout", timeout, may_be_zero=True)
         until = time.monotonic() + timeout
         self._settled()
         while lag := self.in_loop(lambda state: _lag(state, group, topic)):
@@ -62,10 +70,10 @@ class LocalBroker(Broker):
         """Put the broker's clock forward: what is delayed until then comes within a second.
 
         Messages that are sent from now on get the later time, too. So do check-backs of transactions, and messages that
-        were popped and not acknowledged; the clients' heartbeats and locks do not.
+        were popped and not acknowledged; the clients' heartbeats and locks do not. Raises ConfigError for what are no
+        seconds, and for more than a hundred years.
         """
-        if seconds < 0:
-            raise ConfigError(f"advance by {seconds} s: a broker's time never goes back")
+        _check_advance(seconds)
         self._settled()  # else what was sent just now would not be looked at
         self.in_loop(lambda state: state.clock.put_forward(int(seconds * 1000)))
 
@@ -102,6 +110,13 @@ def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterato
     finally:
         if path is None:
             DISK.remove_tree(folder)
+
+
+def _check_advance(seconds: Any) -> None:
+    """Raises ConfigError for what a clock cannot go forward by."""
+    if isinstance(seconds, int | float) and seconds < 0:
+        raise refusal("seconds", seconds, "0 or more: a broker's time never goes back")
+    check_seconds("seconds", seconds, may_be_zero=True, most=_MOST_ADVANCE_S)
 
 
 def _readable_queues(state: BrokerState, topic: str) -> int:

@@ -138,3 +138,25 @@ def test_messages_are_plain_and_those_of_all_queues() -> None:
         assert bodies_of(rocketmq, 2) == [large, b"seven"]
         with pytest.raises(TimeoutError, match="queue 1 at 0 of 1, queue 7 at 0 of 1"):
             rocketmq.wait_consumed("g", "orders", timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "fine", "name", "values"),
+    [
+        ("messages", {}, "topic", [None, 5, b"orders", ["orders"]]),
+        ("wait_consumed", {"topic": "orders", "timeout": 0}, "group", [None, 5, "", "billing.v2", b"g"]),
+        ("wait_consumed", {"group": "g", "timeout": 0}, "topic", [None, 5, b"orders", ["orders"]]),
+        ("wait_consumed", {"group": "g", "topic": "orders"}, "timeout", [None, "1", -1, True, float("nan"), 10**400]),
+        ("advance", {}, "seconds", [None, "1", -1, True, float("nan"), float("inf"), -float("inf"), 2**70, 10**400]),
+    ],
+)
+def test_each_argument_of_a_test_broker_is_checked_when_it_is_given(
+    method: str, fine: dict[str, object], name: str, values: list[object]
+) -> None:
+    """A timeout of NaN waited for ever, and a clock that was put too far ended the broker."""
+    with broker() as rocketmq:
+        send_orders(rocketmq, b"one")
+        for value in values:
+            with pytest.raises(ConfigError, match=f"^{name} "):
+                getattr(rocketmq, method)(**fine, **{name: value})
+        assert [message.body for message in rocketmq.messages("orders")] == [b"one"]

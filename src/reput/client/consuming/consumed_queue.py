@@ -13,7 +13,7 @@ from reput.client.consuming.offset_store import OffsetStore, persist_or_tell
 from reput.client.consuming.process_queue import ProcessQueue, tell_moved
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.peer_log import peers
-from reput.config.arguments import check_whole
+from reput.config.arguments import MOST_INT, check_whole
 from reput.errors import ReputError
 from reput.remoting.queue_tables import QueueKey
 
@@ -40,8 +40,9 @@ class PullLimits:
     batch: int = 32
 
     def __post_init__(self) -> None:
-        for name in ("count", "bytes", "batch"):
+        for name in ("count", "bytes"):
             check_whole(f"limits: {name}", getattr(self, name), 1)
+        check_whole("limits: batch", self.batch, 1, MOST_INT)
         if self.span is not None:
             check_whole("limits: span", self.span, 1)
 

@@ -14,7 +14,7 @@ from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
 from reput.client.consuming.process_queue import ProcessQueueTable
 from reput.client.consuming.pulled_queue import PulledQueue
 from reput.client.consuming.tail import PullTail
-from reput.client.instance.arguments import check_arguments, check_queue, check_topic_name
+from reput.client.instance.arguments import check_arguments, check_offset, check_queue, check_topic_name
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.namespaces import Namespace
 from reput.client.instance.session_credentials import SessionCredentials
@@ -233,7 +233,7 @@ class PullConsumer:
 
     def seek(self, queue: QueueKey, offset: int) -> None:
         """Go on at an offset of a queue; errors as of `pause`, and for an offset that is none."""
-        check_whole("offset", offset, 0)
+        check_offset(offset)
         self._pulled(queue).seek(offset)
 
     async def seek_to_begin(self, queue: QueueKey) -> None:
@@ -277,7 +277,7 @@ class PullConsumer:
             raise refusal("offsets", offsets, "offsets by queue")
         for queue, offset in (offsets or {}).items():
             check_queue(queue)
-            check_whole("offset", offset, 0)
+            check_offset(offset)
         self._open_group()
         if offsets is None:
             await self._commit_positions({})

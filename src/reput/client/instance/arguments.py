@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Callable, Collection
 from importlib import import_module
-from os import PathLike
+from os import PathLike, fsencode
 from typing import Any
 
 from reput.client.instance.name_servers import name_server_addresses
 from reput.client.instance.namespaces import Namespace
 from reput.client.instance.subscriptions import build_subscriptions, consume_from_where
-from reput.config.arguments import check_seconds, check_whole, meant_as_several, refusal
+from reput.config.arguments import (
+    MOST_INT,
+    MOST_LONG,
+    check_seconds,
+    check_whole,
+    is_whole,
+    meant_as_several,
+    refusal,
+)
 from reput.errors import ConfigError
 from reput.events import Event
 from reput.formats.message import MAX_TOPIC_SIZE
@@ -37,10 +46,27 @@ def check_topic_name(value: object) -> None:
         raise refusal("topic", value, f"a text of 1 to {MAX_TOPIC_SIZE} letters a-z A-Z, digits, %, |, _ and -")
 
 
-def check_queue(value: object) -> None:
-    """Raises ConfigError for what is no queue."""
+def check_queue(value: Any) -> None:
+    """Raises ConfigError for what is no queue, and for one whose parts are none."""
     if not isinstance(value, QueueKey):
         raise refusal("queue", value, "a reput.client.MessageQueue, as of `queues(topic)`")
+    names: tuple[Any, ...] = value[:2]
+    are_texts = all(isinstance(name, str) and name for name in names)
+    if not are_texts or not is_whole(value.queue_id, 0, MOST_INT):
+        raise refusal("queue", value, "a topic, a broker's name and the number of a queue, as of `queues(topic)`")
+
+
+def check_queue_of(value: object, topic: str, namespace: Namespace) -> None:
+    """Raises ConfigError for what is no queue, and for a queue of another topic than this one of the brokers."""
+    check_queue(value)
+    assert isinstance(value, QueueKey)
+    if namespace.wrap(value.topic) != topic:
+        raise refusal("queue", value, f"a queue of the message's topic {namespace.bare(topic)}")
+
+
+def check_offset(value: object) -> None:
+    """Raises ConfigError for what is no offset."""
+    check_whole("offset", value, 0, MOST_LONG)
 
 
 def _is_generator(value: Any) -> bool:
@@ -127,12 +153,16 @@ def _trace(name: str, value: Any) -> None:
 
 
 def _path(name: str, value: Any) -> None:
-    if not isinstance(value, str | PathLike) or not str(value):
+    try:
+        is_path = isinstance(value, str | PathLike) and b"\0" not in fsencode(value) != b""
+    except (TypeError, UnicodeEncodeError):
+        is_path = False
+    if not is_path:
         raise refusal(name, value, "the path of a file")
 
 
-def _whole(least: int) -> _Check:
-    return lambda name, value: check_whole(name, value, least)
+def _whole(least: int, most: float = math.inf) -> _Check:
+    return lambda name, value: check_whole(name, value, least, most)
 
 
 def _seconds(*, may_be_zero: bool = False) -> _Check:
@@ -153,7 +183,7 @@ _CHECKS: dict[str, _Check] = {
     "close_timeout": _seconds(may_be_zero=True),
     "retries": _whole(0),
     "concurrency": _whole(1),
-    "max_reconsume_times": _optional(_whole(-1)),
+    "max_reconsume_times": _optional(_whole(-1, MOST_INT)),
     "auto_batch": _flag,
     "orderly": _flag,
     "broadcasting": _flag,

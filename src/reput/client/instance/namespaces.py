@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reput.config.arguments import refusal
 from reput.errors import ConfigError
-from reput.formats.message import RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS
+from reput.formats.message import MAX_TOPIC_SIZE, RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
 _SEPARATOR = "%"
 _ALLOWED = TOPIC_CHARACTERS - {_SEPARATOR}
+#: Behind it come the separator and a topic's own name.
+_MOST_CHARACTERS = MAX_TOPIC_SIZE - 2
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
     """The namespace of a client; names stay as they are if its own name is empty.
 
-    Raises ConfigError if the name has characters that no topic may have, or a `%`.
+    Raises ConfigError if the name has characters that no topic may have, or a `%`, or leaves no room for a topic's.
     """
 
     name: str = ""
@@ -25,6 +28,8 @@ class Namespace:
     def __post_init__(self) -> None:
         if not set(self.name) <= _ALLOWED:
             raise ConfigError(f"namespace {self.name!r}: expected letters, digits, '_', '-' and '|' only")
+        if len(self.name) > _MOST_CHARACTERS:
+            raise refusal("namespace", self.name, f"{_MOST_CHARACTERS} characters at most: it is a part of each topic")
 
     def wrap(self, resource: str) -> str:
         """The broker's name of a topic or group: `ns%orders`, `%RETRY%ns%group`; names of RocketMQ's own stay."""

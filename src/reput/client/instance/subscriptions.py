@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from reput.client.instance.namespaces import NO_NAMESPACE, Namespace
 from reput.errors import ConfigError
@@ -81,14 +81,16 @@ def _check_types(topics: object) -> None:
             raise ConfigError(f'topics: expected tags by topic, as {{"orders": "a || b"}}, not {found}')
 
 
-def consume_from_where(begin: ConsumeFrom) -> ConsumeFromWhere:
+_WHERE = {"first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET}
+
+
+def consume_from_where(begin: Any) -> ConsumeFromWhere:
     """RocketMQ's word for where a group begins; raises ConfigError for what is none."""
     if isinstance(begin, datetime):
         if begin.tzinfo is None:
             raise ConfigError(f"consume_from: {begin!r} has no time zone")
         return ConsumeFromWhere.CONSUME_FROM_TIMESTAMP
-    if begin == "first":
-        return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-    if begin == "last":
-        return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    for name, where in _WHERE.items():
+        if isinstance(begin, str) and begin == name:  # an array is equal to nothing, and to no one thing unequal
+            return where
     raise ConfigError(f"consume_from: {begin!r} is none of 'last', 'first' and a datetime")

@@ -9,7 +9,13 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
 
-from reput.client.instance.arguments import check_arguments, check_function, check_queue, check_topic_name
+from reput.client.instance.arguments import (
+    check_arguments,
+    check_function,
+    check_queue,
+    check_queue_of,
+    check_topic_name,
+)
 from reput.client.instance.client_instance import ClientInstance
 from reput.client.instance.namespaces import Namespace
 from reput.client.instance.send_request import (
@@ -26,7 +32,7 @@ from reput.client.instance.send_result import SendResult
 from reput.client.producing.mq_fault_strategy import MQFaultStrategy
 from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
-from reput.config.arguments import check_seconds, check_text, refusal
+from reput.config.arguments import MOST_LONG, check_seconds, check_text, refusal
 from reput.errors import MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message
@@ -55,6 +61,8 @@ if TYPE_CHECKING:
 #: The property in which Java's producers tell their namespace.
 #: How long a send of traces may take.
 _TRACE_S = 5.0
+#: A message tells how long its sender waits for a reply, in ms.
+_MOST_REQUEST_S = MOST_LONG // 1000
 
 
 def _check_sharding_key(value: str) -> None:
@@ -224,7 +232,7 @@ class Producer:
             delay_level: A delay by its level, 1 to 18, as the broker's `messageDelayLevel` has them.
 
         Raises:
-            ConfigError: `queue` is none; nothing was sent.
+            ConfigError: `queue` is none, or one of another topic; nothing was sent.
             MessageIllegalError: No broker would take the message; nothing was sent.
             MQBrokerError: A broker refused it; AccessDeniedError: since this user may not send to the topic.
             MQClientError: The topic has no queue, or no attempt succeeded; the broker that did not answer may have it.
@@ -235,6 +243,8 @@ class Producer:
         if sharding_key is not None:
             _check_sharding_key(sharding_key)
         message = self._named(message)
+        if queue is not None:
+            check_queue_of(queue, message.topic, self._namespace)
         more = delay_properties(delay_ms, delay_level)
         if self._accumulator is not None and not more and self._accumulator.takes(message):
             return await self._accumulator.send(message, sharding_key, queue)
@@ -257,6 +267,8 @@ class Producer:
         results: list[SendResult] = []
         check_several(messages)
         named = list(map(self._named, messages))
+        if queue is not None and named:
+            check_queue_of(queue, named[0].topic, self._namespace)
         for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):
             part = named[len(results) :][: len(request.ids)]
             try:
@@ -360,7 +372,7 @@ class Producer:
 
         Raises RemotingTimeoutError if no reply comes in time, ConfigError if the timeout is none; else as `send`.
         """
-        check_seconds("timeout", timeout)
+        check_seconds("timeout", timeout, most=_MOST_REQUEST_S)
         client = self._open_client()
         from reput.client.producing.requests_and_replies import (
             RequestsAndReplies,  # here: other producers do without it

@@ -55,8 +55,10 @@ FINE: dict[str, object] = {
     "topics": {"orders": "*"},
     "on_message": print,
 }
-_NO_NUMBER: list[object] = ["3", None, True, float("nan"), b"1", [1]]
-_NO_SECONDS = [*_NO_NUMBER, -1, 0]
+_NO_NUMBER: list[object] = ["3", None, True, float("nan"), b"1", [1], np.array([1, 2])]
+#: A number that no float, and one that no text of Python holds.
+_ENDLESS: list[object] = [10**400, 10**5000]
+_NO_SECONDS = [*_NO_NUMBER, *_ENDLESS, -1, 0]
 _NO_FLAG = [None, 0, 1, "no", "false"]
 #: What is none, by the name of an argument.
 BAD: dict[str, list[object]] = {
@@ -79,26 +81,26 @@ BAD: dict[str, list[object]] = {
     "topics": ["orders", ["orders"], {}, {1: "*"}, {"orders": 5}],
     "on_message": [None, 5, "print", *_GENERATORS],
     "check_transaction": [5, "print", *_GENERATORS],
-    "consume_from": ["begin", None, 0],
+    "consume_from": ["begin", None, 0, np.array(["first", "last"])],
     "timeout": _NO_SECONDS,
     "consume_timeout": _NO_SECONDS,
-    "close_timeout": [*_NO_NUMBER, -1],
+    "close_timeout": [*_NO_NUMBER, *_ENDLESS, -1],
     "retries": [*_NO_NUMBER, -1, 1.5],
     "concurrency": [*_NO_NUMBER, -1, 0, 1.5],
-    "max_reconsume_times": ["3", True, -2, 1.5],
+    "max_reconsume_times": ["3", True, -2, 1.5, 1 << 31],
     "auto_batch": _NO_FLAG,
     "orderly": _NO_FLAG,
     "broadcasting": _NO_FLAG,
     "trace": [None, 0, 1, "", "has blank", "a.b"],
-    "namespace": [5, "a%b", "a b", True],
-    "offsets_path": ["", 5, True],
+    "namespace": [5, "a%b", "a b", True, "n" * 126],
+    "offsets_path": ["", 5, True, "a\0b", "\ud800"],
     "tls": [True, "cert.pem", {}],
     "credentials": ["alice", ("alice", "secret"), True],
     "limits": [1000, {"count": 5}],
     "count": [*_NO_NUMBER, 0, -1],
     "bytes": [*_NO_NUMBER, 0, -1],
     "span": ["3", True, 0, -1],
-    "batch": [*_NO_NUMBER, 0, -1],
+    "batch": [*_NO_NUMBER, 0, -1, 1 << 31],
     "access_key": ["", None, 5, "\ud800"],
     "secret_key": ["", None, 5],
     "security_token": ["", 5],
@@ -164,6 +166,12 @@ def test_a_face_without_asyncio_refuses_what_runs_no_transaction_before_its_mess
     [
         (PushConsumer, "concurrency", 0, "concurrency 0: expected a whole number, 1 or more"),
         (PushConsumer, "max_reconsume_times", "3", "max_reconsume_times '3': expected a whole number, -1 or more"),
+        (
+            PushConsumer,
+            "max_reconsume_times",
+            1 << 31,
+            "max_reconsume_times 2147483648: expected a whole number, -1 to 2147483647",
+        ),
         (PushConsumer, "on_message", None, "on_message None: expected a function"),
         (Producer, "timeout", 0, "timeout 0: expected seconds, more than 0"),
         (Producer, "auto_batch", "no", "auto_batch 'no': expected True or False"),
@@ -213,12 +221,20 @@ async def test_arguments_of_a_poll_are_checked() -> None:
     for count in (0, -1, "5", 1.5, None):
         with pytest.raises(ConfigError, match="max_messages"):
             await consumer.poll(count)  # type: ignore[arg-type]
-    for timeout in (-1, "1", True, float("nan")):
+    for timeout in (-1, "1", True, float("nan"), 10**400):
         for ask in (consumer.poll, consumer.poll_arrow):
             with pytest.raises(ConfigError, match="timeout"):
                 await ask(timeout=timeout)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="timeout"):
             consumer.tail(timeout)  # type: ignore[arg-type]
+
+
+#: Queues of which a part is none.
+_ODD_QUEUES: list[object] = [
+    MessageQueue("", "broker-a", 0), MessageQueue(None, "broker-a", 0), MessageQueue("orders", "", 0),  # type: ignore[arg-type]
+    MessageQueue("orders", 5, 0), MessageQueue("orders", "broker-a", -1), MessageQueue("orders", "broker-a", True),  # type: ignore[arg-type]
+    MessageQueue("orders", "broker-a", "0"), MessageQueue("orders", "broker-a", 1 << 31),  # type: ignore[arg-type]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("queue", ["orders", ("orders", "broker-a", 0), 5])
@@ -236,6 +252,18 @@ async def test_what_is_no_queue_is_refused_where_it_is_given(queue: Any) -> None
             await producer.send_batch([Message("orders", b"x")], queue=queue)
 
 
+@pytest.mark.parametrize("namespace", [None, "ns"])
+@pytest.mark.parametrize("auto_batch", [False, True])
+async def test_a_message_goes_to_no_queue_of_another_topic(namespace: str | None, *, auto_batch: bool) -> None:
+    """As Java's "message's topic not equal mq's topic": the message went to its own topic, and the result lied."""
+    text = "queue .*'bills'.*: expected a queue of the message's topic orders$"
+    async with Producer("127.0.0.1:1", group="g", namespace=namespace, auto_batch=auto_batch) as producer:
+        with pytest.raises(ConfigError, match=text):
+            await producer.send(MESSAGE, queue=MessageQueue("bills", "broker-a", 0))
+        with pytest.raises(ConfigError, match=text):
+            await producer.send_batch([MESSAGE], queue=MessageQueue("bills", "broker-a", 0))
+
+
 @pytest.mark.parametrize("offset", ["5", -1, 1.5, None, True])
 async def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> None:
     consumer = PullConsumer("x:1", group="g")
@@ -245,7 +273,7 @@ async def test_what_is_no_offset_is_refused_where_it_is_given(offset: Any) -> No
         await consumer.commit({MessageQueue("orders", "broker-a", 0): offset})
 
 
-_NO_QUEUE: list[object] = ["orders", ("orders", "broker-a", 0), 5, None]
+_NO_QUEUE: list[object] = [*_ODD_QUEUES, "orders", ("orders", "broker-a", 0), 5, None]
 _NO_TOPIC: list[object] = ["", "has blank", 5, None, b"orders", ["orders"]]
 _NO_MOMENT: list[object] = [0, "now", None, datetime(2026, 1, 1)]
 _NO_FUNCTION: list[object] = [None, 5, "print", *_GENERATORS]
@@ -261,23 +289,28 @@ METHODS: list[tuple[type, str, dict[str, object], dict[str, list[object]]]] = [
     ),
     (PullConsumer, "poll_arrow", {}, {"timeout": [-1, "1", True, None]}),
     (PullConsumer, "tail", {}, {"timeout": [-1, "1", True]}),
-    (PullConsumer, "seek", {"queue": QUEUE, "offset": 0}, {"queue": _NO_QUEUE, "offset": ["5", -1, 1.5, None, True]}),
+    (
+        PullConsumer,
+        "seek",
+        {"queue": QUEUE, "offset": 0},
+        {"queue": _NO_QUEUE, "offset": ["5", -1, 1.5, None, True, 1 << 63]},
+    ),
     (PullConsumer, "seek_to_begin", {}, {"queue": _NO_QUEUE}),
     (PullConsumer, "seek_to_end", {}, {"queue": _NO_QUEUE}),
     (PullConsumer, "position", {}, {"queue": _NO_QUEUE}),
     (PullConsumer, "committed", {}, {"queue": _NO_QUEUE}),
     (PullConsumer, "queues", {}, {"topic": _NO_TOPIC}),
     (PullConsumer, "assign", {}, {"queues": [5, None, ["orders"]]}),
-    (PullConsumer, "commit", {}, {"offsets": [5, [QUEUE], {QUEUE: -1}, {QUEUE: "1"}]}),
+    (PullConsumer, "commit", {}, {"offsets": [5, [QUEUE], {QUEUE: -1}, {QUEUE: "1"}, {QUEUE: 1 << 63}]}),
     (
         PullConsumer,
         "offset_of_time",
         {"queue": QUEUE, "moment": datetime.now(UTC)},
         {"queue": _NO_QUEUE, "moment": _NO_MOMENT},
     ),
-    (Producer, "send", {"message": MESSAGE}, {"queue": _NO_QUEUE[:3], "sharding_key": [5, b"k", ["k"]]}),
+    (Producer, "send", {"message": MESSAGE}, {"queue": _NO_QUEUE[:-1], "sharding_key": [5, b"k", ["k"]]}),
     (Producer, "send_oneway", {"message": MESSAGE}, {"sharding_key": [5, b"k"]}),
-    (Producer, "send_batch", {"messages": [MESSAGE]}, {"queue": _NO_QUEUE[:3]}),
+    (Producer, "send_batch", {"messages": [MESSAGE]}, {"queue": _NO_QUEUE[:-1]}),
     (Producer, "queues", {}, {"topic": _NO_TOPIC}),
     (
         Producer,
@@ -285,7 +318,7 @@ METHODS: list[tuple[type, str, dict[str, object], dict[str, list[object]]]] = [
         {"topic": "orders", "recall_handle": "x"},
         {"topic": _NO_TOPIC, "recall_handle": [5, None, b"x"]},
     ),
-    (Producer, "request", {"message": MESSAGE}, {"timeout": _NO_SECONDS}),
+    (Producer, "request", {"message": MESSAGE}, {"timeout": [*_NO_SECONDS, float("inf")]}),
     (Producer, "reply", {"body": b"x"}, {"request": [MESSAGE, None, 5, b"x"]}),
     (Producer, "send_in_transaction", {"message": MESSAGE}, {"execute": _NO_FUNCTION}),
 ]
