@@ -55,16 +55,30 @@ class TextWriter:
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """Values of a column as Python's. Raises ConfigError for dates and times that Python has not, as infinity."""
+    """Values of a column as Python's.
+
+    Raises ConfigError for dates and times that Python has not, as infinity, and for bytes that are no text in a text.
+    """
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":  # Python has microseconds
         column = column.cast(pa.timestamp("us", kind.tz), safe=False)
     elif pa.types.is_time64(kind):
         column = column.cast(pa.time64("us"), safe=False)
     try:
-        return column.to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
+        return _pylist(column, maps_as_pydicts="strict")
+    except ConfigError:  # a ValueError, too
+        raise
     except (OverflowError, ValueError):
         raise _no_date() from None
+
+
+def _pylist(column: pa.Array, **options: Any) -> list[Any]:
+    """Values as Python's; raises ConfigError for bytes that are no text: Spark takes any bytes for one."""
+    try:
+        return column.to_pylist(**options)  # type: ignore[no-any-return]
+    except UnicodeDecodeError as error:
+        found = f"a text is no UTF-8: {error.object[:20]!r}; take the bytes, or make text of them, as by hex(...)"
+        raise ConfigError(found) from None
 
 
 def _no_date() -> ConfigError:
@@ -116,14 +130,14 @@ def _json_values(column: pa.Array) -> list[Any]:
         return _cut(column, column.values)
     elif not (types.is_integer(kind) or types.is_string(kind) or types.is_boolean(kind) or types.is_null(kind)):
         return [plain(value) for value in python_values(column)]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return _pylist(column)
 
 
 def _cut(column: pa.Array, values: pa.Array) -> list[Any]:
     """Values of each list or map of a column; `values` are the values of the array that the column is a part of."""
     ends = column.offsets.to_pylist()
     first = ends[0]
-    some = values.slice(first, ends[-1] - first).to_pylist()
+    some = _pylist(values.slice(first, ends[-1] - first))
     cut = [some[begin - first : end - first] for begin, end in pairwise(ends)]
     if not column.null_count:
         return cut

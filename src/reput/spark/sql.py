@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_TIME_ZONE = "spark.sql.session.timeZone"
+#: Of the session, while a statement is analysed, which keeps them: its times are UTC's, and no table is a path.
+_ANALYSIS = {"spark.sql.session.timeZone": "UTC", "spark.sql.runSQLOnFiles": "false"}
+#: Parts of an analysed statement, in its JSON, that run a program or call any function of Java.
+_OTHER_CODE = re.compile(
+    r'"class":"org\.apache\.spark\.sql\.catalyst\.[a-z.]+\.(ScriptTransformation|CallMethodViaReflection)"'
+)
 #: What a task tells that has written a partition.
 _WRITTEN = "partition int, path string"
 
@@ -36,7 +42,8 @@ def query_sql_on_spark(
 
     The tables become temporary views of the session with the same names; names that need it stand in backquotes
     (`` `my-topic` ``). Tasks decode bodies. A view has all columns, and Spark reads all of them. Days and hours of
-    times are UTC's, as DuckDB's, whatever the time zone of the session is.
+    times are UTC's, as DuckDB's, whatever the time zone of the session is. As DuckDB, a statement reads no file and
+    runs no program, but for Spark Connect, whose server has the analysed statement.
 
     Args:
         undecoded: gets an accumulator for each topic of the statement. When the rows are there, it is above 0 if bodies
@@ -53,11 +60,13 @@ def query_sql_on_spark(
         _view(topic_frame(spark, source, topic, (undecoded or {}).get(topic)), topic)
     _view(topic_frame(spark, source, None), MESSAGES)
     statement = sql.strip().rstrip(";")
-    zone = spark.conf.get(_TIME_ZONE)
-    spark.conf.set(_TIME_ZONE, "UTC")  # an analysed statement keeps it
+    before = {key: spark.conf.get(key) or value for key, value in _ANALYSIS.items()}
+    _configure(spark, _ANALYSIS)
     try:
         spark.sql(f"select * from (\n{statement}\n)")  # others than queries run at once, and are none in brackets
-        return spark.sql(statement)
+        frame = spark.sql(statement)
+        _check_code(frame)
+        return frame
     except AnalysisException as error:
         reason = _first_line(error)
         expected = (
@@ -65,7 +74,22 @@ def query_sql_on_spark(
         )
         raise ConfigError(f"sql: {expected}{reason}{source.quoting_hint(sql, '`', reason)}") from None
     finally:
-        spark.conf.set(_TIME_ZONE, zone or "UTC")
+        _configure(spark, before)
+
+
+def _configure(spark: SparkSession, values: Mapping[str, str]) -> None:
+    for key, value in values.items():
+        spark.conf.set(key, value)
+
+
+def _check_code(frame: DataFrame) -> None:
+    """Raises ConfigError for a statement that runs other code than Spark's own."""
+    analysed = getattr(frame, "_jdf", None)
+    if analysed is not None and _OTHER_CODE.search(analysed.queryExecution().analyzed().toJSON()):
+        raise ConfigError(
+            "sql: a statement reads the topics, and runs nothing else: expected none with `transform ... using`, "
+            "`reflect`, `try_reflect` and `java_method`"
+        )
 
 
 def arrow_rows(frame: DataFrame, folder: str | None = None) -> pa.RecordBatchReader:

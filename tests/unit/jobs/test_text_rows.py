@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reput.cli.display.rows import SeenRows
 from reput.errors import ConfigError
 from reput.jobs.report.over_time import StoredOverTime
-from reput.jobs.text_rows import TextWriter
+from reput.jobs.text_rows import TextWriter, json_rows, python_values
 
 _AMOUNTS = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda number: Decimal(f"{number}e-4"))
 _DEEP = st.fixed_dictionaries({"n": _AMOUNTS, "list": st.lists(_AMOUNTS, max_size=3), "text": st.text(max_size=3)})
@@ -143,3 +143,19 @@ def test_only_columns_as_messages_have_them_are_plotted(topic: pa.DataType, mome
     """SQL may give any column the name of one of a message."""
     assert StoredOverTime.counts(pa.schema({"topic": topic, "store_timestamp": moment})) is counts
     assert not StoredOverTime.counts(pa.schema({"topic": topic}))
+
+
+@pytest.mark.parametrize("kind", ["text", "list", "struct", "map"])
+def test_bytes_that_are_no_text_are_told_as_such(kind: str) -> None:
+    """Spark casts any bytes to a text: a table said that a date is infinite, and JSON lines ended in Python's error."""
+    text = pa.array([b"\xffabc"]).view(pa.string())
+    column = {
+        "text": lambda: text,
+        "list": lambda: pa.ListArray.from_arrays([0, 1], text),
+        "struct": lambda: pa.StructArray.from_arrays([text], ["a"]),
+        "map": lambda: pa.MapArray.from_arrays([0, 1], pa.array(["a"]), text),
+    }[kind]()
+    batch = pa.record_batch({"name": column})
+    for show in (json_rows, lambda rows: python_values(rows.column(0))):
+        with pytest.raises(ConfigError, match=r"a text is no UTF-8: b'.*xffabc'; take the bytes"):
+            show(batch)

@@ -108,7 +108,8 @@ class Source:
         if all_topics := [topic for topic in self.schemas or () if topic.lower() == MESSAGES]:
             raise ConfigError(f"schema: {all_topics[0]} is the table of all topics, which has no fields of bodies")
         named: dict[str, str] = {}
-        standing = words_of(sql, self.table_names(directory.topic_folders()))
+        names = self.table_names(directory.topic_folders())
+        standing = sorted({*words_of(sql, names), *words_of(_with_single_quotes(sql), names)})
         empty = _without_queue(directory, standing) if self.topics is None else set()
         for topic in standing:
             if topic not in empty:
@@ -172,6 +173,11 @@ def words_of(sql: str, names: Iterable[str]) -> list[str]:
                     break
                 found_names.update(by_text.get(text[begin:end], ()))
     return sorted(found_names)
+
+
+def _with_single_quotes(sql: str) -> str:
+    """A statement with each quote in a quoted name once, as the name has it."""
+    return sql.replace('""', '"').replace("``", "`")
 
 
 def _without_queue(directory: StoreDirectory, topics: Collection[str]) -> set[str]:

@@ -195,6 +195,16 @@ def test_a_topic_that_needs_quotes_is_named_where_they_are_missing(tmp_path: Pat
     assert quotes + after == hint, before
 
 
+@pytest.mark.parametrize("topic", ['ta"ble', 'a"', '"', "bäck`tick", "it's", "-- x"])
+def test_a_topic_with_quotes_in_its_name_is_a_table(tmp_path: Path, topic: str) -> None:
+    """In a quoted name its quote stands twice: no table had such a name."""
+    with reput.MessageStore.open(tmp_path) as opened:
+        opened.put_messages([Message(topic, b'{"id": 1}')])
+    quoted = topic.replace('"', '""')
+    assert run_sql(tmp_path, f'select id from "{quoted}"') == [{"id": 1}]
+    assert Source(path=tmp_path).tables(f"select id from `{topic.replace('`', '``')}`") == [topic]  # Spark's
+
+
 def test_topics_that_differ_in_case_alone_are_refused_unless_one_is_chosen(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         opened.put_messages([Message("Orders", b"{}"), Message("orders", b"{}")])
