@@ -27,6 +27,11 @@ _MOST_CELLS = 512 << 10
 _ELEMENT = ".element"
 
 
+def is_name(name: str) -> bool:
+    """Whether all engines and tables take a field's name: one ends before a zero byte for them, and is not empty."""
+    return bool(name) and "\0" not in name
+
+
 class SampledFields:
     """Types of the fields of bodies, with the count of values of each type. Picklable, and small.
 
@@ -55,7 +60,7 @@ class SampledFields:
 
     def _count(self, values: pa.StructArray) -> None:
         for field, column in zip(values.type, values.flatten(), strict=True):
-            if not field.name:
+            if not is_name(field.name):
                 continue
             counts = self._types.setdefault(field.name, Counter())
             if (kind := _known(field.type)) is not None:
@@ -116,8 +121,8 @@ def infer_schema(bodies: Iterable[pa.Array]) -> pa.Schema:
 def grown_fields(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
     """Fields that are known, each with its type, and the found fields that are new and that every table takes.
 
-    Left out are an empty name, and one that differs from another only in upper and lower case, or that is the path of
-    another with points: `a.b` beside the field `b` of `a`. Engines, Delta and Iceberg take those for one field.
+    Left out are what is no name (`is_name`), and one that differs from another only in upper and lower case, or that is
+    the path of another with points: `a.b` beside the field `b` of `a`. Engines, Delta and Iceberg take those for one.
     """
     fields = list(known)
     return _grown(fields, found, "", {path.casefold() for path in _paths(fields, "")})
@@ -141,7 +146,7 @@ def _grown(known: Iterable[pa.Field], found: Iterable[pa.Field], prefix: str, ta
         mine = fields.get(field.name)
         if mine is not None:
             fields[field.name] = mine.with_type(_grown_type(mine.type, field.type, path, taken))
-        elif field.name and len(fields) < MOST_FIELDS and path.casefold() not in taken:
+        elif is_name(field.name) and len(fields) < MOST_FIELDS and path.casefold() not in taken:
             taken.add(path.casefold())
             if (kind := _grown_type(None, field.type, path, taken)) is not None:
                 fields[field.name] = field.with_type(kind)
@@ -215,7 +220,7 @@ def _known(kind: pa.DataType) -> pa.DataType | None:
         fields = [
             pa.field(field.name, known)
             for field in kind
-            if field.name and (known := _known(field.type)) is not None  # no text of a schema has an empty name
+            if is_name(field.name) and (known := _known(field.type)) is not None
         ]
         return pa.struct(fields) if fields else None
     return kind

@@ -16,7 +16,25 @@ from reput.kernels.records.json_objects import MOST_LEVELS
 from tests.support.examples import examples
 from tests.support.lake import SMALL, put_topics, run
 
-_ODD = ["", "id", "ID", "Id", "a", "b", "a.b", "A.B", "a.element", "a.element.b", "a b", "a,b", "=", "\0", "ß", "SS"]
+_ODD = [
+    "",
+    "id",
+    "ID",
+    "Id",
+    "a",
+    "b",
+    "a.b",
+    "A.B",
+    "a.element",
+    "a.element.b",
+    "a b",
+    "a,b",
+    "=",
+    "\0",
+    "a\0b",
+    "ß",
+    "SS",
+]
 _NAMES = st.one_of(st.sampled_from(_ODD), st.text(max_size=3))
 _LEAVES = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.integers(-9, 9), st.text(max_size=3),
@@ -85,6 +103,17 @@ def test_each_body_is_a_row_as_it_was_or_is_put_aside(
         assert rows.keys() == sent.keys() - aside.keys()
         for offset, body in rows.items():
             assert told(body) == told(json.loads(sent[offset]))
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl", "delta", "iceberg"])
+@pytest.mark.parametrize("odd", [b'"a\\u0000b": 2', b'"x": {"a": 1, "a\\u0000b": 2}'])
+def test_a_name_with_a_zero_byte_ends_no_run(form: str, odd: bytes, tmp_path: Path) -> None:
+    """Tables and engines take such a name up to the byte, and `a` twice: the export ended, for all topics."""
+    put_topics(
+        tmp_path / "store", {"orders": [b'{"a": 1, "x": {"a": 1}}'] * 2 + [b"{" + odd + b"}"], "sure": [b'{"b": 1}']}
+    )
+    result = run(tmp_path / "store", tmp_path / "out", decode="json", format=form)
+    assert (result.messages, result.rejected) == (3, 1)
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl", "delta", "iceberg"])

@@ -205,6 +205,14 @@ def test_a_topic_with_quotes_in_its_name_is_a_table(tmp_path: Path, topic: str) 
     assert Source(path=tmp_path).tables(f"select id from `{topic.replace('`', '``')}`") == [topic]  # Spark's
 
 
+def test_a_field_whose_name_has_a_zero_byte_has_no_column(tmp_path: Path) -> None:
+    """DuckDB takes such a name up to the byte: two columns were `a`, and an object with both ended the answer."""
+    with reput.MessageStore.open(tmp_path) as opened:
+        opened.put_messages([Message("orders", b'{"a": 1, "a\\u0000b": 2, "x": {"a": 3, "a\\u0000b": 4}}')])
+    (row,) = run_sql(tmp_path, "select * from orders")
+    assert {name: value for name, value in row.items() if name in ("a", "a_1", "x")} == {"a": 1, "x": {"a": 3}}
+
+
 def test_topics_that_differ_in_case_alone_are_refused_unless_one_is_chosen(tmp_path: Path) -> None:
     with reput.MessageStore.open(tmp_path) as opened:
         opened.put_messages([Message("Orders", b"{}"), Message("orders", b"{}")])
