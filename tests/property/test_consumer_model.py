@@ -9,6 +9,8 @@ from tests.support.virtual.runs import KINDS, run
 
 #: Histories of each kind, the last ones with faults that were found; `make campaign` has thousands.
 _SEEDS = (0, 1, 2, 7, 71, 174, 200181, 200721)
+#: Histories with more troubles, the last ones with faults that were found.
+_TROUBLED_SEEDS = (0, 1)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -18,5 +20,15 @@ def test_each_queue_has_one_member_and_what_is_committed_is_what_was_handled(
 ) -> None:
     impatient(3.0, monkeypatch)  # as in the product
     counts = run(kind, seed)
+    assert counts["messages handled"]
+    assert counts["commits"]
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in KINDS for seed in _TROUBLED_SEEDS])
+def test_the_same_holds_where_brokers_move_name_servers_are_away_and_requests_are_refused(
+    monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+) -> None:
+    impatient(3.0, monkeypatch)  # as in the product
+    counts = run(kind, seed, is_troubled=True)
     assert counts["messages handled"]
     assert counts["commits"]

@@ -16,10 +16,15 @@ from tests.support.virtual.histories import World
 from tests.support.virtual.ledger import Ledger
 from tests.support.virtual.net import VirtualLoop
 from tests.support.virtual.shares import shares_as_given
+from tests.support.virtual.troubles import Troubled, TroubledBroadcasts
 
 BROADCASTING = "broadcasting"
 KINDS = "concurrent", "orderly", "pull", "tail", BROADCASTING
 _STEPS = 16
+#: By whether consumers broadcast, and whether there are more troubles.
+_WORLDS: dict[tuple[bool, bool], type[World]] = {
+    (False, False): World, (False, True): Troubled, (True, False): Broadcasts, (True, True): TroubledBroadcasts,
+}  # fmt: skip
 
 
 class _Errors(logging.Handler):
@@ -49,8 +54,8 @@ def _no_errors() -> Iterator[_Errors]:
             logger.setLevel(level)
 
 
-def run(kind: str, seed: int) -> Counter[str]:
-    """One history; raises AssertionError with what was broken."""
+def run(kind: str, seed: int, *, is_troubled: bool = False) -> Counter[str]:
+    """One history, with more troubles if they are asked for; raises AssertionError with what was broken."""
     chance = random.Random(f"{kind} {seed}")
     random.seed(seed)
     with (
@@ -60,16 +65,16 @@ def run(kind: str, seed: int) -> Counter[str]:
         patch("reput.transport.connection._TURN_S", 60.0),  # the machine's time has no part in it
         asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner,
     ):
-        ledger = runner.run(_history(chance, kind))
+        ledger = runner.run(_history(chance, kind, _WORLDS[kind == BROADCASTING, is_troubled]))
     broken = ledger.broken + errors.found
-    assert not broken, f"{kind} {seed}: {len(broken)} broken: " + "; ".join(broken[:5])
+    assert not broken, f"{kind} {seed}{' with troubles' * is_troubled}: {len(broken)} broken: " + "; ".join(broken[:5])
     return ledger.counts
 
 
-async def _history(chance: random.Random, kind: str) -> Ledger:
+async def _history(chance: random.Random, kind: str, made: type[World]) -> Ledger:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    world = (Broadcasts if kind == BROADCASTING else World)(loop, chance, kind)
+    world = made(loop, chance, kind)
     with world.in_place():
         await world.step()
         feeding, watching = loop.create_task(world.feed()), loop.create_task(world.watch())

@@ -199,6 +199,8 @@ class ConsumedQueue(ProcessQueue):
                 peers.failed("a pull failed", error, queue=self.queue, group=self._group.name)
                 await self._group.client.routes.renew(self.queue.topic)
                 await asyncio.sleep(_AGAIN_S)
+                if self.offset is None:  # nothing was pulled yet: another member may have had it meanwhile
+                    offset = None
                 continue
             if result.is_moved:
                 tell_moved(self.queue, offset, result.next_begin_offset)

@@ -97,11 +97,12 @@ class QueueLocks:
 
     async def _catch_up(self, one: ProcessQueue) -> None:
         """Go on where another member has committed that had a queue meanwhile; a queue that begins asks itself."""
-        if one.offset is None or one.is_moved:
+        if _handled_before(one) is None:
             return
         committed = await self._group.committed(one.queue)
-        if committed is not None and committed > one.offset:
-            tell_moved(one.queue, one.offset, committed)
+        offset = _handled_before(one)  # it may be moved, or left, meanwhile
+        if committed is not None and offset is not None and committed > offset:
+            tell_moved(one.queue, offset, committed)
             one.move(committed)
 
     async def _renew_service(self, broker_name: str) -> None:
@@ -117,6 +118,11 @@ class QueueLocks:
 
     def _held(self) -> list[ProcessQueue]:
         return [one for one in self._group.queues if one.locked_at is not None]
+
+
+def _handled_before(one: ProcessQueue) -> int | None:
+    """The offset that this member has come to by itself; None before that, and for one that it was told."""
+    return None if one.is_moved else one.offset
 
 
 def _by_broker(queues: Iterable[ProcessQueue]) -> list[tuple[str, list[ProcessQueue]]]:

@@ -6,12 +6,15 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from reput.client import Message, MessageClientExt, MessageQueue, PushConsumer
 from reput.client.consuming.consumer_group import ConsumerGroup
+from reput.client.consuming.process_queue import ProcessQueue
+from reput.client.consuming.queue_locks import QueueLocks
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
 from reput.service.rebalance_lock_manager import RebalanceLockManager
@@ -312,3 +315,57 @@ def test_the_offset_of_a_broadcasting_consumer_stays_while_it_has_not_the_queue(
     scene = play(act, broadcasting=True, offsets_path=str(tmp_path / "offsets.json"))
     assert scene.handled == [0, 1, 2, 3, 4]
     assert [decode_queue_table(data, "offsetTable")[QUEUE] for data in written] == [5]
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_member_that_could_not_pull_asks_again_where_to_begin(orderly: bool) -> None:
+    """Another member may have had the queue while this one was cut off: its offset went back under it."""
+
+    async def history() -> Scene:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        scene = Scene(loop, orderly=orderly)
+        scene.may_end.set()
+        scene.broker.refuses.add(RequestCode.PULL_MESSAGE)
+        async with scene.consumer:
+            await asyncio.sleep(5)
+            scene.broker.offsets[QUEUE] = 3  # by another member
+            scene.broker.refuses.clear()
+            await asyncio.sleep(10)
+        return scene
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(random.Random(0))) as runner:
+        scene = runner.run(history())
+    assert scene.handled == [3, 4]
+    assert scene.broker.offsets[QUEUE] == 5
+
+
+@pytest.mark.parametrize("becomes", [None, 2])
+async def test_a_queue_that_is_left_or_moved_while_its_broker_tells_where_another_member_is(
+    becomes: int | None,
+) -> None:
+    """It stays left, or where it was moved to; an error ended the renewal of all locks at the broker."""
+    one = ProcessQueue(QUEUE)
+    one.offset = 5
+
+    async def answer(*_: object) -> None:
+        return None
+
+    async def lock(*_: object) -> set[MessageQueue]:
+        return {QUEUE}
+
+    async def committed(_: MessageQueue) -> int:
+        if becomes is None:
+            one.forget()
+        else:
+            one.move(becomes)
+        return 9
+
+    client = SimpleNamespace(master=lambda _: "address", client_id="c", spawn=lambda work: work.close())
+    group = SimpleNamespace(
+        client=client, api=SimpleNamespace(lock=lock), name="g", queues=[one], connect=answer, committed=committed
+    )
+    locks = QueueLocks(cast("ConsumerGroup", group))
+    await locks.lock(one)
+    assert locks.is_held(one)
+    assert one.offset == becomes
