@@ -58,10 +58,23 @@ def check_seconds(name: str, value: Any, *, may_be_zero: bool = False, most: flo
         raise refusal(name, value, f"seconds, {bounds}{'' if most == math.inf else f', {most} at most'}")
 
 
+def check_number(name: str, value: Any) -> None:
+    """Raises ConfigError for what is no number, as NaN."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or value != value:
+        raise refusal(name, value, "a number")
+
+
 def check_text(name: str, value: object) -> None:
     """Raises ConfigError for what is no text."""
     if not isinstance(value, str):
         raise refusal(name, value, "a text")
+
+
+def check_texts(name: str, value: object) -> None:
+    """Raises ConfigError for what is no collection of texts, as one text, which is one of letters."""
+    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(one, str) for one in value):
+        raise refusal(name, value, "several texts, as a list has them")
 
 
 def check_moment(name: str, value: object) -> None:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
+from reput.config.arguments import check_number, check_text, check_texts, check_whole, refusal
 from reput.errors import ConfigError
 from reput.extras import require
 from reput.jobs.body_schema import body_schema_text
@@ -86,6 +87,7 @@ class ExportOptions:
 
     def check(self) -> None:
         """Raise ConfigError for values, or values together, that no export can have."""
+        self._check_types()
         if self.format not in get_args(Format):
             raise ConfigError(f"format: {self.format!r} is none of {', '.join(get_args(Format))}")
         if self.has_tables:
@@ -114,6 +116,20 @@ class ExportOptions:
             for decoder in (decoders.common, *decoders.by_topic.values()):
                 if decoder is not None and pa.types.is_struct(decoder.type):
                     self._check_fields(decoder.type)
+
+    def _check_types(self) -> None:
+        """Raise ConfigError for values of another type, by their names."""
+        for name in ("topics", "columns"):
+            if (value := getattr(self, name)) is not None:
+                check_texts(name, value)
+        for name in ("decode", "format", "namespace", "damaged", "new_fields"):
+            check_text(name, getattr(self, name))
+        for name in ("split_bytes", "commit_bytes", "target_file_bytes", "compact"):
+            check_whole(name, getattr(self, name))
+        for name in ("fail_on_data_loss", "strict"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise refusal(name, value, "True or False")
+        check_number("retain_hours", self.retain_hours)
 
     def _check_fields(self, kind: pa.StructType) -> None:
         """Raise ConfigError for fields of bodies that the tables cannot have."""

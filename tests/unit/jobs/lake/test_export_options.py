@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reput.errors import ConfigError
+from reput.jobs.lake import ExportOptions
 from tests.support.lake import put, run
 
 #: Avro's type of 32 bits, which Iceberg lacks.
@@ -56,3 +57,29 @@ def test_an_option_that_the_runs_before_had_otherwise_is_refused(changed: dict[s
     with pytest.raises(ConfigError, match=f"{next(iter(changed))} was"):
         run(store, output, **changed)
     assert run(store, output, split_bytes=1000, target_file_bytes=1).messages == 0
+
+
+_NO_NUMBER: list[object] = [None, "3", True, [1], float("nan")]
+_BAD: dict[str, list[object]] = {
+    "topics": ["orders", 5, True, [5], b"orders"],
+    "columns": ["body", 5, True, [None]],
+    "decode": [None, 5, ["json"]],
+    "format": [None, 5, ["delta"]],
+    "namespace": [None, 5],
+    "damaged": [None, True, ["skip"]],
+    "new_fields": [None, True],
+    "split_bytes": [*_NO_NUMBER, 1.5],
+    "commit_bytes": [*_NO_NUMBER, 1.5],
+    "target_file_bytes": [*_NO_NUMBER, 1.5],
+    "compact": [*_NO_NUMBER, 2.0],
+    "retain_hours": _NO_NUMBER,
+    "fail_on_data_loss": [None, 0, "no"],
+    "strict": [None, 1, "yes"],
+}
+
+
+@pytest.mark.parametrize("name", _BAD)
+def test_an_option_of_another_type_is_refused_by_its_name(name: str) -> None:
+    for value in _BAD[name]:
+        with pytest.raises(ConfigError, match=f"^{name} "):
+            ExportOptions(**{name: value}).check()  # type: ignore[arg-type]
