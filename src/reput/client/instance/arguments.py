@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from importlib import import_module
-from os import PathLike, fsencode
+from os import PathLike
 from typing import Any
 
 from reput.client.instance.name_servers import name_server_addresses
@@ -154,9 +154,10 @@ def _trace(name: str, value: Any) -> None:
 
 def _path(name: str, value: Any) -> None:
     try:
-        is_path = isinstance(value, str | PathLike) and b"\0" not in fsencode(value) != b""
-    except (TypeError, UnicodeEncodeError):
-        is_path = False
+        data = str(value).encode("utf-8", "surrogateescape")  # as the system has it
+    except UnicodeEncodeError:
+        data = b""
+    is_path = isinstance(value, str | PathLike) and data and b"\0" not in data
     if not is_path:
         raise refusal(name, value, "the path of a file")
 
