@@ -48,6 +48,8 @@ class RemotingCommand:
         serialize_type: How the header was, or is to be, written.
         language, version: Of the sender.
         cached_header: The instance of a header class that `ext_fields` make, if whoever decoded the command has it.
+        around_opaque: The header in JSON before and after opaque, if whoever made the command has it; it counts then,
+            and not the fields.
     """
 
     code: int
@@ -60,6 +62,7 @@ class RemotingCommand:
     language: LanguageCode = LanguageCode.JAVA
     version: int = VERSION
     cached_header: Any = field(default=None, compare=False, repr=False)
+    around_opaque: tuple[str, str] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_response(self) -> bool:
@@ -143,19 +146,23 @@ def decode_command(frame: bytes | memoryview) -> RemotingCommand:
 
 def _encode_json(command: RemotingCommand) -> bytes:
     """Members by name, as fastjson writes them; null members are left out."""
+    if command.around_opaque is not None:
+        before, after = command.around_opaque
+        return f"{before}{command.opaque}{after}".encode("utf-8", "replace")
     fields = remark = ""
     if command.ext_fields is not None:
-        members = ",".join([f"{_quoted(name)}:{_quoted(value)}" for name, value in command.ext_fields.items()])
+        members = ",".join([f"{quoted(name)}:{quoted(value)}" for name, value in command.ext_fields.items()])
         fields = f'"extFields":{{{members}}},'
     if command.remark is not None:
-        remark = f'"remark":{_quoted(command.remark)},'
+        remark = f'"remark":{quoted(command.remark)},'
     return (
         f'{{"code":{int(command.code)},{fields}"flag":{int(command.flag)},"language":"{command.language.name}",'
         f'"opaque":{command.opaque},{remark}"serializeTypeCurrentRPC":"JSON","version":{command.version}}}'
     ).encode("utf-8", "replace")
 
 
-_quoted = json.encoder.encode_basestring
+#: A text as JSON has it.
+quoted = json.encoder.encode_basestring
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder(strict=False).decode
 

@@ -53,6 +53,7 @@ class Requests:
         observer: Gets each request.
         refusal: Called before a request is handed to its handler; its answer, if it may not be done.
         most_body: By request code, how many bytes its body has at the most; without it, all are handed on.
+        decode: Decodes a frame as `decode_command` does.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class Requests:
         observer: Observer | None = None,
         refusal: Refusal | None = None,
         most_body: Callable[[int], int] | None = None,
+        decode: Callable[[memoryview], RemotingCommand] = decode_command,
     ) -> None:
+        self._decode = decode
         self._refusal = refusal
         self._most_body = most_body
         self._handlers = handlers
@@ -85,7 +88,7 @@ class Requests:
         try:
             for frame in connection.frames.frames():
                 try:
-                    answer = self.take(connection, decode_command(frame))
+                    answer = self.take(connection, self._decode(frame))
                 except WouldWaitError:
                     connection.frames.put_back(len(frame))
                     raise

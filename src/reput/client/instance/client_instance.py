@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from reput.client.instance.mq_client_api import MQClientAPI
 from reput.client.instance.name_servers import NameServers, name_server_addresses
 from reput.client.instance.peer_log import peers
+from reput.client.instance.send_answers import SendAnswers
 from reput.client.instance.topic_route import master_away
 from reput.client.instance.topic_routes import TopicRoutes
 from reput.errors import AccessDeniedError, MQClientError, RemotingError, ReputError
@@ -78,7 +79,7 @@ class ClientInstance:
         addresses = name_server_addresses(namesrv)
         self.client_id = f"{socket.gethostname()}@{os.getpid()}#{_RANDOM.getrandbits(48)}"
         self.versions: dict[str, int] = {}
-        self.remoting = RemotingClient(Requests(handlers), tls=tls)
+        self.remoting = RemotingClient(Requests(handlers, decode=SendAnswers().decode), tls=tls)
         self.remoting.on_reconnect = self._reconnected
         self.api = MQClientAPI(self.remoting, credentials)
         self.name_servers = NameServers(addresses, self.api)

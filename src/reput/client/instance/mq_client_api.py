@@ -23,7 +23,7 @@ _H = TypeVar("_H")
 
 #: How long a broker may take for what needs no disk, and for offsets.
 _CALL_S = 3.0
-_STATUS_OF = {
+_STATUS_OF: dict[int, SendStatus] = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
     ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
@@ -102,9 +102,10 @@ class MQClientAPI:
         self, address: str, group: str, queue: QueueKey, request: SendRequest, timeout_s: float
     ) -> list[SendResult]:
         """Send a message or a batch; a result for each message."""
-        answer = await self.ask(address, request.command(group, queue), timeout_s)
+        command = request.unsigned(group, queue) if self._credentials is None else request.command(group, queue)
+        answer = await self.ask(address, command, timeout_s)
         status = send_status(address, answer)
-        header = decoded(address, SendMessageResponseHeader, answer.ext_fields)
+        header = answer.cached_header or decoded(address, SendMessageResponseHeader, answer.ext_fields)
         offset_ids = header.msg_id.split(",") if request.is_batch else [header.msg_id]
         if len(offset_ids) != len(request.ids):  # an inner batch is one record
             offset_ids = [header.msg_id] * len(request.ids)
@@ -141,9 +142,10 @@ def checked(address: str, answer: RemotingCommand, *codes: int) -> RemotingComma
 
 def send_status(address: str, answer: RemotingCommand) -> SendStatus:
     """The status of a send by its answer; raises MQBrokerError if the message is not stored."""
-    if answer.code not in _STATUS_OF:
+    status = _STATUS_OF.get(answer.code)
+    if status is None:
         raise refusal(address, answer)
-    return _STATUS_OF[ResponseCode(answer.code)]
+    return status
 
 
 def refusal(address: str, answer: RemotingCommand) -> MQBrokerError:

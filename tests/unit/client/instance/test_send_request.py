@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reput.client.instance.send_request import (
     MAX_MESSAGE_SIZE,
+    SendRequest,
     batch_requests,
     delay_properties,
     send_request,
@@ -17,7 +20,8 @@ from reput.client.instance.send_request import (
 from reput.errors import MessageIllegalError
 from reput.formats.message import Message
 from reput.formats.message_batch import decode_batch
-from reput.remoting.codes import RequestCode
+from reput.remoting.codes import LanguageCode, RequestCode
+from reput.remoting.command import encode_command
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.send_headers import decode_send_header
 
@@ -162,3 +166,25 @@ def test_a_delay_that_is_no_whole_number_is_refused(value: Any) -> None:
         delay_properties(value, None)
     with pytest.raises(MessageIllegalError, match=r"^delay_level must be a whole number, not "):
         delay_properties(None, value)
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+@given(
+    group=NAMES, topic=NAMES, broker=NAMES, properties=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    numbers=st.tuples(*[st.integers(-(2**31), 2**31 - 1)] * 3), born=st.integers(-(2**63), 2**63 - 1),
+    opaque=st.integers(0, 2**31 - 1), kinds=st.tuples(st.booleans(), st.booleans()),
+)  # fmt: skip
+def test_a_request_that_nobody_signs_is_the_same_frame(
+    group: str, topic: str, broker: str, properties: str, numbers: tuple[int, int, int], born: int, opaque: int,
+    kinds: tuple[bool, bool],
+) -> None:  # fmt: skip
+    flag, sys_flag, queue_id = numbers
+    request = SendRequest(topic, ("ID",), flag, sys_flag, born, b"body", properties, *kinds)
+    queue = QueueKey(topic, broker, queue_id)
+    frames = []
+    for command in (request.command(group, queue), request.unsigned(group, queue)):
+        command.opaque, command.language = opaque, LanguageCode.PYTHON
+        frames.append(encode_command(command))
+    assert frames[0] == frames[1]
