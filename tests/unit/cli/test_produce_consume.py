@@ -221,6 +221,20 @@ def test_a_pipe_that_stays_open_is_sent_and_followed_as_it_comes(topic: str, tmp
         assert follower.wait(60) == 0
 
 
+def test_what_is_refused_ends_a_pipe_that_stays_open_with_one_line_and_status_2(topic: str) -> None:
+    """A thread reads standard input meanwhile: it kept a lock that Python takes at its end, which aborted."""
+    reput = [sys.executable, "-m", "reput"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*reput, "produce", topic], stdin=pipe, stdout=pipe, stderr=pipe) as sender:
+        assert sender.stdin is not None
+        assert sender.stderr is not None
+        sender.stdin.write(b"one\n" + bytes(2 << 20) + b"\n")
+        sender.stdin.flush()
+        assert sender.wait(60) == 2
+        (line,) = sender.stderr.read().splitlines()
+        assert b"answers code 13: the message is illegal" in line
+
+
 def test_messages_that_no_slave_has_are_told_with_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys: dict[str, Any] = {
         "bind_address": "127.0.0.1",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,7 +71,7 @@ def produce(
         require_store("--format parquet")
 
     def messages(format: RowFormat) -> Iterator[Message]:
-        for number, one in read_messages(sys.stdin.buffer, format, topic):
+        for number, one in read_messages(_stdin(), format, topic):
             message = with_defaults(one, tags, keys, added)
             if not message.body:
                 raise MessageIllegalError(f"line {number}: the body is empty, and brokers refuse such a message")
@@ -167,6 +168,17 @@ def _counting(sent: _Sent) -> Iterator[None]:
     except ReputError as error:
         sent.messages += error.stored_messages
         raise
+
+
+def _stdin() -> IO[bytes]:
+    """Standard input, for a thread that may still wait there when the process ends.
+
+    Not through the buffer of `sys.stdin`: Python takes its lock at the end, and aborts if a thread reads.
+    """
+    raw = getattr(sys.stdin.buffer, "raw", None)
+    if raw is None:  # it is in memory
+        return sys.stdin.buffer
+    return io.BufferedReader(io.FileIO(raw.fileno(), closefd=False))
 
 
 class _ReadAhead:
