@@ -178,7 +178,7 @@ def _stdin() -> IO[bytes]:
     raw = getattr(sys.stdin.buffer, "raw", None)
     if raw is None:  # it is in memory
         return sys.stdin.buffer
-    return io.BufferedReader(io.FileIO(raw.fileno(), closefd=False))
+    return io.BufferedReader(raw)
 
 
 class _ReadAhead:
