@@ -15,7 +15,14 @@ from reput.broker.remarks import SEE_FAQ
 from reput.broker.topic_creation import TopicCreation
 from reput.broker.view import BrokerView
 from reput.config.message_store import FlushDiskType
-from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError, WouldWaitError
+from reput.errors import (
+    MessageIllegalError,
+    RecordTooLargeError,
+    RemotingCommandError,
+    ReputError,
+    StoreBusyError,
+    WouldWaitError,
+)
 from reput.files import NeverWaiting
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH, sent_batch
@@ -365,7 +372,10 @@ def _illegal(max_message_size: int) -> str:
 def _fault(error: ReputError, max_message_size: int) -> tuple[int, str]:
     """(code, remark) of the answer to a message that was not stored (`handlePutMessageResult`)."""
     if isinstance(error, MessageIllegalError):
-        return ResponseCode.MESSAGE_ILLEGAL, _illegal(max_message_size)
+        remark = _illegal(max_message_size)
+        # RocketMQ's words name a limit that is none where a file of the log holds less.
+        is_told = not isinstance(error, RecordTooLargeError)
+        return ResponseCode.MESSAGE_ILLEGAL, remark if is_told else f"{remark} {error}"
     if isinstance(error, StoreBusyError):
         return ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
     return ResponseCode.SERVICE_NOT_AVAILABLE, (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reput.config.message_store import OS_PAGE_SIZE
-from reput.errors import MessageIllegalError, ReputError, StoreFullError, StoreSyncError, WouldWaitError
+from reput.errors import RecordTooLargeError, ReputError, StoreFullError, StoreSyncError, WouldWaitError
 from reput.files import Mapping, NeverWaiting, may_wait
 from reput.formats.java import INT64_MAX
 from reput.formats.record import encode_blank
@@ -42,7 +42,7 @@ class AppendRoom(AppendGate):
     def check_size(self, size: int) -> None:
         """Refuse a record that no file can hold, before anything is written."""
         if size > self.max_record_size:
-            raise MessageIllegalError(
+            raise RecordTooLargeError(
                 f"the record takes {size} bytes; a commit log file of {self.queue.file_size} bytes "
                 f"(mappedFileSizeCommitLog) holds records up to {self.max_record_size}"
             )

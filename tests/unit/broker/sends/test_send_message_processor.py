@@ -153,6 +153,15 @@ REFUSALS = {
             "msg properties length limit 32KB.",
         ),
     ),
+    "larger than a file of the log": (
+        {"maxMessageSize": 2 << 20},
+        {"body": bytes(1_100_000)},
+        (
+            ResponseCode.MESSAGE_ILLEGAL,
+            r"the message is illegal, .* msg properties length limit 32KB\. the record takes 1\d+ bytes; a commit log "
+            r"file of 1048576 bytes \(mappedFileSizeCommitLog\) holds records up to 1048568",
+        ),
+    ),
     "large properties": (
         {},
         {"properties": {"k": "v" * 33_000}},
