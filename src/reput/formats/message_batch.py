@@ -144,6 +144,15 @@ def decode_batch(body: bytes) -> list[BatchItem] | None:
     return items or None
 
 
+def items_end(body: Buffer, count: int) -> int:
+    """Position at which the first `count` messages of a batch's body end."""
+    position = 0
+    for _ in range(count):
+        (size,) = _INT32.unpack_from(body, position)
+        position += size
+    return position
+
+
 def sent_batch(body: bytes) -> bytes:
     """The body of a batch as a client sends it, its messages without the properties that only brokers write.
 

@@ -243,6 +243,20 @@ async def test_rows_go_to_another_broker_where_one_is_stopped(tmp_path: Path) ->
         assert len(await stored(brokers["broker-b"], "orders", 2)) == 100
 
 
+async def test_a_batch_that_a_broker_does_not_take_is_sent_as_smaller_ones(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, "broker-a", max_message_size=1 << 16) as (namesrv, brokers),
+        Producer(namesrv.address, group="g") as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        bodies = [b"%02d" % i * 10_000 for i in range(11)]
+        sent = await producer.send_arrow(pa.table({"topic": ["orders"] * 11, "body": bodies}))
+        messages = await stored(brokers["broker-a"], "orders")
+        assert [one.body for one in messages] == bodies
+        assert sent["queue_offset"].to_pylist() == list(range(11))
+        assert sent["message_id"].to_pylist() == [one.unique_key for one in messages]
+
+
 async def test_what_no_attempt_stored_is_an_error_with_the_rows_that_are_stored(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, "broker-a", max_message_size=1 << 16) as (namesrv, brokers),

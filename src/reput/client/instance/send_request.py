@@ -20,7 +20,7 @@ from reput.formats.message import (
     encode_properties_of,
     refuse_wrong_types,
 )
-from reput.formats.message_batch import check_same, encode_items
+from reput.formats.message_batch import check_same, encode_items, items_end
 from reput.formats.properties import DELAY, DELAY_LEVELS_MS, TIMER_DELAY_MS, TRAN_MSG, WAIT, encode_properties
 from reput.formats.record_layout import SysFlag
 from reput.formats.remoting import ONE_WAY_FLAG
@@ -64,6 +64,13 @@ class SendRequest(NamedTuple):
         )  # fmt: skip
         before = f"{first}{self.born_timestamp}{second}{quoted(self.properties)}{third}"
         return RemotingCommand(code, body=self.body, around_opaque=(before, last))
+
+    def halves(self) -> tuple[SendRequest, SendRequest]:
+        """A batch of two messages or more as two batches."""
+        count = len(self.ids) // 2
+        end = items_end(self.body, count)
+        first = self._replace(ids=self.ids[:count], body=self.body[:end])
+        return first, self._replace(ids=self.ids[count:], body=self.body[end:])
 
     def command(self, group: str, queue: QueueKey, *, one_way: bool = False) -> RemotingCommand:
         """The request for one queue."""

@@ -8,6 +8,7 @@ from threading import Event
 
 from reput.client.instance.mq_client_api import MQClientAPI, decoded, send_status
 from reput.client.instance.send_request import SendRequest
+from reput.client.producing.mq_fault_strategy import may_be_too_large
 from reput.client.producing.row_batches import RowBatch, StoredBatch
 from reput.errors import MQBrokerError, RemotingError
 from reput.remoting.command import RemotingCommand
@@ -107,7 +108,12 @@ class BatchSender:
                 under_way -= len(queue[0].body)
                 try:
                     stored.append(self._stored(queue[0], answer))
-                except MQBrokerError as error:  # and no more of this queue: its order would change
+                except MQBrokerError as error:
+                    if queue[0].end - queue[0].begin > 1 and may_be_too_large(error):
+                        queue.extendleft(reversed(queue.popleft().halves()))
+                        ready.append(queue)
+                        continue
+                    # And no more of this queue: its order would change.
                     refusals.append(error)
                     continue
                 queue.popleft()

@@ -54,6 +54,14 @@ class MQFaultStrategy:
         return next((queue for queue in in_turn if queue.broker_name not in tried), in_turn[0])
 
 
+def may_be_too_large(error: Exception) -> bool:
+    """Whether a broker that refused a batch may take its messages in smaller ones; of this batch it has stored nothing.
+
+    No broker tells how much it takes: `maxMessageSize`, and what a file of its log holds, are its own.
+    """
+    return isinstance(error, MQBrokerError) and error.code == ResponseCode.MESSAGE_ILLEGAL
+
+
 def may_pass(error: RemotingError) -> bool:
     """Whether another try may help, later or at another broker: there was no answer, or one of a broker in trouble."""
     if isinstance(error, AccessDeniedError):

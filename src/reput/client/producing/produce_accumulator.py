@@ -19,6 +19,7 @@ from reput.client.instance.send_request import (
     send_request,
 )
 from reput.client.instance.send_result import SendResult
+from reput.client.producing.mq_fault_strategy import may_be_too_large
 from reput.errors import MessageIllegalError, MQClientError, ReputError
 from reput.formats.message import RETRY_TOPIC_PREFIX, Message
 from reput.formats.properties import SHARDING_KEY
@@ -122,7 +123,13 @@ class ProduceAccumulator:
         try:
             results = await self._send_request(request, [one.message for one in sends], queue)
         except Exception as error:
-            _fail(sends, error)
+            if len(sends) == 1 or not may_be_too_large(error):
+                _fail(sends, error)
+                return
+            first, second = request.halves()
+            half = len(first.ids)
+            await self._send(first, sends[:half], queue)
+            await self._send(second, sends[half:], queue)
             return
         for one, result in zip(sends, results, strict=True):
             if not one.result.done():

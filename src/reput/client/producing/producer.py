@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from reput.client.instance.send_request import (
     send_request,
 )
 from reput.client.instance.send_result import SendResult
-from reput.client.producing.mq_fault_strategy import MQFaultStrategy
+from reput.client.producing.mq_fault_strategy import MQFaultStrategy, may_be_too_large
 from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
 from reput.config.arguments import MOST_LONG, check_seconds, check_text, refusal
@@ -256,7 +257,7 @@ class Producer:
         return (await self._send(client, request, [message], queue, needs_timer=TIMER_DELAY_MS in more))[0]
 
     async def send_batch(self, messages: Sequence[Message], *, queue: QueueKey | None = None) -> list[SendResult]:
-        """Send messages of one topic in one request, or in a few if they are more than 4 MiB.
+        """Send messages of one topic in one request, or in a few if they are more than 4 MiB, or than the broker takes.
 
         Returns a result for each message. Errors as of `send`; `stored_messages` of an error is the number of first
         messages that were stored before.
@@ -269,11 +270,16 @@ class Producer:
         named = list(map(self._named, messages))
         if queue is not None and named:
             check_queue_of(queue, named[0].topic, self._namespace)
-        for request in batch_requests(named, client.unique_keys(len(named)), client.now_ms()):
+        requests = deque(batch_requests(named, client.unique_keys(len(named)), client.now_ms()))
+        while requests:
+            request = requests.popleft()
             part = named[len(results) :][: len(request.ids)]
             try:
                 results += await self._send(client, request, part, queue)
             except ReputError as error:
+                if len(part) > 1 and may_be_too_large(error):
+                    requests.extendleft(reversed(request.halves()))
+                    continue
                 error.stored_messages = len(results)
                 raise
         return results

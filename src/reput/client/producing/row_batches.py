@@ -18,6 +18,7 @@ from reput.client.instance.send_result import SendStatus
 from reput.errors import MessageIllegalError, MQClientError
 from reput.formats.java import INT32_MAX
 from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic_characters
+from reput.formats.message_batch import items_end
 from reput.formats.properties import REAL_TOPIC, SHARDING_KEY
 from reput.formats.unique_id import UniqueIds
 from reput.kernels.machine.java_hash import java_hash_slices
@@ -63,6 +64,12 @@ class RowBatch(NamedTuple):
     body: memoryview
     begin: int
     end: int
+
+    def halves(self) -> tuple[RowBatch, RowBatch]:
+        """A batch of two rows or more as two batches."""
+        middle = (self.begin + self.end) // 2
+        cut = items_end(self.body, middle - self.begin)
+        return self._replace(body=self.body[:cut], end=middle), self._replace(body=self.body[cut:], begin=middle)
 
 
 class StoredBatch(NamedTuple):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from reput.client.instance.send_request import SendRequest, batch_requests, queue_of_key, send_request
 from reput.client.instance.send_result import SendStatus
-from reput.client.producing.mq_fault_strategy import may_pass
+from reput.client.producing.mq_fault_strategy import may_be_too_large, may_pass
 from reput.errors import MessageIllegalError, MQClientError, RemotingError
 from reput.events import Event
 from reput.formats.message import Message
@@ -135,6 +135,10 @@ class Sender:
                     raise
                 reason = str(error)
             except RemotingError as error:
+                if len(request.ids) > 1 and may_be_too_large(error):
+                    for half in request.halves():
+                        self._send(half, queue)
+                    return
                 if not may_pass(error):
                     raise
                 reason = str(error)

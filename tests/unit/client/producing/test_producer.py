@@ -76,6 +76,41 @@ async def test_messages_of_a_batch_follow_each_other_and_each_has_a_result(tmp_p
         assert [one.queue_offset for one in large] == [5, 6, 7, 8, 9]
 
 
+async def test_a_batch_that_a_broker_does_not_take_is_sent_as_smaller_ones(tmp_path: Path) -> None:
+    """A broker's `maxMessageSize`, or its log's files, allow less than a producer knows of."""
+    bodies = [b"%d" % i * 20_000 for i in range(9)]
+    async with (
+        cluster(tmp_path, "broker-a", max_message_size=1 << 16) as (namesrv, brokers),
+        Producer(namesrv.address, group="g") as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        results = await producer.send_batch([Message("orders", body) for body in bodies])
+        assert [one.queue_offset for one in results] == list(range(9))
+        messages = await stored(brokers["broker-a"], "orders")
+        assert [one.body for one in messages] == bodies
+        assert [one.message_id for one in results] == [one.unique_key for one in messages]
+        with pytest.raises(MQBrokerError, match="the message is illegal") as refused:
+            await producer.send_batch([Message("orders", body) for body in (b"a", b"b", bytes(1 << 17), b"c")])
+        assert refused.value.stored_messages == 2
+        assert [one.body for one in await stored(brokers["broker-a"], "orders")][9:] == [b"a", b"b"]
+
+
+async def test_of_sends_that_share_a_request_only_the_one_that_is_too_large_fails(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path, "broker-a", max_message_size=2000) as (namesrv, brokers),
+        Producer(namesrv.address, group="g", auto_batch=True) as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        bodies = [b"%02d" % i * (1500 if i == 17 else 100) for i in range(40)]
+        results = await asyncio.gather(*[producer.send(Message("orders", b)) for b in bodies], return_exceptions=True)
+        failed = [i for i, one in enumerate(results) if isinstance(one, BaseException)]
+        assert failed == [17]
+        assert isinstance(results[17], MQBrokerError)
+        messages = await stored(brokers["broker-a"], "orders")
+        assert {one.body for one in messages} == {*bodies} - {bodies[17]}
+        assert len(messages) == 39
+
+
 async def test_a_batch_of_two_topics_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     async with (
         cluster(tmp_path, "broker-a") as (namesrv, brokers),

@@ -85,6 +85,18 @@ def test_rows_arrive_with_all_their_fields(broker: Broker) -> None:
     assert by_body[b"three"]["unique_key"] == RowKeys(*KEYS).key(2)
 
 
+def test_a_request_that_a_broker_does_not_take_is_sent_as_smaller_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_module, "_AGAIN_S", 0)
+    with wire_broker(tmp_path, max_message_size=1 << 16) as broker:
+        bodies = [b"%02d" % number * 10_000 for number in range(11)]
+        assert send_table(broker, pa.table({"topic": ["orders"] * 11, "body": bodies})) == 11
+        rows = stored(broker)
+        assert sorted(row["body"] for row in rows) == bodies
+        assert {row["unique_key"] for row in rows} == {RowKeys(*KEYS).key(number) for number in range(11)}
+
+
 def test_many_rows_go_to_all_queues_and_have_keys_by_their_numbers(broker: Broker) -> None:
     assert send_table(broker, numbered(2500)) == 2500
     rows = stored(broker)
@@ -137,7 +149,8 @@ def test_what_no_broker_takes_is_told_with_its_row(broker: Broker) -> None:
     [
         (RemotingError("the connection ended"), 4, MQClientError),
         (MQBrokerError("b:1", 2, "system busy"), 4, MQClientError),
-        (MQBrokerError("b:1", 13, "illegal"), 1, MQBrokerError),
+        (MQBrokerError("b:1", 13, "illegal"), 2, MQBrokerError),  # the three rows, and the first one alone
+        (MQBrokerError("b:1", 29, "wrong"), 1, MQBrokerError),
     ],
 )
 def test_a_send_is_tried_again_where_that_may_help(
