@@ -235,6 +235,16 @@ def test_what_is_refused_ends_a_pipe_that_stays_open_with_one_line_and_status_2(
         assert b"answers code 13: the message is illegal" in line
 
 
+def test_a_standard_input_that_the_shell_has_closed_is_one_line(topic: str, tmp_path: Path) -> None:
+    reput = f"exec {sys.executable} -m reput"
+    for words in (
+        f"produce {topic}", f"produce {topic} --format csv", f"produce {topic} --format parquet",
+        f"put {tmp_path / 'store'} --topic a --stdin",
+    ):  # fmt: skip
+        ended = subprocess.run(f"{reput} {words} <&-", shell=True, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (2, "reput: standard input is closed; give messages there\n")
+
+
 def test_messages_that_no_slave_has_are_told_with_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys: dict[str, Any] = {
         "bind_address": "127.0.0.1",

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
-from reput.cli.display.message_rows import Format, RowFormat, read_messages, with_defaults
+from reput.cli.display.message_rows import Format, RowFormat, read_messages, standard_input, with_defaults
 from reput.cli.display.output import write_error, write_fields, write_json
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.errors import MessageIllegalError, ReputError
@@ -154,7 +154,7 @@ def _is_timed(message: Message) -> bool:
 async def _produce_tables(producer: Producer, topic: str, sent: _Sent) -> None:
     from reput.cli.display.message_tables import read_tables
 
-    for table in read_tables(sys.stdin.buffer, topic):
+    for table in read_tables(standard_input(), topic):
         with _counting(sent):
             results = await producer.send_arrow(table)
         sent.add(results["status"].to_pylist())
@@ -175,10 +175,9 @@ def _stdin() -> IO[bytes]:
 
     Not through the buffer of `sys.stdin`: Python takes its lock at the end, and aborts if a thread reads.
     """
-    raw = getattr(sys.stdin.buffer, "raw", None)
-    if raw is None:  # it is in memory
-        return sys.stdin.buffer
-    return io.BufferedReader(raw)
+    buffer = standard_input()
+    raw = getattr(buffer, "raw", None)
+    return buffer if raw is None else io.BufferedReader(raw)  # without, it is in memory
 
 
 class _ReadAhead:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reput.cli.display.message_rows import RowFormat, read_messages, with_defaults
+from reput.cli.display.message_rows import RowFormat, read_messages, standard_input, with_defaults
 from reput.cli.display.output import write_fields, write_json
 from reput.cli.open_store import open_store
 from reput.cli.options import BrokerConf, Json, Keys, Properties, Settings, Store, parse_pairs, store_config
@@ -130,7 +129,7 @@ def _messages(
         return [(1, Message(topic, body.encode("utf-8", "surrogateescape")))]
     if body_file is not None:
         return [(1, Message(topic, DISK.read_bytes(body_file)))]
-    messages = list(read_messages(sys.stdin.buffer, format or "lines", topic))
+    messages = list(read_messages(standard_input(), format or "lines", topic))
     if not messages:
         raise ConfigError("--stdin: standard input is empty; give a message a line")
     return messages

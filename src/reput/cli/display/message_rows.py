@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
 
 from reput.cli.display.messages import body_fields, message_fields
 from reput.cli.display.output import iso_time
@@ -56,6 +57,13 @@ _CSV_COLUMNS = (
 
 
 # -- reading
+
+
+def standard_input() -> BinaryIO:
+    """Standard input; raises ConfigError if the shell has closed it (`<&-`)."""
+    if sys.stdin is None:
+        raise ConfigError("standard input is closed; give messages there")
+    return sys.stdin.buffer
 
 
 def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tuple[int, Message]]:
