@@ -70,10 +70,6 @@ class MessageIllegalError(ReputError, ValueError):
     """Raised when a message breaks one of RocketMQ's limits; nothing of the message was written."""
 
 
-class RecordTooLargeError(MessageIllegalError):
-    """Raised when a message, or a batch, is larger than what a file of the log holds (`mappedFileSizeCommitLog`)."""
-
-
 class SubscriptionError(ReputError, ValueError):
     """Raised when a consumer's subscription cannot be read; the consumer gets RocketMQ's SUBSCRIPTION_PARSE_FAILED."""
 

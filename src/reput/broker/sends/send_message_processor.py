@@ -17,7 +17,6 @@ from reput.broker.view import BrokerView
 from reput.config.message_store import FlushDiskType
 from reput.errors import (
     MessageIllegalError,
-    RecordTooLargeError,
     RemotingCommandError,
     ReputError,
     StoreBusyError,
@@ -63,6 +62,7 @@ from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.service.topic_metrics_manager import TopicMetricsManager
 from reput.service.transactional_message import number
+from reput.store.log.append_room import RecordTooLargeError
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reput.config.message_store import OS_PAGE_SIZE
-from reput.errors import RecordTooLargeError, ReputError, StoreFullError, StoreSyncError, WouldWaitError
+from reput.errors import MessageIllegalError, ReputError, StoreFullError, StoreSyncError, WouldWaitError
 from reput.files import Mapping, NeverWaiting, may_wait
 from reput.formats.java import INT64_MAX
 from reput.formats.record import encode_blank
@@ -13,6 +13,10 @@ from reput.formats.record_layout import BLANK_SIZE
 from reput.store.log.append_gate import AppendGate, refuse
 from reput.store.log.mapped_file import RESERVE_STEP, MappedFile
 from reput.store.log.mapped_file_queue import MappedFileQueue
+
+
+class RecordTooLargeError(MessageIllegalError):
+    """Raised when a record, or a batch, is larger than what a file of the log holds (`mappedFileSizeCommitLog`)."""
 
 
 class AppendRoom(AppendGate):
