@@ -174,6 +174,11 @@ class Mapping:
             self.asked[first:last] = bytes(last - first)
 
 
+def is_own(status: os.stat_result) -> bool:
+    """Whether what a status is of is this user's, and nobody else may write it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
 class File:
     """Open file with positioned reads and writes only; made by `FileLayer.open`. Threads may share it.
 
@@ -209,7 +214,7 @@ class File:
             status = os.fstat(self._descriptor)
         except OSError as error:
             raise failure(error, self.path, "look up its owner") from error
-        return status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        return is_own(status)
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reput.errors import StoreError
 from reput.files.batched_files import BatchedFiles
-from reput.files.file import File
+from reput.files.file import File, is_own
 from reput.files.lock import RecordLock, lock_text
 from reput.files.never_waiting import about_to_wait
 from reput.files.os_errors import failure, write_failure
@@ -274,6 +274,21 @@ class FileLayer(BatchedFiles):
             except OSError as error:
                 raise write_failure(error, folder, "make a folder", 0) from error
         return [os.path.dirname(folder) for folder in missing]
+
+    def is_own(self, path: str) -> bool:
+        """Whether a file or folder is this user's, and nobody else may write it."""
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise failure(error, path, "look up its owner") from error
+        return is_own(status)
+
+    def keep_others_out(self, path: str) -> None:
+        """Let nobody but its owner write a file or folder, whatever the umask is."""
+        try:
+            os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) & ~0o022)
+        except OSError as error:
+            raise write_failure(error, path, "change its mode", 0) from error
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a folder durable: created, renamed and unlinked files and folders."""

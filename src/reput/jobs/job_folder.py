@@ -44,7 +44,8 @@ class JobFolder:
             which the reput that began it ends.
 
     Raises:
-        StoreFormatError: `path` is no folder, belongs to another job, or has files that no known job has written.
+        StoreFormatError: `path` is no folder, belongs to another job, has files that no known job has written, or
+            its state is another user's, or may be written by others: some of it are pickles.
             None of these errors changes anything.
         ConfigError: the folder belongs to the same job with other options; or `path` is a URL.
         StoreLockedError: another process works in the folder.
@@ -75,6 +76,7 @@ class JobFolder:
         try:
             self.resumed = self._check(wanted)
             if not self.resumed:
+                files.keep_others_out(self._state)
                 self._empty()  # a kill during `finish` may have left outcomes of another job
                 text = json.dumps(wanted, indent=1, ensure_ascii=False)
                 files.write_atomically(os.path.join(self._state, JOB_FILE), text.encode())
@@ -86,7 +88,9 @@ class JobFolder:
     def state_folder(self, *names: str) -> str:
         """Path of a folder below `_reput/`. A missing folder is made."""
         folder = os.path.join(self._state, *names)
-        self._files.make_directories(folder)
+        if not self._files.exists(folder):
+            self._files.make_directories(folder)
+            self._files.keep_others_out(folder)
         return folder
 
     def finish(self) -> None:
@@ -134,6 +138,12 @@ class JobFolder:
                         f"{wanted['job']} left it; give an empty folder or a new name"
                     )
             return False
+        if not self._files.is_own(self._state):
+            raise StoreFormatError(
+                f"{self._state}: state of a job that another user has begun, or that others may write, so it is not "
+                "read: what is there may run as you. Give another folder; if nobody else has written there, "
+                f"`chmod go-w {self._state}`"
+            )
         written = _read(path, self._files.read_bytes(path))
         if written.get("job") != wanted["job"]:
             raise StoreFormatError(

@@ -262,3 +262,38 @@ def test_state_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
     with pytest.raises(StoreFormatError, match="another user has begun"):
         load(str(path))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
+def test_a_folder_of_state_that_others_may_write_is_refused(mode: int, tmp_path: Path) -> None:
+    """They could put a file of this user's there, under another name, or take one away."""
+    with JobFolder(tmp_path / "out", "export", OPTIONS):
+        pass
+    (tmp_path / "out" / "_reput").chmod(mode)
+    with pytest.raises(StoreFormatError, match=r"others may write, so it is not read.*chmod go-w"):
+        JobFolder(tmp_path / "out", "export", OPTIONS)
+    (tmp_path / "out" / "_reput").chmod(mode & ~0o022)
+    with JobFolder(tmp_path / "out", "export", OPTIONS) as folder:
+        assert folder.resumed
+
+
+def test_a_folder_of_state_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with JobFolder(tmp_path / "out", "export", OPTIONS):
+        pass
+    monkeypatch.setattr("os.geteuid", lambda: (tmp_path / "out" / "_reput").stat().st_uid + 1)
+    with pytest.raises(StoreFormatError, match="another user has begun"):
+        JobFolder(tmp_path / "out", "export", OPTIONS)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_a_job_goes_on_in_its_folder_whatever_the_umask_is(umask: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        for is_again in (False, True):
+            with JobFolder(tmp_path / "out", "export", OPTIONS) as folder:
+                assert folder.resumed == is_again
+                assert ResumingRunner(LocalRunner(1), folder).run(Outcome, [1], description="scan") == [Outcome(1)]
+            state = [tmp_path / "out" / "_reput", *(tmp_path / "out" / "_reput").rglob("*")]
+            assert not [path for path in state if path.stat().st_mode & 0o022]
+    finally:
+        os.umask(before)
