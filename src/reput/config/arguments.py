@@ -65,6 +65,23 @@ def check_number(name: str, value: Any) -> None:
         raise refusal(name, value, "a number")
 
 
+def check_flag(name: str, value: object) -> None:
+    """Raises ConfigError for what is neither True nor False."""
+    if not isinstance(value, bool):
+        raise refusal(name, value, "True or False")
+
+
+def check_path(name: str, value: object, expected: str = "a path, as a text or a pathlib.Path") -> None:
+    """Raises ConfigError for what is no path, as an empty text, or no system has."""
+    try:
+        data = str(value).encode("utf-8", "surrogateescape")  # as the system has it
+    except UnicodeEncodeError:
+        data = b""
+    is_path = isinstance(value, str) or hasattr(value, "__fspath__")
+    if not is_path or not data or b"\0" in data:
+        raise refusal(name, value, expected)
+
+
 def check_text(name: str, value: object) -> None:
     """Raises ConfigError for what is no text."""
     if not isinstance(value, str):

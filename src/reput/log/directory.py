@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
 
+from reput.config.arguments import check_path, refusal
 from reput.config.properties import split_folders
 from reput.errors import ConfigError, CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import DISK, Entry, File, FileLayer
@@ -134,6 +135,8 @@ class StoreDirectory:
         commit_log_path: str | os.PathLike[str] | None = None,
         files: FileLayer = DISK,
     ) -> None:
+        if not isinstance(files, FileLayer):
+            raise refusal("files", files, "a file layer")
         if not isinstance(files, ObjectStorage):
             check_on_disk(path)
         self.path = absolute(path)
@@ -152,6 +155,7 @@ class StoreDirectory:
                     if config_file.name.endswith(_ENDS_OF_CONFIG_FILES):
                         check_entry(config_file, os.path.join(folder, config_file.name))
         if commit_log_path is not None:
+            check_path("commit_log_path", commit_log_path, "the path of a folder, or of several with commas between")
             self.commit_log_folders = named_folders(os.fspath(commit_log_path))
             for folder in self.commit_log_folders:
                 _check_directory(files, folder, "mount its disk, or make it if it is a new one")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reput.config.arguments import check_flag, check_text, refusal
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.record_layout import SysFlag
 from reput.kernels.records.columns import RecordColumns
@@ -162,6 +163,8 @@ def make_selection(
             raise ConfigError(f"columns: a log has no column {name!r}; did you mean {nearest[0]!r}?")
     if mode not in MODES:
         raise ConfigError(f"mode: {mode!r} is none of {', '.join(MODES)}")
+    check_flag("raw_body", raw_body)
+    check_text("store", store)
     return Selection(
         columns=names,
         topics=None if topics is None else frozenset(_texts("topics", topics)),
@@ -188,6 +191,8 @@ def _rows_where(columns: RecordColumns, wanted: npt.NDArray[np.bool_]) -> Record
 def _texts(option: str, values: Iterable[str]) -> list[str]:
     if isinstance(values, str):
         raise ConfigError(f"{option}: give a list of texts, not one text: [{values!r}]")
+    if not isinstance(values, Iterable):
+        raise refusal(option, values, "several texts, as a list has them")
     found = list(values)
     for value in found:
         if not isinstance(value, str):
@@ -197,7 +202,7 @@ def _texts(option: str, values: Iterable[str]) -> list[str]:
 
 def _microseconds(option: str, time: object) -> int:
     """Microseconds since 1970 UTC."""
-    if isinstance(time, int):
+    if isinstance(time, int) and not isinstance(time, bool):
         return time * 1000
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise ConfigError(f"{option}: {time!r} is neither milliseconds since 1970 nor a datetime with a time zone")

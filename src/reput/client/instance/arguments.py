@@ -7,7 +7,6 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from importlib import import_module
-from os import PathLike
 from typing import Any
 
 from reput.client.instance.name_servers import name_server_addresses
@@ -16,6 +15,8 @@ from reput.client.instance.subscriptions import build_subscriptions, consume_fro
 from reput.config.arguments import (
     MOST_INT,
     MOST_LONG,
+    check_flag,
+    check_path,
     check_seconds,
     check_whole,
     is_whole,
@@ -142,24 +143,13 @@ def check_function(name: str, value: Any) -> None:
         raise refusal(name, value, "a function that runs when it is called: one with `yield` makes a generator")
 
 
-def _flag(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise refusal(name, value, "True or False")
-
-
 def _trace(name: str, value: Any) -> None:
     if not isinstance(value, bool) and (not isinstance(value, str) or validate_topic(value) is not None):
         raise refusal(name, value, "True, False or the name of a topic")
 
 
 def _path(name: str, value: Any) -> None:
-    try:
-        data = str(value).encode("utf-8", "surrogateescape")  # as the system has it
-    except UnicodeEncodeError:
-        data = b""
-    is_path = isinstance(value, str | PathLike) and data and b"\0" not in data
-    if not is_path:
-        raise refusal(name, value, "the path of a file")
+    check_path(name, value, "the path of a file")
 
 
 def _whole(least: int, most: float = math.inf) -> _Check:
@@ -185,9 +175,9 @@ _CHECKS: dict[str, _Check] = {
     "retries": _whole(0),
     "concurrency": _whole(1),
     "max_reconsume_times": _optional(_whole(-1, MOST_INT)),
-    "auto_batch": _flag,
-    "orderly": _flag,
-    "broadcasting": _flag,
+    "auto_batch": check_flag,
+    "orderly": check_flag,
+    "broadcasting": check_flag,
     "trace": _trace,
     "namespace": _optional(_namespace),
     "offsets_path": _optional(_path),

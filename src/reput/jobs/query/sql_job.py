@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from reput.config.arguments import check_text, refusal
 from reput.counts import counted
 from reput.errors import ConfigError, CorruptRecordError, ReputError
 from reput.extras import require
@@ -79,6 +80,19 @@ class Source:
     kept: KeptReads | None = None
     progress: Progress | None = None
     damaged: Literal["refuse", "skip"] = "refuse"
+
+    def __post_init__(self) -> None:
+        make_selection(topics=self.topics, begin=self.begin, end=self.end, store="")
+        schemas: object = {} if self.schemas is None else self.schemas
+        texts = (*schemas.keys(), *schemas.values()) if isinstance(schemas, Mapping) else (None,)
+        if not all(isinstance(text, str) for text in texts):
+            raise refusal("schemas", schemas, "a schema, as a text, by topic")
+        if self.kept is not None and not isinstance(self.kept, KeptReads):
+            raise refusal("kept", self.kept, "the KeptReads of a work folder")
+        if self.progress is not None and not callable(self.progress):
+            raise refusal("progress", self.progress, "a function")
+        if self.damaged not in ("refuse", "skip"):
+            raise refusal("damaged", self.damaged, '"refuse" or "skip"')
 
     @property
     def mode(self) -> str:
@@ -318,6 +332,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         ConfigError: DuckDB is not installed.
         StoreFormatError, CorruptRecordError, StoreError: as `find_messages`.
     """
+    check_text("sql", sql)
     require("duckdb", "SQL")
     import duckdb
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from reput.config.arguments import check_flag, check_path, check_whole
 from reput.errors import ConfigError
 from reput.extras import require
 from reput.files import DISK, FileLayer
@@ -88,9 +89,13 @@ def log_dataset(
     Raises ConfigError for a wrong argument and StoreFormatError for a directory that is no store. A scan raises the
     errors of `read_log`, of which DuckDB and polars may pass on only the text.
     """
+    check_flag("raw_body", raw_body)
+    if clock_margin_ms is not None:
+        check_whole("clock_margin_ms", clock_margin_ms, 0)
     files = files_of(path, files)
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     if statistics is not None:
+        check_path("statistics", statistics)
         statistics = os.path.abspath(statistics)
         directory.check_output(statistics)
     chosen = make_selection(topics=topics, keys=keys, store=directory.name if store is None else store)
