@@ -18,6 +18,8 @@ def keys_of_start(config: BrokerConfig, store_config: MessageStoreConfig) -> Mes
 
     Raises ConfigError if no broker starts with them, or a package is missing that they need.
     """
+    config.require_startable()
+    store_config.require_startable()
     store_config = _with_role(config, store_config)
     own_topics(config, store_config)
     check_keys(config)

@@ -50,7 +50,7 @@ from reput.transport.requests import Refusal
 
 _SCAN_CLIENTS_S = 10.0
 _PERSIST_FILTERS_S = 10.0
-#: RocketMQ's `transactionMetricFlushInterval`.
+#: RocketMQ's `transactionMetricFlushInterval`, up to 5.3.3; 10 s from 5.4.0 on.
 _PERSIST_TRANSACTIONS_S = 3.0
 _DRAIN_S = 1.0
 #: Between two writes of consumerOrderInfo.json.

@@ -1,4 +1,4 @@
-"""BrokerConfig: the RocketMQ keys that the broker uses, with reput's defaults (`BrokerConfig` of 5.3.3 and others).
+"""BrokerConfig: the RocketMQ keys that the broker uses, with reput's defaults (`BrokerConfig` and others).
 
 `brokerIP1` and `listenPort` are keys of the store, which writes them into each record (`MessageStoreConfig`).
 """
@@ -15,6 +15,7 @@ from typing import ClassVar
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.config.rocketmq_config import config_key, keys_of
+from reput.config.rocketmq_keys import UnusedKey
 from reput.config.tls import TlsConfig
 from reput.errors import ConfigError
 from reput.formats.consumers import MessageRequestMode
@@ -49,7 +50,9 @@ class BrokerConfig(TlsConfig):
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
 
-    OTHER_KEYS: ClassVar[tuple[str, ...]] = tuple(map(camel_case, keys_of(MessageStoreConfig)))
+    OTHER_KEYS: ClassVar[tuple[UnusedKey, ...]] = tuple(
+        UnusedKey(camel_case(name), "", "a key of the store") for name in keys_of(MessageStoreConfig)
+    )
 
     # who it is
     broker_cluster_name: str = config_key("DefaultCluster", "The cluster that the broker belongs to.")
@@ -237,10 +240,10 @@ class BrokerConfig(TlsConfig):
         MetricsExporterType.DISABLE, "PROM: serve /metrics for Prometheus, /health and /ready."
     )
     metrics_prom_exporter_host: str | None = config_key(
-        None, "The address for these pages; bindAddress without it.", local=True
+        None, "The address for these pages; bindAddress without it.", local=True, may_be_empty=True
     )
     metrics_prom_exporter_port: int = config_key(5557, "... and their port.", maximum=65_535)
-    metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.")
+    metrics_label: str | None = config_key(None, "Labels of all metrics: NAME:VALUE,NAME:VALUE.", may_be_empty=True)
 
     # access: plain_acl.yml (ACL 1.0), or users and policies (ACL 2.0)
     acl_enable: bool = config_key(

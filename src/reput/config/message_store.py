@@ -1,4 +1,4 @@
-"""MessageStoreConfig: the RocketMQ keys that the store uses, with reput's defaults (`MessageStoreConfig` of 5.3.3).
+"""MessageStoreConfig: the RocketMQ keys that the store uses, with reput's defaults (`MessageStoreConfig`).
 
 A field is RocketMQ's key in snake_case, misspellings included; only `dispatch_rules` is reput's own. RocketMQ's names
 lack units: `metadata["unit"]` has them.
@@ -14,6 +14,7 @@ from typing import ClassVar
 from reput.config.dispatch_rules import DispatchRules
 from reput.config.properties import split_folders
 from reput.config.rocketmq_config import RocketmqConfig, config_key
+from reput.config.rocketmq_keys import OF_BROKER, UnusedKey
 from reput.errors import ConfigError, MessageIllegalError
 from reput.formats import batch_consume_queue, consume_queue, consume_queue_ext, index_file, timer_log, timer_wheel
 from reput.formats.hosts import THIS_MACHINE, encode_host
@@ -55,7 +56,7 @@ class MessageStoreConfig(RocketmqConfig):
     """
 
     #: Keys of a `reput broker` that RocketMQ does not have.
-    OTHER_KEYS: ClassVar[tuple[str, ...]] = ("haSlaveAddresses",)
+    OTHER_KEYS: ClassVar[tuple[UnusedKey, ...]] = (UnusedKey("haSlaveAddresses", "", OF_BROKER),)
 
     # where
     store_path_root_dir: str = config_key(

@@ -1,9 +1,8 @@
-"""NamesrvConfig: the RocketMQ keys that the name server uses (`NamesrvConfig` and `NettyServerConfig` of 5.3.3)."""
+"""NamesrvConfig: the RocketMQ keys that the name server uses (`NamesrvConfig`, `NettyServerConfig`; 5.3.3 to 5.5.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from reput.config.rocketmq_config import config_key
 from reput.config.tls import TlsConfig
@@ -19,13 +18,6 @@ class NamesrvConfig(TlsConfig):
 
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
-
-    OTHER_KEYS: ClassVar[tuple[str, ...]] = tuple(
-        """
-        clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest defaultThreadPoolNums
-        defaultThreadPoolQueueCapacity enableControllerInNamesrv productEnvName unRegisterBrokerQueueCapacity
-        """.split()
-    )
 
     # where
     bind_address: str = config_key(

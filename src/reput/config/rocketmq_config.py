@@ -2,13 +2,15 @@
 
 A field is RocketMQ's key in snake_case, misspellings included. RocketMQ's names lack units: `metadata["unit"]` has
 them. The classes are the one table of defaults: a field's default is what counts if nobody names the key, with a
-file of keys or without one, and `metadata["rocketmq"]` is what RocketMQ 5.3.3 takes then.
+file of keys or without one, and `metadata["rocketmq"]` is what RocketMQ 5.3.3 takes then, and 5.5.1, too. What RocketMQ
+has besides is in `rocketmq_keys`: accepted if its value is of its type, and listed as ignored.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -17,9 +19,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from reput.config.properties import camel_case, read_properties, snake_case
-from reput.config.rocketmq_keys import ROCKETMQ_KEYS
+from reput.config.rocketmq_keys import ROCKETMQ_KEYS, UnusedKey
 from reput.errors import ConfigError
-from reput.formats.java import INT32_MAX
+from reput.formats.java import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 
 def config_key(
@@ -32,16 +34,21 @@ def config_key(
     frozen: bool = False,
     secret: bool = False,
     local: bool = False,
+    may_be_empty: bool = False,
     rocketmq: Any = None,
+    name: str = "",
 ) -> Any:
     """Field for a RocketMQ key. `frozen`: the key fixes the geometry of a store's files and cannot be changed later.
 
     `secret`: its value is shown nowhere. `local`: no request changes it (`refused_keys`): it names a file, or says who
-    may reach the server or do what. `rocketmq`: RocketMQ's default if it is another one, a value or words.
+    may reach the server or do what. `may_be_empty`: an empty text is None, as RocketMQ's default is an empty text.
+    `rocketmq`: RocketMQ's default if it is another one, a value or words. `name`: RocketMQ's, if `camel_case` does not
+    make it of the field's.
     """
     metadata = {
         "doc": doc, "unit": unit, "minimum": minimum, "maximum": maximum, "frozen": frozen, "secret": secret,
-        "local": local or secret, "rocketmq": default if rocketmq is None else rocketmq,
+        "local": local or secret, "may_be_empty": may_be_empty, "rocketmq": default if rocketmq is None else rocketmq,
+        "name": name,
     }  # fmt: skip
     return field(default=default, metadata=metadata, repr=not secret)
 
@@ -62,11 +69,13 @@ class RocketmqConfig:
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
 
-    #: RocketMQ's keys of the other classes, beside `ROCKETMQ_KEYS`.
-    OTHER_KEYS: ClassVar[tuple[str, ...]] = ()
+    #: Keys of the other classes, beside `ROCKETMQ_KEYS`.
+    OTHER_KEYS: ClassVar[tuple[UnusedKey, ...]] = ()
 
     ignored: tuple[str, ...] = field(default=())
     """RocketMQ's keys that were given and that this class does not have."""
+    refusals: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Of these the keys with which nothing starts, and why (`require_startable`)."""
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     """Keys that a mapping or a broker.conf gave; a value that is not the default is given, too (`is_given`)."""
 
@@ -93,6 +102,14 @@ class RocketmqConfig:
             if key.metadata["rocketmq"] != key.default and not self.is_given(name)
         }
 
+    def require_startable(self) -> None:
+        """Raise ConfigError, for who would write or serve, if a key asks for what RocketMQ does and reput cannot.
+
+        Who only reads a store may have the file of keys of the broker that wrote it.
+        """
+        if self.refusals:
+            raise ConfigError("; ".join(why for _, why in self.refusals))
+
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object], base: Self | None = None) -> Self:
         """Configuration with the given keys, camelCase or snake_case, over `base` (default: the class's defaults).
@@ -117,16 +134,24 @@ class RocketmqConfig:
         kind: Any = cls
         own, others = keys_of(kind), _others(kind)
         ignored = list(base.ignored) if base else []
+        refusals = dict(base.refusals) if base else {}
         for prefix, name, value in keys:
             known = snake_case(name)
             if known in own:
                 changes[known] = _coerce(own[known], value, prefix)
             elif known in others:
-                ignored.append(others[known])
+                other = others[known]
+                if other.type:
+                    _coerce(_unused_field(other), value, prefix)
+                ignored.append(other.name)
+                refusals.pop(other.name, None)
+                if (why := other.refusal(value)) is not None:
+                    refusals[other.name] = prefix + why
             else:
                 raise ConfigError(f"{prefix}{_unknown(name, own, others)}")
         changes["given"] = frozenset(changes) | (base.given if base else frozenset())
         changes["ignored"] = tuple(dict.fromkeys(ignored))
+        changes["refusals"] = tuple(refusals.items())
         return replace(base, **changes) if base else cls(**changes)
 
 
@@ -148,11 +173,38 @@ def keys_of(kind: Any) -> Mapping[str, Field[Any]]:
 
 
 @cache
-def _others(kind: Any) -> Mapping[str, str]:
-    """RocketMQ's keys that a class does not have: the name in snake_case -> RocketMQ's."""
+def _others(kind: Any) -> Mapping[str, UnusedKey]:
+    """The keys that a class does not have, by their names in snake_case."""
     own = keys_of(kind)
-    names = {snake_case(name): name for name in (*kind.OTHER_KEYS, *ROCKETMQ_KEYS)}
-    return MappingProxyType({name: names[name] for name in names if name not in own})
+    others = {snake_case(key.name): key for key in (*kind.OTHER_KEYS, *ROCKETMQ_KEYS.values())}
+    return MappingProxyType({name: others[name] for name in others if name not in own})
+
+
+class TieredStorageLevel(StrEnum):
+    """Values of RocketMQ's `tieredStorageLevel`."""
+
+    DISABLE = "DISABLE"
+    NOT_IN_DISK = "NOT_IN_DISK"
+    NOT_IN_MEM = "NOT_IN_MEM"
+    FORCE = "FORCE"
+
+
+#: A default of each Java type of `ROCKETMQ_KEYS`, and the bounds of numbers.
+_JAVA_TYPES: Mapping[str, dict[str, Any]] = {
+    "boolean": {"default": False},
+    "int": {"default": 0, "minimum": INT32_MIN, "maximum": INT32_MAX},
+    "long": {"default": 0, "minimum": INT64_MIN, "maximum": INT64_MAX},
+    "double": {"default": 0.0},
+    "String": {"default": None, "may_be_empty": True},
+    "TieredStorageLevel": {"default": TieredStorageLevel.NOT_IN_DISK},
+}
+
+
+@cache
+def _unused_field(key: UnusedKey) -> Field[Any]:
+    """The field that an unused key would have, by which its values are checked."""
+    made: Field[Any] = config_key(doc=key.effect, name=key.name, **_JAVA_TYPES[key.type])
+    return made
 
 
 def refused_keys(names: Iterable[str], black_list: str, *kinds: Any) -> set[str]:
@@ -177,11 +229,11 @@ _OF_GUIDES = {
 }
 
 
-def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, str]) -> str:
+def _unknown(name: str, own: Mapping[str, Field[Any]], others: Mapping[str, UnusedKey]) -> str:
     if (place := _OF_GUIDES.get(snake_case(name))) is not None:
         return f"unknown configuration key {name!r}: no RocketMQ reads it; it is storePathRootDir/{place}: leave it out"
     spell = snake_case if "_" in name else camel_case
-    nearest = nearest_key(name, [*map(spell, own), *(others if "_" in name else others.values())])
+    nearest = nearest_key(name, [*map(spell, own), *(others if "_" in name else [key.name for key in others.values()])])
     hint = f"; did you mean {nearest}?" if nearest else ""
     return f"unknown configuration key {name!r}: RocketMQ has none of this name{hint}"
 
@@ -224,8 +276,14 @@ def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:
             return number
         unit = f" {key.metadata['unit']}" if key.metadata["unit"] else ""
         expected = f"a whole number from {minimum} to {maximum}{unit}"
+    elif isinstance(key.default, float):
+        if isinstance(text, str | int | float) and not isinstance(text, bool):
+            with suppress(ValueError):
+                return float(text)
+        expected = "a number"
     else:
-        if isinstance(text, str) and text:
-            return text
+        if isinstance(text, str) and (text or key.metadata["may_be_empty"]):
+            return text or None
         expected = "a text"
-    raise ConfigError(f"{prefix}{camel_case(key.name)}={shown(key, value)}: expected {expected}")
+    name = key.metadata["name"] or camel_case(key.name)
+    raise ConfigError(f"{prefix}{name}={shown(key, value)}: expected {expected}")

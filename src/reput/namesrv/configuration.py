@@ -52,6 +52,7 @@ class Configuration:
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         async with self._writing:
             changed = NamesrvConfig.from_mapping(changes, self.config)
+            changed.require_startable()
             await asyncio.to_thread(self._write, changes)
             self.config = changed
             self._on_change(changed)

@@ -44,7 +44,7 @@ class NameServer:
         changes_keys: Whether UPDATE_NAMESRV_CONFIG changes keys; a broker's own name server refuses it.
 
     Raises:
-        ConfigError: A certificate of the configuration cannot be used.
+        ConfigError: A certificate of the configuration cannot be used, or a key asks for what RocketMQ alone does.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class NameServer:
         changes_keys: bool = True,
     ) -> None:
         config = config or NamesrvConfig()
+        config.require_startable()
         self._now_ms = now_ms
         self._routes = RouteInfoManager(config)
         self._kv_configs = KVConfigManager(config.kv_config_path, files)

@@ -91,7 +91,8 @@ class MessageStore(MessageWriter):
             options: RocketMQ's keys in snake_case or camelCase, over `config`; `MessageStoreOptions` has their types.
 
         Raises:
-            ConfigError: An unknown key, with the nearest known one, or a wrong value; `brokerIP1` has no address.
+            ConfigError: An unknown key, with the nearest known one, or a wrong value; a key that asks for what RocketMQ
+                writes and reput cannot; `brokerIP1` has no address.
             StoreLockedError: Another process, RocketMQ's own included, or this one has it open for writing.
             StoreFormatError: No store, a foreign file, files of another size than given. Nothing was changed.
             CorruptRecordError: Damage that is no torn tail. Nothing was changed.
@@ -111,6 +112,7 @@ class MessageStore(MessageWriter):
 
         if read_only:
             return cls(root, ReaderServices.open(root, settings, files, progress), None)
+        settings.require_startable()
         load_kernels()
         wait_for_forgotten(root)
         writer = WriterServices.open(

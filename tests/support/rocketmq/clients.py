@@ -34,6 +34,7 @@ _BUILD = {
     "grpc/proxy": _MAVEN,
     "iceberg": _MAVEN,
     "iceberg-spark": _MAVEN,
+    "keys": _MAVEN,
 }
 _JAVA = ["java", *JAVA_OPTIONS, "-Duser.home={home}", "-Djava.io.tmpdir={home}", "-cp", "target/classes:target/jars/*"]
 #: What spark-submit opens to Spark (JavaModuleOptions), of java.base.
@@ -72,20 +73,21 @@ def run_command(program: str, home: Path) -> list[str]:
     return [word.format(home=home) for word in _RUN[program]]
 
 
-def built(program: str) -> Path:
-    """The folder where a program can run: made the first time, and kept."""
+def built(program: str, *options: str) -> Path:
+    """The folder where a program can run: made the first time, and kept. options: of the commands that build it."""
     need("java")
     tool = _BUILD[program][0][0]
     assert shutil.which(tool), f"{tool} not found on PATH: tests of clients in other languages need Go, Node and Maven"
     sources = [path for path in sorted((_SOURCES / program).rglob("*")) if path.is_file()]
-    digest = hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sources)).hexdigest()[:16]
+    content = b"".join(path.name.encode() + path.read_bytes() for path in sources) + " ".join(options).encode()
+    digest = hashlib.sha256(content).hexdigest()[:16]
     with maven() as cache:
         folder = cache / f"{program.replace('/', '-')}-{digest}"
         if not folder.exists():
             with tempfile.TemporaryDirectory(dir=cache) as parent:
                 project = shutil.copytree(_SOURCES / program, Path(parent) / "project")
                 for command in _BUILD[program]:
-                    _output(command, project)
+                    _output([*command, *options], project)
                 project.rename(folder)
     return folder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.rocketmq.apache import VERSIONS, build
 from tests.support.rocketmq.clients import PROGRAMS, built
+from tests.support.rocketmq.config_keys import build_keys
 
 
 def main() -> None:
@@ -11,6 +12,7 @@ def main() -> None:
         build(version)
     for program in PROGRAMS:
         built(program)
+    build_keys()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from reput import Message, MessageStore
+from reput.broker.broker import BrokerController
+from reput.cli.options import broker_and_store_config
 from reput.errors import ConfigError, CorruptMetadataError, RemotingError, ReputError, StoreError, StoreLockedError
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command
@@ -34,6 +36,7 @@ from tests.support.commands import content_of
 from tests.support.faulty_files import FaultyFiles, Operation
 from tests.support.frames import Recorded, recorded_frames
 from tests.support.namesrv import asked_name_server
+from tests.support.rocketmq.config_keys import VERSIONS, recorded_keys
 
 
 @contextmanager
@@ -77,6 +80,31 @@ async def test_a_start_on_a_store_that_is_open_elsewhere_changes_nothing(tmp_pat
 async def test_a_start_with_a_name_that_is_no_topics_changes_nothing(tmp_path: Path) -> None:
     for keys in ({"brokerName": "a b"}, {"brokerClusterName": "c/d"}):
         await refused(tmp_path / "store", ConfigError, next(iter(keys)), **keys)
+
+
+async def test_a_start_with_a_key_that_rocketmq_alone_can_do_changes_nothing(tmp_path: Path) -> None:
+    for keys in ({"storeType": "defaultRocksDB"}, {"timerRocksDBEnable": "true"}, {"tls.protocols": "TLSv1.3"}):
+        name = next(iter(keys))
+        await refused(tmp_path / "store", ConfigError, f"^{name}=.*; leave {name} out$", **keys)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_broker_starts_with_a_file_of_all_keys_and_defaults_of_rocketmq(tmp_path: Path, version: str) -> None:
+    conf = tmp_path / "broker.conf"
+    defaults = {key.name: key.default for key in recorded_keys()[version] if key.default not in (None, "*")}
+    conf.write_text("".join(f"{name}={default}\n" for name, default in defaults.items()))
+    ports = ["listenPort=0", "haListenPort=0", "bindAddress=127.0.0.1"]
+    settings = [*ports, *(f"{name}={value}" for name, value in SMALL.items())]
+    config, store_config, ignored = broker_and_store_config(settings, str(conf))
+    assert len(config.given | store_config.given) + len(ignored) >= len(defaults)
+    path = str(tmp_path / "store")
+    controller = BrokerController(path, config, store_config, namesrv_port=0, config_path=str(conf))
+    await controller.start()
+    try:
+        client = await Served(controller).client()
+        assert (await client.send_message("orders")).code == ResponseCode.SUCCESS
+    finally:
+        await controller.stop()
 
 
 @pytest.mark.parametrize("name", ["subscriptionGroup.json", "consumerOffset.json", "topics.json"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import reput
+from reput import MessageStore
+from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError
 from reput.jobs.query import Source, query_sql
 
@@ -115,3 +118,13 @@ def test_tags_that_seem_to_be_several_are_told_once(full: reput.MessageStore, ca
 def test_what_is_no_path_is_refused_and_an_empty_one_is_no_current_folder(use: Callable[[Any], Any], path: Any) -> None:
     with pytest.raises(ConfigError, match=r"path .*: expected a path"):
         use(path)
+
+
+def test_a_store_that_rocketmq_alone_could_write_is_not_opened_for_writing(tmp_path: Path) -> None:
+    config = MessageStoreConfig.from_mapping({"storeType": "defaultRocksDB"})
+    with pytest.raises(ConfigError, match=r"^storeType=defaultRocksDB: queues are in files, .*; leave storeType out$"):
+        MessageStore.open(tmp_path / "store", config=config)
+    assert not (tmp_path / "store").exists()
+    MessageStore.open(tmp_path / "store", small=True).close()
+    with MessageStore.open(tmp_path / "store", read_only=True, config=config) as store:
+        assert not store.topics

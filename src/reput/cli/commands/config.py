@@ -13,6 +13,7 @@ from reput.cli.options import BrokerConf, Json, Settings, broker_and_store_confi
 from reput.errors import ConfigError
 
 _COLUMNS = ("key", "of", "value", "default", "RocketMQ's", "meaning")
+_COLUMNS_OF_UNUSED = ("RocketMQ's key", "since", "here")
 
 
 def config(
@@ -31,12 +32,17 @@ def config(
     keys, `reput broker` all of them. A key that neither a broker.conf nor --set names has reput's default: so messages
     are synced before they are acknowledged, unless flushDiskType=ASYNC_FLUSH is named.
 
+    With KEY, and with --json, keys of RocketMQ 4.9.7 to 5.5.1 follow that have no effect here, or of which one value
+    alone is taken: why, and the first version with the key if 5.3.3 has it not (of 5.4.0, 5.5.0 and 5.5.1).
+
     Examples:
       reput config flush
+      reput config timerRocksDB
       reput config --set flushDiskType=ASYNC_FLUSH --set mappedFileSizeCommitLog=67108864
     """
     from reput.config.properties import camel_case
     from reput.config.rocketmq_config import shown
+    from reput.config.rocketmq_keys import unused_keys
 
     chosen, chosen_store, ignored = broker_and_store_config(settings, broker_conf)
     keys: list[dict[str, Any]] = [
@@ -53,10 +59,14 @@ def config(
         for one in fields(values)
         if one.metadata
     ]
+    unused: list[dict[str, Any]] = [
+        {"key": one.name, "type": one.type, "since": one.since or None, "meaning": one.effect} for one in unused_keys()
+    ]
     if key is not None:
-        keys = _with(key, keys)
+        keys, unused = _with(key, keys, unused)
+    refused = [why for _, why in chosen_store.refusals]
     if as_json:
-        write_json({"keys": keys, "ignored": list(ignored)})
+        write_json({"keys": keys, "unused": unused, "ignored": list(ignored), "refused": refused})
         return
     rows = [
         (
@@ -65,25 +75,31 @@ def config(
         )
         for one in keys
     ]  # fmt: skip
-    write_table(_COLUMNS, rows, one_line=("key", "of"))
+    if rows:
+        write_table(_COLUMNS, rows, one_line=("key", "of"))
+    if key is not None and unused:
+        texts = [(one["key"], one["since"] or "", one["meaning"]) for one in unused]
+        write_table(_COLUMNS_OF_UNUSED, texts, one_line=_COLUMNS_OF_UNUSED[:2])
     if ignored:
         write_text(f"ignored: {', '.join(ignored)}")
+    for why in refused:
+        write_text(f"no broker starts with {why}")
 
 
-def _with(text: str, keys: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The keys that have a text in their names; raises ConfigError if none has, with what may have been meant."""
+def _with(text: str, *kinds: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The keys of each kind that have a text in their names.
+
+    Raises ConfigError if none has, with what may have been meant.
+    """
     from reput.config.properties import camel_case
     from reput.config.rocketmq_config import nearest_key
-    from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 
     wanted = (text.lower(), camel_case(text).lower())
-    found = [key for key in keys if any(one in key["key"].lower() for one in wanted)]
-    if found:
+    found = [[key for key in keys if any(one in key["key"].lower() for one in wanted)] for keys in kinds]
+    if any(found):
         return found
-    unused = [name for name in ROCKETMQ_KEYS if any(one in name.lower() for one in wanted)]
-    nearest = nearest_key(text, [key["key"] for key in keys])
-    hint = f"; RocketMQ's {', '.join(unused)} would do nothing here" if unused else ""
-    hint = hint or (f"; did you mean {nearest}?" if nearest else "")
+    nearest = nearest_key(text, [key["key"] for keys in kinds for key in keys])
+    hint = f"; did you mean {nearest}?" if nearest else ""
     raise ConfigError(f"no key of broker or store has {text!r} in its name{hint}")
 
 

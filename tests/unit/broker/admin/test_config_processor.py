@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reput.config.broker import broker_configs
 from reput.config.properties import parse_properties
 from reput.errors import RemotingError
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -48,6 +49,27 @@ async def test_a_change_is_shown_and_in_the_broker_conf_beside_what_was_there(tm
         assert (await change(client, "defaultTopicQueueNums=7\n")).code == 0
         assert conf.read_text() == "# ours\nbrokerName = b\ndefaultTopicQueueNums=7\n"
         assert not file_of(served).exists()
+
+
+async def test_a_change_to_what_rocketmq_alone_can_do_is_refused_and_one_without_effect_is_kept(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        answer = await change(client, "commitLogRecoverMaxNum=9\npopConsumerKVServiceEnable=true\n")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "popConsumerKVServiceEnable=true: check points of POP are messages" in (answer.remark or "")
+        assert not file_of(served).exists()
+        assert (await change(client, "commitLogRecoverMaxNum=x\n")).code == ResponseCode.SYSTEM_ERROR
+        assert (await change(client, "commitLogRecoverMaxNum=9\nmetricsLabel=\n")).code == ResponseCode.SUCCESS
+        assert file_of(served).read_text() == "commitLogRecoverMaxNum=9\nmetricsLabel=\n"
+
+
+async def test_what_a_broker_shows_is_a_file_of_keys_for_another_one(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        shown = await keys(await served.client())
+    config, store_config, ignored = broker_configs(shown)
+    store_config.require_startable()
+    assert ignored == ("filterServerNums", "useTLS")
+    assert config.broker_name == "broker-a"
 
 
 async def test_a_change_without_a_broker_conf_is_in_a_file_of_the_store(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.config.rocketmq_config import keys_of
+from reput.config.rocketmq_keys import ROCKETMQ_KEYS
 from tests.support.commands import Run
 
 
@@ -62,14 +63,54 @@ def test_a_text_shows_the_keys_that_have_it_in_their_name(run_reput: Run, text: 
     assert expected
     shown = run_reput("config", text, "--json").object()["keys"]
     assert [key["key"] for key in shown] == expected
-    assert [line.split()[0] for line in run_reput("config", text).out.splitlines()[2:]] == expected
+    unused = [key for key in ROCKETMQ_KEYS if any(one in key.lower() for one in wanted) and key not in names]
+    told = [line.split()[0] for line in run_reput("config", text).out.splitlines() if line and not line.startswith("─")]
+    assert told == ["key", *expected, *(["RocketMQ's", *sorted(unused, key=str.lower)] if unused else [])]
+
+
+def test_a_key_without_an_effect_is_shown_with_its_reason_and_the_version_that_has_it_first(run_reput: Run) -> None:
+    answer = run_reput("config", "rocksdb", "--json").object()
+    shown = {key["key"]: key for key in answer["unused"]}
+    assert answer["keys"] == []
+    assert shown["rocksdbMaxSizeAmplificationPercent"] == {
+        "key": "rocksdbMaxSizeAmplificationPercent",
+        "type": "int",
+        "since": "5.5.1",
+        "meaning": "no effect here: queues are in files, in no RocksDB",
+    }
+    assert shown["timerRocksDBEnable"]["since"] == "5.4.0"
+    assert shown["timerRocksDBEnable"]["meaning"].startswith("only false is taken: messages with a time wait in ")
+    assert shown["rocksdbCompressionType"]["since"] is None
+    lines = run_reput("config", "brokerip2").out.splitlines()
+    assert [line.split() for line in lines if line.startswith("broker")] == [
+        "brokerIP2 no effect here: the broker has one address, brokerIP1, for clients and slaves".split()
+    ]
+
+
+def test_json_has_all_keys_of_rocketmq_and_the_table_those_that_have_an_effect(run_reput: Run) -> None:
+    answer = run_reput("config", "--json").object()
+    names = [key["key"] for kind in ("keys", "unused") for key in answer[kind]]
+    assert len(set(names)) == len(names)
+    assert set(names) >= ROCKETMQ_KEYS.keys()
+    assert "brokerIP2" not in run_reput("config").out
+
+
+def test_a_key_with_which_nothing_starts_is_told(tmp_path: Path, run_reput: Run) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerId=0\nstoreType=defaultRocksDB\n")
+    why = f"{conf}:2: storeType=defaultRocksDB: {ROCKETMQ_KEYS['storeType'].reason}; leave storeType out"
+    answer = run_reput("config", "--config", conf, "--json").object()
+    assert (answer["ignored"], answer["refused"]) == (["storeType"], [why])
+    assert f"no broker starts with {why}" in " ".join(run_reput("config", "--config", conf).out.split())
+    broker = run_reput("broker", tmp_path / "store", "--config", conf)
+    assert (broker.status, broker.out, broker.err.splitlines()[-1]) == (2, "", f"reput: {why}")
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
         ("haListenPrt", "; did you mean haListenPort?"),
-        ("brokerip2", "; RocketMQ's brokerIP2 would do nothing here"),
         ("qqqq", ""),
     ],
 )
