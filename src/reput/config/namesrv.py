@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from reput.config.rocketmq_config import config_key
 from reput.config.tls import TlsConfig
@@ -18,6 +19,8 @@ class NamesrvConfig(TlsConfig):
 
     Raises ConfigError for a value of the wrong type or outside its bounds.
     """
+
+    REFUSES: ClassVar[str] = "tls."
 
     # where
     bind_address: str = config_key(

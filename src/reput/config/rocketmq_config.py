@@ -71,11 +71,13 @@ class RocketmqConfig:
 
     #: Keys of the other classes, beside `ROCKETMQ_KEYS`.
     OTHER_KEYS: ClassVar[tuple[UnusedKey, ...]] = ()
+    #: What the names of keys begin with whose refusals concern the server of this class.
+    REFUSES: ClassVar[str] = ""
 
     ignored: tuple[str, ...] = field(default=())
-    """RocketMQ's keys that were given and that this class does not have."""
+    """RocketMQ's keys that were given and that this class does not have, but those in `refusals`."""
     refusals: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Of these the keys with which nothing starts, and why (`require_startable`)."""
+    """... with which nothing starts, and why (`require_startable`)."""
     given: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     """Keys that a mapping or a broker.conf gave; a value that is not the default is given, too (`is_given`)."""
 
@@ -145,12 +147,12 @@ class RocketmqConfig:
                     _coerce(_unused_field(other), value, prefix)
                 ignored.append(other.name)
                 refusals.pop(other.name, None)
-                if (why := other.refusal(value)) is not None:
+                if other.name.startswith(cls.REFUSES) and (why := other.refusal(value)) is not None:
                     refusals[other.name] = prefix + why
             else:
                 raise ConfigError(f"{prefix}{_unknown(name, own, others)}")
         changes["given"] = frozenset(changes) | (base.given if base else frozenset())
-        changes["ignored"] = tuple(dict.fromkeys(ignored))
+        changes["ignored"] = tuple(name for name in dict.fromkeys(ignored) if name not in refusals)
         changes["refusals"] = tuple(refusals.items())
         return replace(base, **changes) if base else cls(**changes)
 

@@ -14,6 +14,7 @@ from reput.config.properties import camel_case, snake_case
 from reput.config.rocketmq_config import RocketmqConfig, keys_of, refused_keys
 from reput.config.rocketmq_keys import OF_BROKER, OF_NAMESRV, ROCKETMQ_KEYS, unused_keys
 from reput.errors import ConfigError
+from reput.namesrv.name_server import NameServer
 from tests.support.rocketmq.config_keys import VERSIONS, JavaKey, recorded_keys
 
 RECORDED = recorded_keys()
@@ -73,7 +74,8 @@ def test_values_of_unused_keys_are_checked_by_their_type(kind: type[RocketmqConf
         if not key.type:
             continue
         for spelling in (key.name, snake_case(key.name)):
-            assert kind.from_mapping({spelling: SAMPLES[key.type]}).ignored == (key.name,)
+            config = kind.from_mapping({spelling: SAMPLES[key.type]})
+            assert (*config.ignored, *(name for name, _ in config.refusals)) == (key.name,)
         if key.type == "String":
             assert kind.from_mapping({key.name: ""}).ignored == (key.name,)
             continue
@@ -122,7 +124,7 @@ def test_what_cannot_be_done_as_rocketmq_does_it_is_refused_by_all_values_but_on
 @pytest.mark.parametrize(("name", "value"), REFUSED.items())
 def test_a_refusal_names_key_value_line_and_reason(name: str, value: str) -> None:
     config = MessageStoreConfig.from_broker_conf(f"brokerId=0\n{name}={value}", "broker.conf")
-    assert name in config.ignored
+    assert (config.ignored, [key for key, _ in config.refusals]) == (("brokerId",), [name])
     with pytest.raises(ConfigError) as raised:
         config.require_startable()
     reason = ROCKETMQ_KEYS[name].reason
@@ -131,7 +133,23 @@ def test_a_refusal_names_key_value_line_and_reason(name: str, value: str) -> Non
         MessageStoreConfig.from_mapping({name: value}).require_startable()
     mended = MessageStoreConfig.from_mapping({name: ROCKETMQ_KEYS[name].only or ""}, config)
     mended.require_startable()
-    assert mended.ignored == config.ignored
+    assert mended.ignored == ("brokerId", name)
+    broken = MessageStoreConfig.from_mapping({name: value}, mended)
+    assert (broken.ignored, broken.refusals) == (
+        ("brokerId",),
+        ((name, f"{name}={value}: {reason}; leave {name} out"),),
+    )
+
+
+def test_a_name_server_refuses_what_concerns_its_connections_alone() -> None:
+    for name, value in REFUSED.items():
+        config = NamesrvConfig.from_mapping({name: value})
+        refused = () if name in config.ignored else (name,)
+        assert tuple(key for key, _ in config.refusals) == refused
+        assert bool(refused) == name.startswith("tls.")
+    with pytest.raises(ConfigError, match=r"^tls\.protocols=TLSv1\.3: TLS is 1\.2 or later"):
+        NameServer(NamesrvConfig.from_mapping({"tls.protocols": "TLSv1.3"}))
+    NameServer(NamesrvConfig.from_mapping(REFUSED | {"tls.protocols": "", "tls.ciphers": ""}))
 
 
 def test_a_text_whose_default_is_empty_may_be_empty() -> None:
