@@ -21,7 +21,7 @@ class UnusedKey(NamedTuple):
         type: The Java type of its values; empty for a key of another server, which checks them.
         reason: Why it has no effect; or why only one value is taken.
         since: The first version that has it, if that is later than 5.3.3.
-        only: The one value with which a store or broker starts; None if all values are the same here.
+        only: The one value, beside an empty text, with which a store or broker starts; None if all are the same here.
     """
 
     name: str
@@ -39,7 +39,8 @@ class UnusedKey(NamedTuple):
 
     def refusal(self, value: object) -> str | None:
         """Reason why nothing starts with a value; None if something does."""
-        if self.only is None or str(value).strip().lower() == self.only.lower():
+        text = str(value).strip().lower()
+        if self.only is None or text in ("", self.only.lower()):  # RocketMQ takes an empty text for its default
             return None
         return f"{self.name}={value}: {self.reason}; leave {self.name} out"
 
