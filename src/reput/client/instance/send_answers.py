@@ -7,10 +7,12 @@ All else is as in its other answers. `decode_command` and `decode_header` take t
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from reput.errors import RemotingCommandError
-from reput.formats.remoting import FRAME_HEAD, FRAME_HEAD_SIZE, RESPONSE_FLAG
+from reput.formats.remoting import FRAME_HEAD, FRAME_HEAD_SIZE, LENGTH_SIZE, RESPONSE_FLAG
 from reput.remoting.codes import LanguageCode, ResponseCode, SerializeType
 from reput.remoting.command import RemotingCommand, decode_command
 from reput.remoting.header import decode_header
@@ -86,17 +88,21 @@ def _form_of(header: str, command: RemotingCommand) -> _Form | None:
         return None
     if known != SendMessageResponseHeader(known.msg_id, known.queue_id, known.queue_offset):
         return None  # a transaction's, or with a handle
-    places = []
-    for name, pattern in _FIELDS.items():
-        places.append((f'"{name}":"', fields[name], '"', pattern))
+    places = [(f'"{name}":"', fields[name], '"', pattern) for name, pattern in _FIELDS.items()]
     places.append(('"opaque":', str(command.opaque), ",", _OPAQUE))
-    if any(header.count("".join(place[:3])) != 1 for place in places):
+    # An answer to a batch ends here: it has an id for each message.
+    if any(not re.fullmatch(pattern, value) or header.count(a + value + b) != 1 for a, value, b, pattern in places):
         return None
     begins = [header.index("".join(place[:3])) + len(place[0]) for place in places]
-    whole, at = "", 0
-    for begin, (_, value, _, pattern) in sorted(zip(begins, places, strict=True)):
+    others = ["1" if value == "0" else "0" for _, value, _, _ in places]
+    whole = other = ""
+    at = 0
+    for begin, (_, value, _, pattern), instead in sorted(zip(begins, places, others, strict=True)):
         whole += f"{re.escape(header[at:begin])}({pattern})"
+        other += header[at:begin] + instead
         at = begin + len(value)
+    if not _is_decoded_as(other + header[at:], command, others):
+        return None  # a name stands there twice, or in another object: another place counts
     first, second, third, last = (1 + sorted(begins).index(begin) for begin in begins)
     form = _Form(
         re.compile(whole + re.escape(header[at:])), (first, second, third, last), fields, command.language,
@@ -104,3 +110,12 @@ def _form_of(header: str, command: RemotingCommand) -> _Form | None:
     )  # fmt: skip
     match = form.pattern.fullmatch(header)
     return form if match is not None and _answer(form, match) == command else None
+
+
+def _is_decoded_as(header: str, command: RemotingCommand, values: Sequence[str]) -> bool:
+    """Whether a header is one of a command with these values in the places of those that differ."""
+    *texts, opaque = values
+    fields = {**(command.ext_fields or {}), **dict(zip(_FIELDS, texts, strict=True))}
+    data = header.encode()
+    frame = FRAME_HEAD.pack(len(data) + FRAME_HEAD_SIZE - LENGTH_SIZE, len(data)) + data
+    return decode_command(frame) == replace(command, opaque=int(opaque), ext_fields=fields)

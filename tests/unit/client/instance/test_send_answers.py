@@ -92,6 +92,29 @@ def test_what_differs_in_more_is_decoded(header: str) -> None:
     check(answers, framed(header, serialize_type=1))
 
 
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("opaque", '"opaque": %s'),
+        ("opaque", '"opaqu\\u0065":%s'),
+        ("queueId", '"queueId": "%s"'),
+        ("queueOffset", '"queueOffse\\u0074":"%s"'),
+        ("queueId", '"x":{"queueId": "%s"}'),
+    ],
+)
+def test_of_a_name_that_stands_there_twice_the_last_one_counts(name: str, again: str) -> None:
+    places = {"opaque": '"serializeTypeCurrentRPC"', "queueId": '"TRACE_ON"', "queueOffset": '"msgId"'}
+    if name == "queueOffset":  # behind it, too
+        header = (JAVA % (MSG_ID, "6", "6")).replace('"6"},', '"6",' + again % "6" + "},")
+    else:
+        header = (JAVA % (MSG_ID, "6", "3")).replace(places[name], again % "3" + "," + places[name])
+    answers = SendAnswers()
+    check(answers, framed(header))
+    check(answers, framed(header.replace('"opaque":3', '"opaque":9').replace('"opaque":6', '"opaque":9')))
+    check(answers, framed(header.replace('"queueId":"3"', '"queueId":"9"')))
+    check(answers, framed(header.replace('"queueOffset":"6"', '"queueOffset":"9"')))
+
+
 def test_a_peer_whose_answers_all_differ_makes_few_forms() -> None:
     answers = SendAnswers()
     frames = [framed((JAVA % (MSG_ID, "17", "5")).replace("475", str(version))) for version in range(20)]
