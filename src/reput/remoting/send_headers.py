@@ -108,12 +108,12 @@ def v2_fields(
 ) -> dict[str, str]:
     """The fields of SEND_MESSAGE_V2, SEND_BATCH_MESSAGE and SEND_REPLY_MESSAGE_V2, as a client sends them first.
 
-    Written out: `encode_header` takes ten times as long, and each send needs them.
+    Written out: `encode_header` takes ten times as long, and each send needs them. A flag of True is 1, as in a store.
     """
     return {
         "a": producer_group, "b": topic, "c": default_topic, "d": str(default_topic_queue_nums), "e": str(queue_id),
-        "f": str(sys_flag), "g": str(born_timestamp), "h": str(flag), "i": properties, "j": "0", "k": "false",
-        "m": "true" if batch else "false", "n": broker_name,
+        "f": str(int(sys_flag)), "g": str(int(born_timestamp)), "h": str(int(flag)), "i": properties, "j": "0",
+        "k": "false", "m": "true" if batch else "false", "n": broker_name,
     }  # fmt: skip
 
 
@@ -128,19 +128,19 @@ def v2_texts(
     sys_flag: int,
     flag: int,
     batch: bool,
-    broker_name: str,
     /,
-) -> tuple[str, str, str, str]:
+) -> tuple[str, str, str, str, str]:
     """The header in JSON of a request of a client of ours with the fields of `v2_fields`, around what differs.
 
-    That is born_timestamp, the properties as JSON has them, and opaque. `encode_command` makes the same text of the
-    fields in eight times as long, and each send needs it.
+    That is born_timestamp, the properties and the broker's name as JSON has them, and opaque. `encode_command` makes
+    the same text of the fields in eight times as long, and each send needs it. What is kept is short: a broker's name,
+    which a name server tells, may have any length.
     """
     return (
         f'{{"code":{int(code)},"extFields":{{"a":{quoted(producer_group)},"b":{quoted(topic)},'
-        f'"c":{quoted(default_topic)},"d":"{default_topic_queue_nums}","e":"{queue_id}","f":"{sys_flag}","g":"',
-        f'","h":"{flag}","i":',
-        f',"j":"0","k":"false","m":"{"true" if batch else "false"}","n":{quoted(broker_name)}}},"flag":0,'
-        f'"language":"{LanguageCode.PYTHON.name}","opaque":',
+        f'"c":{quoted(default_topic)},"d":"{default_topic_queue_nums}","e":"{queue_id}","f":"{int(sys_flag)}","g":"',
+        f'","h":"{int(flag)}","i":',
+        f',"j":"0","k":"false","m":"{"true" if batch else "false"}","n":',
+        f'}},"flag":0,"language":"{LanguageCode.PYTHON.name}","opaque":',
         f',"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}',
     )

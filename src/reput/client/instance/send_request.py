@@ -58,11 +58,12 @@ class SendRequest(NamedTuple):
     def unsigned(self, group: str, queue: QueueKey) -> RemotingCommand:
         """The request for one queue, as it is sent if nobody signs it: its header is text, and no fields."""
         code = self._code
-        first, second, third, last = v2_texts(
+        first, second, third, fourth, last = v2_texts(
             code, group, self.topic, AUTO_CREATE_TOPIC, DEFAULT_TOPIC_QUEUES, queue.queue_id, self.sys_flag, self.flag,
-            self.is_batch, queue.broker_name,
+            self.is_batch,
         )  # fmt: skip
-        before = f"{first}{self.born_timestamp}{second}{quoted(self.properties)}{third}"
+        properties, broker_name = quoted(self.properties), quoted(queue.broker_name)
+        before = f"{first}{int(self.born_timestamp)}{second}{properties}{third}{broker_name}{fourth}"
         return RemotingCommand(code, body=self.body, around_opaque=(before, last))
 
     def halves(self) -> tuple[SendRequest, SendRequest]:

@@ -23,7 +23,7 @@ from reput.formats.message_batch import decode_batch
 from reput.remoting.codes import LanguageCode, RequestCode
 from reput.remoting.command import encode_command
 from reput.remoting.queue_tables import QueueKey
-from reput.remoting.send_headers import decode_send_header
+from reput.remoting.send_headers import decode_send_header, v2_texts
 
 QUEUE = QueueKey("orders", "broker-a", 3)
 
@@ -188,3 +188,22 @@ def test_a_request_that_nobody_signs_is_the_same_frame(
         command.opaque, command.language = opaque, LanguageCode.PYTHON
         frames.append(encode_command(command))
     assert frames[0] == frames[1]
+
+
+def test_a_flag_of_true_is_one_and_no_word_in_later_requests() -> None:
+    queue = QueueKey("t", "b", 7)
+    flags: tuple[Any, ...] = True, 1, np.int32(1)
+    for flag in flags:
+        request = send_request(Message("t", b"x", flag=flag, sys_flag=flag, born_timestamp=flag), "ID", 5)
+        fields = request.command("g", queue).ext_fields
+        assert fields is not None
+        assert (fields["f"], fields["g"], fields["h"]) == ("1", "1", "1")
+        assert b"True" not in encode_command(request.unsigned("g", queue))
+
+
+def test_no_name_of_a_broker_is_kept() -> None:
+    request = send_request(Message("t", b"x"), "ID", 5)
+    v2_texts.cache_clear()
+    for number in range(100):
+        request.unsigned("g", QueueKey("t", f"{number}" + "n" * 100_000, 0))
+    assert v2_texts.cache_info().currsize == 1
