@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 
 from reput.errors import ConfigError, RemotingError, RemotingTimeoutError
 from reput.remoting.command import RemotingCommand
@@ -42,6 +43,7 @@ class RemotingClient:
         self._requests = requests or Requests({})
         self.connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
+        self._failures: dict[str, RemotingError] = {}  # by address: of the last try to connect
         self.on_reconnect: Callable[[str], None] = lambda address: None
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
@@ -68,15 +70,28 @@ class RemotingClient:
         connection.send_one_way(command)
 
     async def connection(self, address: str) -> Connection:
-        """The connection to an address; errors as of `call`."""
+        """The connection to an address; errors as of `call`.
+
+        Who waits while another one tries to connect gets the error of that try, and does not try after it: of a hundred
+        who ask for a server that is silent, the last one would wait for a hundred tries.
+        """
         connection = self.connections.get(address)
         if connection is not None and connection.is_open:
             return connection
+        before = self._failures.get(address)
         async with self._connecting.setdefault(address, asyncio.Lock()):
             connection = self.connections.get(address)
             if connection is None or not connection.is_open:
                 is_again = connection is not None
-                connection = self.connections[address] = await self._connect(address)
+                failure = self._failures.get(address)
+                if failure is not None and failure is not before:
+                    raise copy(failure)
+                try:
+                    connection = self.connections[address] = await self._connect(address)
+                except RemotingError as error:
+                    self._failures[address] = copy(error)  # without its frames
+                    raise
+                self._failures.pop(address, None)
                 if is_again:
                     self.on_reconnect(address)
             return connection

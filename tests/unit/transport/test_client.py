@@ -54,6 +54,29 @@ async def test_a_connection_that_has_ended_is_made_again() -> None:
         client.close()
 
 
+async def test_who_waits_for_a_try_to_connect_gets_its_error_and_who_asks_later_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client, tries, end = RemotingClient(), [], asyncio.Event()
+
+    async def connect(address: str) -> Connection:
+        tries.append(address)
+        await end.wait()
+        raise RemotingError(f"{address}: silent, try {len(tries)}")
+
+    monkeypatch.setattr(client, "_connect", connect)
+    waiting = [asyncio.create_task(client.connection("a:1")) for _ in range(20)]
+    other = asyncio.create_task(client.connection("b:1"))
+    await asyncio.sleep(0)
+    end.set()
+    errors = await asyncio.gather(*waiting, other, return_exceptions=True)
+    assert tries == ["a:1", "b:1"]
+    assert len(set(map(id, errors))) == 21
+    assert [str(error) for error in errors] == ["a:1: silent, try 2"] * 20 + ["b:1: silent, try 2"]
+    with pytest.raises(RemotingError, match="a:1: silent, try 3"):
+        await client.connection("a:1")
+
+
 async def test_what_a_server_asks_is_handled_by_the_client() -> None:
     notified = asyncio.Event()
     handlers = Requests({307: echo, 40: lambda *_: notified.set()})
