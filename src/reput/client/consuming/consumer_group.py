@@ -251,11 +251,16 @@ class ConsumerGroup:
     async def pull(self, one: ProcessQueue, offset: int, *, count: int, commits: bool = False) -> PullResult:
         """Pull a queue from its master, or the slave that the last answer has suggested; errors as of `ConsumerAPI`.
 
-        `commits`: the queue's offset goes with it, if it may be sent.
+        A slave gives messages while the master cannot be reached, if the queue needs no lock.
+
+        `commits`: the queue's offset goes with it, if it may be sent, and to who keeps it.
         """
         queue = one.queue
-        await self.connect(queue)
-        may_commit = commits and not self.is_broadcasting and one.may_commit(asyncio.get_running_loop().time())
+        is_elsewhere = self.serving(queue, one.suggested_broker_id) != self.serving(queue)
+        if one.needs_lock or not is_elsewhere:
+            await self.connect(queue)
+        commits = commits and not (is_elsewhere or self.is_broadcasting)
+        may_commit = commits and one.may_commit(asyncio.get_running_loop().time())
         commit_offset = one.offset if may_commit else None
         address = self.serving(queue, one.suggested_broker_id)
         subscription = self.subscription(queue.topic)

@@ -99,6 +99,38 @@ async def test_a_reader_that_a_slave_sends_to_its_master_finds_it(pair: Pair, mo
     assert len(pulls) < 50
 
 
+async def test_a_slave_gives_messages_while_its_master_that_is_registered_cannot_be_reached(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ConsumerGroup(
+        pair.namesrv, "g", {}, consume_type=ConsumeType.CONSUME_PASSIVELY, queues=ProcessQueueTable(ProcessQueue)
+    )
+    await group.start()
+    try:
+        await group.client.routes.subscribe_queues("orders")
+        slave = group.serving(QUEUES[0])
+        monkeypatch.setattr(
+            group.client.routes, "address", lambda _, broker_id=MASTER_ID: slave if broker_id else "127.0.0.1:1"
+        )
+        one = ProcessQueue(QUEUES[0])
+        one.offset, one.suggested_broker_id = 3, 1
+        commits: list[int | None] = []
+        pull = ConsumerAPI.pull
+
+        async def seen(self: ConsumerAPI, *arguments: Any, **more: Any) -> PullResult:
+            commits.append(more["commit_offset"])
+            return await pull(self, *arguments, **more)
+
+        monkeypatch.setattr(ConsumerAPI, "pull", seen)
+        assert (await group.pull(one, 0, count=32, commits=True)).body
+        assert commits == [None]  # the master has them
+        one.needs_lock = True
+        with pytest.raises(RemotingError, match=r"^127\.0\.0\.1:1: "):
+            await group.pull(one, 0, count=32, commits=True)
+    finally:
+        await group.close()
+
+
 async def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_answer(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
