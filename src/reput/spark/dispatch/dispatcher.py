@@ -188,6 +188,8 @@ class BatchDispatcher:
         """Dispatch a batch by tasks; None if one process has to do it in its order: nothing was written."""
         plan, outcomes = scanned.plan, scanned.outcomes
         ends = [outcome.end for outcome in outcomes if outcome.end is not None]
+        if not ends:  # the rest of a file, which its next record was too large for
+            return None
         with self.log.locked_at(plan.begin, ends) as is_there:
             types = self._types()
             is_known = is_there and types == plan.target.types

@@ -236,6 +236,17 @@ def test_a_copy_of_a_record_in_a_body_is_no_end_of_a_batch(tmp_path: Path, monke
     assert derived(output) == derived(alone)
 
 
+def test_a_batch_of_a_file_s_blank_rest_is_no_work_for_tasks(tmp_path: Path) -> None:
+    store, output, alone = tmp_path / "store", tmp_path / "output", tmp_path / "alone"
+    around, large = orders(0, 22), Put(body=b"x" * 3000, timestamp=1_700_000_000_100)
+    write_log(store, around)
+    drain(store, output)
+    write_log(store, [*around, large])
+    assert drain(store, output) == 1
+    in_one_process(store, alone)
+    assert derived(output) == derived(alone)
+
+
 def orders(begin: int, end: int, **fields: Any) -> list[Put]:
     return [Put(body=b"x" * 150, timestamp=1_700_000_000_000 + number, **fields) for number in range(begin, end)]
 
