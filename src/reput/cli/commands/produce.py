@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -71,7 +70,7 @@ def produce(
         require_store("--format parquet")
 
     def messages(format: RowFormat) -> Iterator[Message]:
-        for number, one in read_messages(_stdin(), format, topic):
+        for number, one in read_messages(standard_input(), format, topic):
             message = with_defaults(one, tags, keys, added)
             if not message.body:
                 raise MessageIllegalError(f"line {number}: the body is empty, and brokers refuse such a message")
@@ -168,16 +167,6 @@ def _counting(sent: _Sent) -> Iterator[None]:
     except ReputError as error:
         sent.messages += error.stored_messages
         raise
-
-
-def _stdin() -> IO[bytes]:
-    """Standard input, for a thread that may still wait there when the process ends.
-
-    Not through the buffer of `sys.stdin`: Python takes its lock at the end, and aborts if a thread reads.
-    """
-    buffer = standard_input()
-    raw = getattr(buffer, "raw", None)
-    return buffer if raw is None else io.BufferedReader(raw)  # without, it is in memory
 
 
 class _ReadAhead:

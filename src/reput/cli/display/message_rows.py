@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from reput.cli.display.messages import body_fields, message_fields
 from reput.cli.display.output import iso_time
@@ -59,11 +60,44 @@ _CSV_COLUMNS = (
 # -- reading
 
 
-def standard_input() -> BinaryIO:
-    """Standard input; raises ConfigError if the shell has closed it (`<&-`)."""
+def standard_input() -> IO[bytes]:
+    """Standard input, for a thread, too, that may still wait there when the process ends.
+
+    Not through the buffer of `sys.stdin`: Python takes its lock at the end, and aborts if a thread reads. Raises
+    ConfigError if the shell has closed it (`<&-`).
+    """
     if sys.stdin is None:
         raise ConfigError("standard input is closed; give messages there")
-    return sys.stdin.buffer
+    buffer = sys.stdin.buffer
+    raw = getattr(buffer, "raw", None)
+    return buffer if raw is None else io.BufferedReader(_WaitingInput(raw))  # without, it is in memory
+
+
+class _WaitingInput(io.RawIOBase):
+    """Standard input whose reads wait, though whoever has opened it wants none to (`O_NONBLOCK`, as of Node.js).
+
+    Python's readers take a moment without a byte for the end, and what came after it was lost.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._raw.seekable())
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        moved: int = self._raw.seek(offset, whence)
+        return moved
+
+    def readinto(self, buffer: Any, /) -> int:
+        size: int | None = self._raw.readinto(buffer)
+        while size is None:
+            select.select([self._raw], [], [])
+            size = self._raw.readinto(buffer)
+        return size
 
 
 def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tuple[int, Message]]:
