@@ -23,11 +23,21 @@ _TOKEN = re.compile(
 _WORDS = {"true": True, "false": False, "null": None}
 _MAX_DEPTH = 100
 _REFERENCE = "$ref"
+#: What the standard library's decoder does not tell as the reader does: lists by their lines, references, and numbers
+#: of any length. It takes a fifteenth of the reader's time: with 30,000 topics a new one took seconds without it.
+_LEFT_TO_READER = re.compile(r"[\[$\\]|\d{41}|[eE][-+]?\d{10}")
 #: References to references can make any number of values: this number is allowed, and more for each byte of the text.
 _MOST_VALUES, _MOST_VALUES_A_BYTE = 100_000, 20
 _STEP = re.compile(r"\.((?:[^\\.\[]|\\.)*)|\[(-?\d+)\]", re.DOTALL)
 _ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no value")
+
+
+_loads = json.JSONDecoder(strict=False, parse_constant=_refuse_constant).decode
 
 
 def decode_fastjson(data: bytes) -> Any:
@@ -39,12 +49,30 @@ def decode_fastjson(data: bytes) -> Any:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise CorruptMetadataError("", error.start, f"expected UTF-8, found byte {data[error.start]:#04x}") from None
+    if _LEFT_TO_READER.search(text) is None:
+        try:
+            plain = _loads(text)
+        except (ValueError, RecursionError):
+            pass  # the reader below takes more than JSON, and says where a text is wrong
+        else:
+            if _depth_fits(plain):
+                return plain
     reader = _Reader(text)
     value = reader.value(0)
     kind, found = reader.take()
     if kind != "end":
         reader.refuse("the end of the file", found)
     return _Resolver(value, len(data)).resolve(value, 0) if reader.has_references else value
+
+
+def _depth_fits(value: Any) -> bool:
+    """Whether objects are at most _MAX_DEPTH levels deep."""
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [one for parent in level if isinstance(parent, dict) for one in parent.values()]
+        if not level:
+            return True
+    return False
 
 
 class _Reader:
@@ -208,7 +236,11 @@ def _text_of(value: Any, line: str) -> str:
             return _quote(value)
         case float() if not isfinite(value):
             return "null"
-        case None | bool() | int() | float():
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return int.__repr__(value)
+        case None | float():
             return json.dumps(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 

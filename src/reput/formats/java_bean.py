@@ -34,6 +34,8 @@ def decode_bean(kind: type[_T], value: Any, *, keeps_others: bool = True) -> _T:
 
 def encode_bean(value: Any) -> Any:
     """Value for `encode_fastjson` of a dataclass instance, or of tables and lists of instances."""
+    if value.__class__ in _KINDS:
+        return value
     if is_dataclass(value):
         names = _members(value.__class__)
         plain = {
@@ -114,10 +116,12 @@ def _decode_members(kind: Any, value: Any, where: str, keeps_others: bool) -> An
     members = _members(kind)
     found: dict[str, Any] = {}
     for name, (here, type_of, needed) in members.items():
-        inner = f"{where}.{name}".lstrip(".")
-        if value.get(name) is not None:
-            found[here] = _decode(type_of, value[name], inner, keeps_others)
+        one: Any = value.get(name)
+        if type(one) is type_of and (type_of in (str, bool) or (type_of is int and INT64_MIN <= one <= INT64_MAX)):
+            found[here] = one  # as `_decode` gives it: most members are plain
+        elif one is not None:
+            found[here] = _decode(type_of, one, f"{where}.{name}".lstrip("."), keeps_others)
         elif needed:
-            _refuse(inner, "this member", None)
+            _refuse(f"{where}.{name}".lstrip("."), "this member", None)
     others = {name: one for name, one in value.items() if keeps_others and name not in members}
     return kind(**found, others=others)

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reput.errors import CorruptMetadataError
+from reput.formats import fastjson
 from reput.formats.fastjson import decode_fastjson, encode_fastjson
+from reput.formats.metadata import TopicConfig, Topics, encode_metadata
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden" / "config").glob("*/*.json"))
 TEXT = st.text(max_size=12) | st.sampled_from(["{1:2}", '"', "\\", ",3:", "a\nb", "\u0085\u2028", "%RETRY%g", "$ref"])
@@ -131,3 +133,70 @@ def test_half_a_surrogate_pair_is_escaped():
 def test_a_text_without_its_end_is_refused_in_one_pass() -> None:
     with pytest.raises(CorruptMetadataError):  # one more letter took twice the time: with forty the test never ends
         decode_fastjson(b'{"' + b"a" * 100_000)
+
+
+PIECES = (
+    *(
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        '"a"',
+        '"b":',
+        '"$ref":',
+        '"x\ny"',
+        '"\x00"',
+        '"\\u0041"',
+        '{"a":1}',
+        '{"a":{},"a":3}',
+    ),
+    *(
+        "1",
+        "-0",
+        "1.5",
+        "1e5",
+        "1E400",
+        "007",
+        "-",
+        "1.",
+        "1e-0000000001",
+        "1" * 40,
+        "1" * 41,
+        "0." + "1" * 401,
+        "\uff11",
+    ),
+    *("NaN", "-Infinity", "true", "null", "truex", " ", "\n", "\r", "\ufeff", "\u00a0", "\x0c"),
+)
+TEXTS = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
+
+
+def _refuse_all(_: str) -> None:
+    raise ValueError
+
+
+@given(
+    TEXTS
+    | TEXTS.map(lambda text: '{"k":' + text + "}")
+    | st.integers(95, 105).map(lambda levels: '{"a":' * levels + "{}" + "}" * levels)
+)
+def test_the_decoder_of_json_and_the_reader_say_the_same(text):
+    def outcome() -> str:
+        try:
+            return repr(decode_fastjson(text.encode()))
+        except CorruptMetadataError as error:
+            return str(error)
+
+    found = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fastjson, "_loads", _refuse_all)
+        assert outcome() == found
+
+
+def test_a_file_of_topics_is_read_by_compiled_code(monkeypatch):
+    """With 30,000 topics the reader took over a second for each new topic, and the first send of it failed."""
+    data = encode_metadata(Topics({name: TopicConfig(name) for name in ("orders", "%RETRY%billing", "küche")}))
+    read = decode_fastjson(data)
+    monkeypatch.setattr(fastjson, "_Reader", lambda _: pytest.fail("read by Python's loop"))
+    assert decode_fastjson(data) == read
