@@ -130,6 +130,26 @@ def test_the_command_follows_some_topics_and_no_others_in_its_folder(spark: Spar
         assert 'topics was ["topic-1", "topic-2"] and is' in refused.err
 
 
+def test_the_command_says_in_a_line_that_messages_went_before_they_were_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    arguments = ("stats", store, "--bucket", "1s", "--follow", "--available-now", "--work-dir", tmp_path / "w")
+    with reput.MessageStore.open(store, mapped_file_size_commit_log=1 << 14) as small:
+        small.put_message(Message("topic-0", b"."))
+    assert run_reput(*arguments).status == 0
+    put_tagged(store, 0, 200)
+    files = sorted((store / "commitlog").iterdir())
+    for path in files[:-1]:  # as retention does
+        path.unlink()
+    refused = run_reput(*arguments)
+    assert refused.status == 2
+    told = refused.err.strip().splitlines()[-1]
+    assert "the log was to be read on from" in told
+    assert told.endswith("; another --work-dir begins with the log as it is")
+    assert run_reput(*arguments[:-1], tmp_path / "another").status == 0
+
+
 def test_a_stream_without_windows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     by: Sequence[Dimension] = ("topic",)
     with pytest.raises(ConfigError, match="a stream is counted by windows"):

@@ -13,6 +13,7 @@ from reput.errors import ReputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_OURS = f"{ReputError.__module__}."
 #: The modules that pyspark runs as programs for what it asks a source outside of tasks.
 _PLANNER = "pyspark.daemon"
 _READER_OF_STREAM = "pyspark.sql.streaming.python_streaming_source_runner"
@@ -36,6 +37,13 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
             end_quietly()
 
     return call
+
+
+def reason_of(error: Exception) -> str:
+    """Reason in an error of Spark: the text of our error within it, if there is one, or else its first line."""
+    lines = str(error).strip().split("\n")
+    ours = next((line for line in lines if line.startswith(_OURS)), None)
+    return lines[0] if ours is None else ours.removeprefix(_OURS).partition(": ")[2]
 
 
 def end_quietly() -> None:

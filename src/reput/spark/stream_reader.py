@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Least log bytes that are worth a task.
 _MIN_SPLIT_BYTES = 8 << 20
+#: Where the text of a loss begins to say what to do.
+NEW_CHECKPOINT = ". Begin with a new checkpoint"
 
 _LIMITS = ("max_bytes", "max_rows")
 
@@ -212,9 +214,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tell_loss(self, error: DataLossError, remedy: str) -> None:
         """Raise the error, or log it, by option `failOnDataLoss`."""
         if self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"{error}. Begin with a new checkpoint, or set failOnDataLoss=false to {remedy}"
-            ) from error
+            raise DataLossError(f"{error}{NEW_CHECKPOINT}, or set failOnDataLoss=false to {remedy}") from error
         logger.warning("%s. failOnDataLoss=false: %s", error, remedy)
 
     def _read(self, split: Split, selection: Selection) -> Iterator[pa.RecordBatch]:

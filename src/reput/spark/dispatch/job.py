@@ -256,6 +256,7 @@ class _Run:
 
         from reput.spark.dispatch.source import DispatchSource
         from reput.spark.runner import SparkRunner
+        from reput.spark.short_errors import reason_of
 
         runner = SparkRunner(session)
 
@@ -281,7 +282,7 @@ class _Run:
         except StreamingQueryException as error:
             if isinstance(self._failure, ReputError):
                 raise self._failure from None
-            raise ReputError(f"dispatch: Spark gave the query up: {str(error).partition(chr(10))[0]}") from error
+            raise ReputError(f"dispatch: Spark gave the query up: {reason_of(error)}") from error
         finally:
             self._stop.set()
             query.stop()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.cli import interrupts
 from reput.cli.display.output import write_json, write_line
-from reput.errors import ConfigError, ReputError
+from reput.errors import ConfigError, DataLossError, ReputError
 from reput.extras import require
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def follow_stats(
     from reput.jobs.job_folder import JobFolder
     from reput.log.directory import StoreDirectory
     from reput.spark import session, statistics_stream
+    from reput.spark.short_errors import reason_of
+    from reput.spark.stream_reader import NEW_CHECKPOINT
 
     StoreDirectory(store, commit_log_path=arguments["commit_log_path"]).check_output(work_dir)
 
@@ -54,7 +56,10 @@ def follow_stats(
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
-            raise ReputError(f"{store}: the stream ended: {str(error).strip().partition(chr(10))[0]}") from None
+            reason, is_loss, _ = reason_of(error).partition(NEW_CHECKPOINT)
+            if is_loss:
+                raise DataLossError(f"{reason}; another --work-dir begins with the log as it is") from None
+            raise ReputError(f"{store}: the stream ended: {reason}") from None
         finally:
             query.stop()
 
