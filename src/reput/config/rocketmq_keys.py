@@ -304,7 +304,7 @@ _TABLE: tuple[tuple[str, str], ...] = (
     """),
     ("consumerOffset.json is written by flushConsumerOffsetInterval alone", "int: flushConsumerOffsetHistoryInterval"),
     ("changes are kept in the file of --config, or in config/broker.properties", "String: brokerConfigPath"),
-    ("there are no filter servers", "int: filterServerNums"),
+    ("there are no filter servers", "int: filterServerNums=0"),
     # POP
     ("check points of POP are messages, in no RocksDB: what was popped there and not acked would not come again", """
         boolean: popConsumerKVServiceEnable=false

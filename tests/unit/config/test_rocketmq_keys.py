@@ -101,6 +101,7 @@ REFUSED = {
     "configManagerVersion": "v2",
     "enableControllerMode": "true",
     "enableDLegerCommitLog": "true",
+    "filterServerNums": "1",
     "indexFileWriteEnable": "false",
     "messageStorePlugIn": "org.apache.rocketmq.tieredstore.TieredMessageStore",
     "popConsumerKVServiceEnable": "true",
