@@ -61,3 +61,10 @@ def test_a_speed_stands_on_the_pages_of_figures_alone(page: Path) -> None:
 
 def test_pages_for_users_can_be_read() -> None:
     assert sum(len(page.read_text().split()) for page in FOR_USERS) <= 60_000
+
+
+def test_each_page_of_the_lab_is_in_the_navigation_of_the_site() -> None:
+    """`make docs` asks the same of all pages, and takes half a minute."""
+    site = (ROOT / "mkdocs.yml").read_text()
+    for page in sorted((ROOT / "lab").glob("*.md")):
+        assert f": lab/{page.name}\n" in site, f"mkdocs.yml, nav: lab/{page.name} is missing"
