@@ -53,7 +53,7 @@ _SEPARATORS = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
 class Message:
     """A message to be stored.
 
-    tags, unique_key: an empty text counts as none. born_timestamp: ms since 1970 UTC, None = now; born_host: "ip:port",
+    tags, unique_key: an empty text counts as none. keys: None counts as none. born_timestamp: ms since 1970 UTC, None = now; born_host: "ip:port",
     None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have fields of their own, and
     without INNER_NUM and INNER_BASE, which `MessageStore.put_batch` sets.
     The store itself adds no UNIQ_KEY (as in DefaultMessageStore).
@@ -182,19 +182,28 @@ def encode_properties_of(message: Message, reserved: int = 0, unique_key: str | 
     keys = message.keys
     properties = message.properties
     try:
-        unique_key = message.unique_key or unique_key
-        if unique_key:
-            text = "UNIQ_KEY\x01" + unique_key + "\x02"
+        own_key = message.unique_key
+        if not own_key:
+            if own_key is not None and own_key != "":
+                _refuse_properties(message)
+            own_key = unique_key
+        if own_key:
+            text = "UNIQ_KEY\x01" + own_key + "\x02"
             pairs = 1
-        if message.tags:
-            text += "TAGS\x01" + message.tags + "\x02"
+        tags = message.tags
+        if tags:
+            text += "TAGS\x01" + tags + "\x02"
             pairs += 1
+        elif tags is not None and tags != "":
+            _refuse_properties(message)
         if keys:
             joined = " ".join(keys)
-            if isinstance(keys, str) or "" in keys or joined.count(" ") != len(keys) - 1:
+            if not _is_list(keys) or "" in keys or joined.count(" ") != len(keys) - 1:
                 _refuse_properties(message)
             text += "KEYS\x01" + joined + "\x02"
             pairs += 1
+        elif keys != () and keys is not None and not _is_list(keys):
+            _refuse_properties(message)
         if properties:
             if not _RESERVED_NAMES.isdisjoint(properties) or "" in properties or "" in properties.values():
                 _refuse_properties(message)
@@ -203,11 +212,15 @@ def encode_properties_of(message: Message, reserved: int = 0, unique_key: str | 
             for name, value in properties.items():
                 text += name + "\x01" + value + "\x02"
             pairs += len(properties)
-        if not message.wait_store_msg_ok:
+        elif properties is not None and not isinstance(properties, Mapping):
+            _refuse_properties(message)
+        if message.wait_store_msg_ok is not True:
+            if message.wait_store_msg_ok is not False:
+                _refuse_properties(message)
             text += "WAIT\x01false\x02"
             pairs += 1
         data = text.encode()
-    except (TypeError, AttributeError, UnicodeEncodeError):
+    except (TypeError, AttributeError, ValueError):  # of a lone surrogate, too
         _refuse_properties(message)
     if len(data) - len(data.translate(None, _SEPARATORS)) != 2 * pairs:
         _refuse_properties(message)
@@ -215,6 +228,10 @@ def encode_properties_of(message: Message, reserved: int = 0, unique_key: str | 
     if size > MAX_PROPERTIES_SIZE:
         raise MessageIllegalError(f"the properties take {size} bytes; {MAX_PROPERTIES_SIZE} are allowed")
     return data + bytes(reserved) if reserved else data
+
+
+def _is_list(keys: object) -> bool:
+    return isinstance(keys, Sequence) and not isinstance(keys, str | bytes)
 
 
 def _check_body_type(body: object) -> None:
@@ -241,12 +258,12 @@ def _refuse_properties(message: Message) -> NoReturn:
     """Raises MessageIllegalError for the first text of the message that its properties cannot represent."""
     if not isinstance(message, Message):  # a stored one has nearly all of the fields
         raise MessageIllegalError(f"this is {_no_message(message)}")
-    if message.unique_key:
-        check_text_of_property("unique_key", message.unique_key)
-    if message.tags:
-        check_text_of_property("tags", message.tags)
-    keys = message.keys
-    if isinstance(keys, str) or not isinstance(keys, Sequence):
+    for name in ("unique_key", "tags"):
+        value = getattr(message, name)
+        if value is not None and not (isinstance(value, str) and not value):
+            check_text_of_property(name, value)
+    keys = () if message.keys is None else message.keys
+    if not _is_list(keys):
         raise MessageIllegalError(f"keys must be a list of texts, not {type(keys).__name__}")
     for key in keys:
         check_text_of_property("keys: a key", key)
@@ -258,4 +275,7 @@ def _refuse_properties(message: Message) -> NoReturn:
         if name in _RESERVED:
             raise MessageIllegalError(f"property {name!r} is RocketMQ's own; pass {_RESERVED[name]}")
         check_property(name, value)
+    if not isinstance(message.wait_store_msg_ok, bool):
+        reason = f"wait_store_msg_ok must be True or False, not {message.wait_store_msg_ok!r:.100}"
+        raise MessageIllegalError(reason)
     raise MessageIllegalError("the properties cannot be written as text")

@@ -1,6 +1,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ HOST = encode_host("10.0.0.1:10911")
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1, max_size=12)
 KEYS = TEXTS.filter(lambda text: " " not in text)
 NAMES = TEXTS.filter(lambda name: name not in ("TAGS", "KEYS", "UNIQ_KEY", "WAIT"))
+#: Each counts as false, and none of them is a text, a list or a mapping.
+NOTHING_OF_WRONG_TYPES = (0, False, b"", float("nan"), frozenset())
 
 
 def record(message):
@@ -82,6 +85,15 @@ def test_a_message_within_the_limits_is_accepted(message):
         ({"keys": ["a", 1]}, "^keys: a key must be text, not int"),
         ({"keys": "abc"}, "keys must be a list of texts, not str"),
         ({"keys": 5}, "keys must be a list of texts, not int"),
+        ({"keys": {"a", "b"}}, "keys must be a list of texts, not set"),
+        *[({"tags": value}, f"^tags must be text, not {type(value).__name__}") for value in NOTHING_OF_WRONG_TYPES],
+        *[({"unique_key": value}, "^unique_key must be text, not ") for value in NOTHING_OF_WRONG_TYPES],
+        *[({"keys": value}, "^keys must be a list of texts, not ") for value in (*NOTHING_OF_WRONG_TYPES, "")],
+        *[({"properties": value}, "^properties must be a mapping, not ") for value in (0, "", (), [], float("nan"))],
+        *[({"wait_store_msg_ok": value}, "^wait_store_msg_ok must be True or False, not ") for value in (0, None, "no")],
+        ({"tags": float("nan")}, "^tags must be text, not float"),
+        ({"keys": np.array(["a", "b"])}, "^keys must be a list of texts, not ndarray"),
+        ({"properties": {"a": np.array([1, 2])}}, "value must be text, not ndarray"),
         ({"properties": {"a\x01": "b"}}, "name holds a separator"),
         ({"properties": {"a": "b\x02"}}, "value holds a separator"),
         ({"properties": {"": "b"}}, "name is empty"),
