@@ -208,15 +208,19 @@ def _decoded(log_rows: LogRows, columns: TopicColumns, names: Sequence[str], par
 class SqlTable(ds.Dataset):  # type: ignore[misc]
     """Table that DuckDB scans, as often as a query needs, and with the columns that it needs.
 
+    Args:
+        plans: plans of reads by what is wanted, of all tables of a statement: `messages where topic = 'orders'` reads
+            the parts that the sample of `orders` has read.
+
     Attributes:
         undecoded: count of bodies of the last scan that could not be decoded.
         failure: error that ended a scan; DuckDB passes on only its text.
     """
 
-    def __init__(self, source: Source, topic: str | None) -> None:
+    def __init__(self, source: Source, topic: str | None, plans: dict[Wanted | None, Sequence[Part]]) -> None:
         self._source = source
         self.topic = topic
-        self._plans: dict[Wanted | None, Sequence[Part]] = {}
+        self._plans = plans
         self.columns = TopicColumns() if topic is None else source.columns(topic, self._plan)
         self.undecoded = 0
         self.failure: ReputError | None = None
@@ -233,7 +237,7 @@ class SqlTable(ds.Dataset):  # type: ignore[misc]
         return BatchScanner(self.schema, self._rows, columns, filter)
 
     def _plan(self, rows: LogRows) -> Sequence[Part]:
-        """The parts of a read, planned once: by a statement's scans with the same conditions, and its sample."""
+        """The parts of a read, planned once: by a statement's scans with the same conditions, and its samples."""
         if rows.wanted not in self._plans:
             self._plans[rows.wanted] = rows.plan()
         return self._plans[rows.wanted]
@@ -350,8 +354,9 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         answer = connection.sql("select unnest($names) as name", params={"names": names})
         return SqlRows(answer.to_arrow_reader(_BATCH_ROWS), [], source)
     warn_of_unknown_topics(source.topics, StoreDirectory(source.path, commit_log_path=source.commit_log_path))
-    tables = {topic: SqlTable(source, topic) for topic in source.tables(sql)}
-    tables[MESSAGES] = SqlTable(source, None)
+    plans: dict[Wanted | None, Sequence[Part]] = {}
+    tables = {topic: SqlTable(source, topic, plans) for topic in source.tables(sql)}
+    tables[MESSAGES] = SqlTable(source, None, plans)
     for name, table in tables.items():
         connection.register(name, table)
     try:

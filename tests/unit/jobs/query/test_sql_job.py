@@ -14,8 +14,10 @@ import pytest
 import reput
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.message import Message
+from reput.jobs.query import query_job
 from reput.jobs.query.row_files import write_rows
 from reput.jobs.query.sql_job import Source, SqlTable, query_sql
+from reput.log.plans.plan import plan_read
 
 ORDERS = 300
 
@@ -274,8 +276,19 @@ def test_damage_is_our_own_error(tmp_path: Path) -> None:
 
 
 def test_a_table_can_be_scanned_again(store: Path) -> None:
-    table = SqlTable(Source(path=store), "orders")
+    table = SqlTable(Source(path=store), "orders", {})
     assert table.scanner(["id"]).to_table() == table.scanner(["id"]).to_table()
+
+
+def test_tables_of_a_statement_share_what_is_planned(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`orders` is named, so its fields are looked at; `messages` reads the same records."""
+    planned = []
+    monkeypatch.setattr(query_job, "plan_read", lambda *given: planned.append(given) or plan_read(*given))
+    rows = query_sql(Source(path=store), "select count(*) as many from messages where topic = 'orders'").reader
+    assert rows.read_all()["many"].to_pylist() == query_sql(
+        Source(path=store), "select count(*) as many from orders"
+    ).reader.read_all()["many"].to_pylist()
+    assert len(planned) == 2
 
 
 def test_an_answer_that_nobody_reads_to_its_end_is_freed(store: Path) -> None:
