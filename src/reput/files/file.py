@@ -254,6 +254,11 @@ class File:
             raise failure(error, self.path, f"read at {position}") from error
         return read
 
+    def ask(self, position: int, size: int) -> None:
+        """Ask the disk for bytes that will be read soon; does not wait, and cannot fail."""
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
+
     def read_runs(self, positions: NDArray[int64], sizes: NDArray[int64]) -> NDArray[uint8]:
         """Many reads in one call: uint8[sum of sizes], `sizes[i]` bytes from `positions[i]`, concatenated.
 

@@ -11,9 +11,12 @@ Each rule needs a proof, and is not applied without it:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -216,37 +219,61 @@ def _locations_by(
     means: str,
     index: IndexedRecords | None,
 ) -> Locations:
-    """The locations, batch by batch of the log; of each proven batch only the wanted records are kept."""
-    files, queues = directory.files, directory.queues()
-    gain = _Gain(scan_bytes)
+    """The locations; each processor proves its part of the log, batch by batch."""
+    queues = directory.queues()
     of_queues = np.array([wanted.has_queue(queue) for queue in queues], np.bool_)
-    found: list[QueueRecords] = []
-    gaps: list[Gap] = []
-    end, inner = -1, 0
-    for batch in proven_batches(queues, log_files, files):
-        keep = of_queues[batch.records.queues]
-        if index is not None:
-            keep &= index.rows(batch.records, batch.end)
-        if keep.size:
-            end = int(batch.records.offsets[-1] + batch.records.sizes[-1])
-        records = _in_ranges(batch.records.rows(keep), wanted)
-        gain.add(records)
-        if records.offsets.size or not found:  # most ranges of a long log have none
-            found.append(records)
-        gaps += batch.gaps
-        before = [gap for gap in gaps[inner:] if gap.begin < end]  # later ones are empty, or both ways read them
-        inner += len(before)
-        gain.add_gaps([gap.end - gap.begin for gap in before])
+    stopped = Event()
+
+    def of_part(part: Sequence[LogFile]) -> tuple[list[QueueRecords], list[Gap], int]:
+        """Wanted records, gaps, and the end of the last record: of each proven batch no more is kept."""
+        gain = _Gain(scan_bytes)
+        found: list[QueueRecords] = []
+        gaps: list[Gap] = []
+        end, inner = -1, 0
+        for batch in proven_batches(queues, part, directory.files, log_files[-1].end_offset):
+            keep = of_queues[batch.records.queues]
+            if index is not None:
+                keep &= index.rows(batch.records, batch.end)
+            if keep.size:
+                end = int(batch.records.offsets[-1] + batch.records.sizes[-1])
+            records = _in_ranges(batch.records.rows(np.flatnonzero(keep)), wanted)
+            gain.add(records)
+            if records.offsets.size or not found:  # most ranges of a long log have none
+                found.append(records)
+            gaps += batch.gaps
+            before = _gaps_before(end, gaps[inner:])
+            inner += len(before)
+            gain.add_gaps([gap.end - gap.begin for gap in before])
+            if stopped.is_set():
+                break
+        return found, gaps, end
+
+    # The index proves its entries from the first to the last. Queues prove any files of the log without the others.
+    parts = 1 if index is not None else min(len(os.sched_getaffinity(0)), len(log_files))
+    cuts = [len(log_files) * number // parts for number in range(parts + 1)]
+    with ThreadPoolExecutor(parts, thread_name_prefix="reput-proof") as pool:
+        try:
+            proven = list(pool.map(of_part, [log_files[begin:end] for begin, end in pairwise(cuts)]))
+        finally:
+            stopped.set()
     if index is not None:
         index.check_rest()
+    end = max(end for _, _, end in proven)
     if end < 0:
         raise NotProven("no consume queue has a record of this log")
-    gain.scan_bytes = min(scan_bytes, end - log_files[0].start_offset)
-    gain.add_gaps([])
-    records = joined_records(found)
-    check_records(records, log_files, files)
+    records = joined_records([records for found, _, _ in proven for records in found])
+    gaps = [gap for _, of_one, _ in proven for gap in of_one]
+    gain = _Gain(min(scan_bytes, end - log_files[0].start_offset))
+    gain.add(records)
+    gain.add_gaps([gap.end - gap.begin for gap in _gaps_before(end, gaps)])
+    check_records(records, log_files, directory.files)
     reason = f"{means}: {gain.count} records, and {gain.gap_bytes} bytes that they do not cover"
     return Locations(records, gaps, end, reason)
+
+
+def _gaps_before(end: int, gaps: Sequence[Gap]) -> list[Gap]:
+    """The gaps before the end of the last record; later ones are empty, or are read by a scan, too."""
+    return [gap for gap in gaps if gap.begin < end]
 
 
 def _in_ranges(records: QueueRecords, wanted: Wanted) -> QueueRecords:

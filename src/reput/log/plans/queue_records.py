@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,8 +50,8 @@ from reput.log.point_reads import Points, read_records
 
 Int64s = npt.NDArray[np.int64]
 
-#: Log bytes proven in one batch: the claims of usual records stay in the processor's cache.
-BATCH_BYTES = 16 << 20
+#: Log bytes proven in one batch: the claims of usual records stay in the processor's cache. With 64 MiB they do not.
+BATCH_BYTES = 32 << 20
 #: Bytes of units that are in memory, of all queues together, and the fewest and the most units of one queue.
 _UNITS_BYTES = 64 << 20
 _LEAST_UNITS, _MOST_UNITS = 64, 50_000
@@ -116,15 +117,18 @@ class ProvenBatch(NamedTuple):
 
 
 def proven_batches(
-    queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer
+    queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer, log_end: int | None = None
 ) -> Iterator[ProvenBatch]:
-    """Proven records and gaps of the whole log, in log order; the blank record at a file's end is no gap.
+    """Proven records and gaps of log files, in log order; the blank record at a file's end is no gap.
+
+    log_end: end of the whole log, if these files are a part of it. A part is proven by itself, as a log is whose first
+    files retention has deleted.
 
     Raises NotProven if the queues contradict the log or each other.
     """
     begin = -1
     before: QueueRecords | None = None  # the last record of the batch before, if a gap after it is not checked
-    for file, end, records in claimed_batches(queues, log_files, files):
+    for file, end, records in claimed_batches(queues, log_files, files, log_end):
         begin = max(begin, file.start_offset)
         gap_rows, wrong = gaps_before(records.offsets, records.sizes, begin)
         if wrong is not None:
@@ -150,6 +154,8 @@ def proven_batches(
             if high < file.end_offset or not _is_blank_end(file, low, files)
         ]
         yield ProvenBatch(file, records, gaps, begin)
+    if before is not None:  # what follows may be a gap of another part
+        check_records(before, log_files, files)
 
 
 def check_records(records: QueueRecords, log_files: Sequence[LogFile], files: FileLayer) -> None:
@@ -195,14 +201,15 @@ def _are_own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLay
 
 
 def claimed_batches(
-    queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer
+    queues: Sequence[QueueFiles], log_files: Sequence[LogFile], files: FileLayer, log_end: int | None = None
 ) -> Iterator[tuple[LogFile, int, QueueRecords]]:
     """(file, end, records) for each range of the log: the records that units claim to start there, in log order.
 
     Nothing proves them yet, but for the first and the last unit of each queue: a queue whose first unit does not lead
     to a record of its own is left out, and so are the records in this range of a queue whose last unit does not.
+    log_end: as for `proven_batches`.
     """
-    units = _Units(queues, log_files[0].start_offset, log_files[-1].end_offset, files)
+    units = _Units(queues, log_files[0].start_offset, log_end or log_files[-1].end_offset, files)
     for file in log_files:
         begin = file.start_offset
         for end in [*range(begin + BATCH_BYTES, file.end_offset, BATCH_BYTES), file.end_offset]:
@@ -296,14 +303,22 @@ class _Units:
             if count:
                 run[RUN_COUNT], run[RUN_NEXT] = count, 0
                 run[RUN_QUEUE_OFFSET] = (start + position) // UNIT_SIZE
-                self._positions[number] = position + count * UNIT_SIZE
-                if (
-                    buffer[count * UNIT_SIZE - UNIT_SIZE :].view(UNIT_TYPE)["size"][0] <= 0
-                ):  # the end of what is written
+                self._positions[number] = position = position + count * UNIT_SIZE
+                last = buffer[count * UNIT_SIZE - UNIT_SIZE :].view(UNIT_TYPE)
+                if last["size"][0] <= 0 or position == queue.file_size:  # the end of what is written, or of the file
                     self._go_on(number)
+                self._ask(number)
                 return
             self._go_on(number)
         run[RUN_ENDED] = 1
+
+    def _ask(self, number: int) -> None:
+        """Ask the disk for a queue's next units, so that it reads them while those in memory are taken."""
+        paths = self._queues[number].paths[self._numbers[number] :]
+        with suppress(StoreError):
+            for path in paths[:1]:
+                with self._files.open(path) as file:
+                    file.ask(int(self._positions[number]), self._claims.buffers.shape[1])
 
     def _read(self, path: str, position: int, buffer: npt.NDArray[np.uint8]) -> int:
         """Read whole units from a position on; returns how many there are."""
