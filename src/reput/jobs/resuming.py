@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import pickle
+import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
 from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
 
 from reput.errors import StoreFormatError
 from reput.files import DISK
@@ -20,6 +27,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _SIZE_BYTES, _DIGEST_BYTES = 8, 16
+#: Beside dataclasses, enumerations and tuples, what outcomes are made of.
+_PARTS = (np.ndarray, np.dtype, np.generic, pa.Table, Counter, bytearray)
+#: Functions that make them, in NumPy 2 and 1.
+_MAKERS = {
+    ("reput.jobs.resuming", "_table"),
+    *((f"numpy.{core}.multiarray", name) for core in ("_core", "core") for name in ("_reconstruct", "scalar")),
+}
 
 
 class ResumingRunner:
@@ -85,8 +99,13 @@ class _Keeping:
 
 
 def keep(path: str, value: object, *, synced: bool) -> None:
-    """Write a value other than None to a file, for `load`."""
-    data = pickle.dumps(value)
+    """Write a value other than None to a file, for `load`: dataclasses, numbers, texts, arrays and tables.
+
+    Raises TypeError for an object of another kind, which `load` would refuse.
+    """
+    written = io.BytesIO()
+    _Pickler(written).dump(value)
+    data = written.getvalue()
     content = len(data).to_bytes(_SIZE_BYTES, "big") + _digest(data) + data
     if synced:
         attempt = f"{path}.{uuid.uuid4().hex}"  # a task attempt that counts as lost may still run
@@ -100,8 +119,8 @@ def keep(path: str, value: object, *, synced: bool) -> None:
 def load(path: str) -> Any:
     """Read the value that `keep` has written; None if the file is missing, or was torn by a kill.
 
-    Raises StoreFormatError for a file of another user, or that others may write: to read a pickle is to run what its
-    writer wants.
+    Raises StoreFormatError for a file of another user, or that others may write, and for one that names what no outcome
+    is made of: a pickle calls what it names.
     """
     if not DISK.exists(path):
         return None
@@ -114,7 +133,48 @@ def load(path: str) -> Any:
         content = file.read(0, file.size)  # may end with bytes of a longer value that was torn before
     begin = _SIZE_BYTES + _DIGEST_BYTES
     data = content[begin : begin + int.from_bytes(content[:_SIZE_BYTES], "big")]
-    return pickle.loads(data) if content[_SIZE_BYTES:begin] == _digest(data) else None
+    return _Unpickler(data, path).load() if content[_SIZE_BYTES:begin] == _digest(data) else None
+
+
+def _is_part(kind: object) -> bool:
+    return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, (Enum, tuple, *_PARTS)))
+
+
+def _table(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, pa.Table):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, value.schema) as stream:
+                stream.write_table(value)
+            return _table, (sink.getvalue().to_pybytes(),)
+        kind = value if isinstance(value, type) else type(value)
+        if not _is_part(kind) and (getattr(value, "__module__", ""), getattr(value, "__name__", "")) not in _MAKERS:
+            raise TypeError(
+                f"an outcome of a task has {value!r:.100}: expected dataclasses, numbers, texts, arrays, tables"
+            )
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, path: str) -> None:
+        super().__init__(io.BytesIO(data))
+        self._path = path
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A class or function that the file names; of reput, modules that others than tasks import are read, too."""
+        is_known = module in sys.modules or (module.startswith("reput.") and "._" not in module)
+        if is_known and "." not in name:
+            found = super().find_class(module, name)
+            if _is_part(found) or (module, name) in _MAKERS:
+                return found
+        raise StoreFormatError(
+            f"{self._path}: state of a job with {module}.{name}, which no job keeps; remove the folder of the job, or "
+            "give another one"
+        )
 
 
 def _digest(data: bytes) -> bytes:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import pickle
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
@@ -254,6 +259,54 @@ def test_state_that_others_may_write_is_not_read(foreign: Callable[[Path], None]
     foreign(path)
     with pytest.raises(StoreFormatError, match="others may write"):
         load(str(path))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pickle.dumps(os.mkdir),
+        pickle.dumps(eval),
+        b"cposix\nsystem\n(S'touch called'\ntR.",
+        b"creput.__main__\nmain\n(tR.",
+        b"creput.jobs.resuming\npickle.loads\n.",
+        b"creput.jobs.resuming\nkeep\n.",
+        pickle.dumps(Path("x")),
+    ],
+)
+def test_state_calls_nothing_that_it_names(tmp_path: Path, data: bytes) -> None:
+    """Also in a folder of one's own: its content may come from elsewhere."""
+    path = tmp_path / "plan"
+    path.touch()
+    path.chmod(0o600)
+    path.write_bytes(len(data).to_bytes(8, "big") + hashlib.blake2b(data, digest_size=16).digest() + data)
+    with pytest.raises(StoreFormatError, match="which no job keeps; remove the folder"):
+        load(str(path))
+
+
+@pytest.mark.parametrize("value", [range(3), Path("x"), os.mkdir, [object()], pa.schema([])])
+def test_what_cannot_be_read_again_is_not_kept(tmp_path: Path, value: object) -> None:
+    path = tmp_path / "plan"
+    with pytest.raises(TypeError, match="expected dataclasses, numbers, texts, arrays, tables"):
+        keep(str(path), value, synced=False)
+    assert not path.exists()
+
+
+def test_state_comes_back_as_it_was_kept(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan")
+    table = pa.table({"a": pa.chunked_array([[1, None], [3]]), "b": ["x", "y", "z"]})
+    kept = (
+        Outcome(1),
+        {"n": (np.arange(3), np.int64(7), np.dtype("i4,u1"))},
+        Counter("aab"),
+        bytearray(b"x"),
+        {1},
+        table,
+    )
+    keep(path, kept, synced=True)
+    found = load(path)
+    assert found[0] == Outcome(1)
+    assert found[2:] == kept[2:]
+    assert [str(value) for value in found[1]["n"]] == [str(value) for value in kept[1]["n"]]
 
 
 def test_state_of_another_user_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
