@@ -124,7 +124,7 @@ def _readers(folder: str, topic: str) -> dict[str, list[str]]:
         "`log_dataset(...)`, a filter": [*_python(_LOG_DATASET), store, topic, small],
         "`query --topics`": _reput("query", store, *chosen, "--output", f"{out}.parquet", "--quiet"),
         "`query --sql`, the topic's table": _reput("query", store, "--sql", sql + (topic or "messages"), "--json"),
-        "`query --sql`, `messages` with a condition": _reput("query", store, "--sql", f"{sql}messages{where}", "--json"),
+        "`query --sql`, `messages where topic =`": _reput("query", store, "--sql", sql + f"messages{where}", "--json"),
         "`export --topics`": _reput("export", store, out, *chosen, "--quiet"),
         "`stats --topics`": _reput("stats", store, *chosen, "--json", "--quiet"),
         "`replay --topics`": _reput("replay", store, out, *chosen, "--speed", "max", "--quiet"),

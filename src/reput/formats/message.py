@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from reput.errors import MessageIllegalError
 from reput.formats.hosts import encode_host
@@ -53,9 +53,9 @@ _SEPARATORS = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
 class Message:
     """A message to be stored.
 
-    tags, unique_key: an empty text counts as none. keys: None counts as none. born_timestamp: ms since 1970 UTC, None = now; born_host: "ip:port",
-    None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have fields of their own, and
-    without INNER_NUM and INNER_BASE, which `MessageStore.put_batch` sets.
+    tags, unique_key: an empty text counts as none. keys: None counts as none. born_timestamp: ms since 1970 UTC, None
+    = now; born_host: "ip:port", None = the store's host. properties: without TAGS, KEYS, UNIQ_KEY and WAIT, which have
+    fields of their own, and without INNER_NUM and INNER_BASE, which `MessageStore.put_batch` sets.
     The store itself adds no UNIQ_KEY (as in DefaultMessageStore).
     """
 
@@ -179,10 +179,10 @@ def encode_properties_of(message: Message, reserved: int = 0, unique_key: str | 
     """
     text = ""
     pairs = 0
-    keys = message.keys
+    keys: Any = message.keys
     properties = message.properties
     try:
-        own_key = message.unique_key
+        own_key: Any = message.unique_key  # what the types say is checked here
         if not own_key:
             if own_key is not None and own_key != "":
                 _refuse_properties(message)
@@ -190,7 +190,7 @@ def encode_properties_of(message: Message, reserved: int = 0, unique_key: str | 
         if own_key:
             text = "UNIQ_KEY\x01" + own_key + "\x02"
             pairs = 1
-        tags = message.tags
+        tags: Any = message.tags
         if tags:
             text += "TAGS\x01" + tags + "\x02"
             pairs += 1
@@ -262,7 +262,8 @@ def _refuse_properties(message: Message) -> NoReturn:
         value = getattr(message, name)
         if value is not None and not (isinstance(value, str) and not value):
             check_text_of_property(name, value)
-    keys = () if message.keys is None else message.keys
+    given_keys: Any = message.keys
+    keys = () if given_keys is None else given_keys
     if not _is_list(keys):
         raise MessageIllegalError(f"keys must be a list of texts, not {type(keys).__name__}")
     for key in keys:
@@ -275,7 +276,7 @@ def _refuse_properties(message: Message) -> NoReturn:
         if name in _RESERVED:
             raise MessageIllegalError(f"property {name!r} is RocketMQ's own; pass {_RESERVED[name]}")
         check_property(name, value)
-    if not isinstance(message.wait_store_msg_ok, bool):
-        reason = f"wait_store_msg_ok must be True or False, not {message.wait_store_msg_ok!r:.100}"
-        raise MessageIllegalError(reason)
+    wait: Any = message.wait_store_msg_ok
+    if not isinstance(wait, bool):
+        raise MessageIllegalError(f"wait_store_msg_ok must be True or False, not {wait!r:.100}")
     raise MessageIllegalError("the properties cannot be written as text")

@@ -90,7 +90,7 @@ def test_a_message_within_the_limits_is_accepted(message):
         *[({"unique_key": value}, "^unique_key must be text, not ") for value in NOTHING_OF_WRONG_TYPES],
         *[({"keys": value}, "^keys must be a list of texts, not ") for value in (*NOTHING_OF_WRONG_TYPES, "")],
         *[({"properties": value}, "^properties must be a mapping, not ") for value in (0, "", (), [], float("nan"))],
-        *[({"wait_store_msg_ok": value}, "^wait_store_msg_ok must be True or False, not ") for value in (0, None, "no")],
+        *[({"wait_store_msg_ok": value}, "^wait_store_msg_ok must be True or False, ") for value in (0, None, "no")],
         ({"tags": float("nan")}, "^tags must be text, not float"),
         ({"keys": np.array(["a", "b"])}, "^keys must be a list of texts, not ndarray"),
         ({"properties": {"a": np.array([1, 2])}}, "value must be text, not ndarray"),

@@ -285,9 +285,10 @@ def test_tables_of_a_statement_share_what_is_planned(store: Path, monkeypatch: p
     planned = []
     monkeypatch.setattr(query_job, "plan_read", lambda *given: planned.append(given) or plan_read(*given))
     rows = query_sql(Source(path=store), "select count(*) as many from messages where topic = 'orders'").reader
-    assert rows.read_all()["many"].to_pylist() == query_sql(
-        Source(path=store), "select count(*) as many from orders"
-    ).reader.read_all()["many"].to_pylist()
+    assert (
+        rows.read_all()["many"].to_pylist()
+        == query_sql(Source(path=store), "select count(*) as many from orders").reader.read_all()["many"].to_pylist()
+    )
     assert len(planned) == 2
 
 
