@@ -20,7 +20,7 @@ from reput.formats.message import Message
 from reput.jobs.query.sql_job import Source, query_sql
 from reput.spark.sql import arrow_rows, query_sql_on_spark
 from tests.support.commands import run_reput
-from tests.support.statements import ANSWERED, MY_ORDERS, ORDERS, RAW, REFUSED
+from tests.support.statements import ANSWERED, DIFFERING, MY_ORDERS, ORDERS, RAW, REFUSED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +82,23 @@ def test_both_engines_give_equal_rows(spark: SparkSession, store: Path) -> None:
 
 def test_both_engines_refuse(spark: SparkSession, store: Path) -> None:
     assert [sql for sql in REFUSED if answers(spark, store, sql) != [None, None]] == []
+
+
+def test_expressions_with_two_values_are_those_of_the_page(spark: SparkSession, store: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/sql.md").read_text().replace("\\|", "|")
+    for expression, expected in DIFFERING.items():
+        texts = [None if one is None else [repr([plain(float(one) if type(one) is int else one)])] for one in expected]
+        assert answers(spark, store, f"select {expression} x from orders limit 1") == texts, expression
+    shown = (
+        "1 / 0",
+        "cast('2.5' as int)",
+        "concat('a', null)",
+        "log(10)",
+        "7 ^ 2",
+        "substr('abc', 0, 2)",
+        "upper('ß')",
+    )
+    assert all(f"`{expression}`" in page for expression in shown)
 
 
 def test_rows_for_a_file_come_in_order_and_piece_by_piece(spark: SparkSession, store: Path, tmp_path: Path) -> None:
