@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 import reput.client.consuming.pull_consumer as _pull_consumer
 import reput.client.consuming.push_consumer as _push_consumer
 import reput.client.producing.producer as _producer
-from reput.client.instance.arguments import check_function
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.send_result import SendResult
 from reput.client.options import ProducerOptions, PullConsumerOptions, PushConsumerOptions
 from reput.client.program_errors import call_in_thread
+from reput.config.arguments import check_function
 from reput.errors import MQClientError
 from reput.formats.message import Message
 from reput.remoting.queue_tables import QueueKey

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from numbers import Real
 from operator import index
@@ -17,6 +18,9 @@ _MEANT_TO_SEPARATE = frozenset(",;&|")
 _MOST_SHOWN = 200
 #: The largest numbers of the network protocol's fields (Java's `int` and `long`).
 MOST_INT, MOST_LONG = (1 << 31) - 1, (1 << 63) - 1
+
+#: A check of an argument, by its name and value: raises ConfigError for what is none.
+Check = Callable[[str, Any], None]
 
 
 def refusal(name: str, value: object, expected: str) -> ConfigError:
@@ -71,14 +75,16 @@ def check_flag(name: str, value: object) -> None:
         raise refusal(name, value, "True or False")
 
 
-def check_path(name: str, value: object, expected: str = "a path, as a text or a pathlib.Path") -> None:
-    """Raises ConfigError for what is no path, as an empty text, or no system has."""
+def check_path(
+    name: str, value: Any, expected: str = "a path, as a text or a pathlib.Path; the current folder is '.'"
+) -> None:
+    """Raises ConfigError for what is no path, as an empty text, or one that no system has."""
     try:
-        data = str(value).encode("utf-8", "surrogateescape")  # as the system has it
-    except UnicodeEncodeError:
+        path = value if isinstance(value, str) else value.__fspath__()
+        data = path.encode("utf-8", "surrogateescape")  # as the system has it
+    except (AttributeError, TypeError, UnicodeEncodeError):
         data = b""
-    is_path = isinstance(value, str) or hasattr(value, "__fspath__")
-    if not is_path or not data or b"\0" in data:
+    if not data or b"\0" in data:
         raise refusal(name, value, expected)
 
 
@@ -106,6 +112,69 @@ def check_queue_ids(name: str, value: object) -> None:
         raise refusal(name, value, "queue ids, as [0, 1]")
     for one in value:
         check_whole(name, one, 0)
+
+
+def check_function(name: str, value: Any) -> None:
+    """Raises ConfigError for what cannot be called, or whose call runs nothing."""
+    if not callable(value):
+        raise refusal(name, value, "a function")
+    if any(map(_is_generator, (value, getattr(value, "__call__", None)))):  # noqa: B004, an object is called, too
+        raise refusal(name, value, "a function that runs when it is called: one with `yield` makes a generator")
+
+
+def _is_generator(value: Any) -> bool:
+    return inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
+
+
+def check_mapping(name: str, value: object) -> None:
+    """Raises ConfigError for what is no mapping whose keys are texts."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise refusal(name, value, "a mapping of names, as a dict")
+
+
+def optional(check: Check) -> Check:
+    """A check that takes None, too."""
+
+    def checked(name: str, value: Any) -> None:
+        if value is not None:
+            check(name, value)
+
+    return checked
+
+
+def whole(least: float = -math.inf, most: float = math.inf) -> Check:
+    """The check of a whole number with these bounds."""
+    return lambda name, value: check_whole(name, value, least, most)
+
+
+def one_of(*texts: str) -> Check:
+    """The check of a choice."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, str) or value not in texts:
+            raise refusal(name, value, " or ".join(f'"{text}"' for text in texts))
+
+    return check
+
+
+def an_object_of(kind: type) -> Check:
+    """The check of an object of a class."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, kind):
+            raise refusal(name, value, f"an object of {kind.__name__}")
+
+    return check
+
+
+def able_to(method: str, expected: str) -> Check:
+    """The check of an object by a method that it has, of whatever class it is."""
+
+    def check(name: str, value: Any) -> None:
+        if isinstance(value, type) or not callable(getattr(value, method, None)):
+            raise refusal(name, value, expected)
+
+    return check
 
 
 def meant_as_several(tags: Iterable[str]) -> str | None:

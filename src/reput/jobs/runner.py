@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol, TypeVar
 
+from reput.jobs.arguments import check_arguments
 from reput.progress import Progress, silent
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class LocalRunner:
     """
 
     def __init__(self, threads: int | None = None) -> None:
+        check_arguments(threads=threads)
         self.threads = threads or len(os.sched_getaffinity(0))
 
     def run(

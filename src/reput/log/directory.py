@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
 
-from reput.config.arguments import check_path, refusal
+from reput.config.arguments import check_path
 from reput.config.properties import split_folders
 from reput.errors import ConfigError, CorruptIndexFileError, StoreError, StoreFormatError
 from reput.files import DISK, Entry, File, FileLayer
@@ -37,7 +37,7 @@ from reput.formats.paths import (
     queue_folder_id,
 )
 from reput.log.foreign_parts import ForeignPart, dledger_part, foreign_parts, is_dledger_data
-from reput.log.object_storage import ObjectStorage, absolute, check_is_no_url, check_on_disk
+from reput.log.object_storage import ObjectStorage, absolute, check_file_layer, check_is_no_url, check_on_disk
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
@@ -98,8 +98,8 @@ class IndexFilePath:
 
 
 def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, kind: str = "the store") -> None:
-    """Raises ConfigError if `path`, which is to be written, is a URL, or lies inside a store or its log folders."""
-    check_is_no_url(path)
+    """Raises ConfigError if `path`, which is to be written, is no path, a URL, or inside a store or its log folders."""
+    check_is_no_url(path, "output")
     output = os.path.realpath(path)
     for folder in map(os.path.realpath, (store, *log_folders)):
         if os.path.commonpath([output, folder]) == folder:
@@ -135,8 +135,7 @@ class StoreDirectory:
         commit_log_path: str | os.PathLike[str] | None = None,
         files: FileLayer = DISK,
     ) -> None:
-        if not isinstance(files, FileLayer):
-            raise refusal("files", files, "a file layer")
+        check_file_layer("files", files)
         if not isinstance(files, ObjectStorage):
             check_on_disk(path)
         self.path = absolute(path)

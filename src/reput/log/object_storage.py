@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from reput.config.arguments import refusal
+from reput.config.arguments import check_path, refusal
 from reput.errors import ConfigError, StoreError
 from reput.extras import require
 from reput.files import DISK, Entry, File, FileLayer, is_hidden
@@ -27,31 +27,24 @@ _LOCK_TEXT_BYTES = 64
 _ADDRESS = re.compile(r"[\w.-]+:\d+(;[\w.-]+:\d+)*")
 
 
-def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a URL of a storage.
-
-    Raises ConfigError for what is no path; an empty one, as of a variable that is not set, is not the current folder.
-    """
-    given: object = path
-    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
-    if not isinstance(text, str):
-        raise refusal("path", path, "a path, as a text or a pathlib.Path")
-    if not text:
-        raise refusal("path", path, "a path; the current folder is '.'")
-    return "://" in text
+def is_url(path: str | os.PathLike[str], name: str = "path") -> bool:
+    """Whether a path is a URL of a storage; raises ConfigError for what is no path, by the argument's name."""
+    check_path(name, path)
+    return "://" in os.fspath(path)
 
 
-def absolute(path: str | os.PathLike[str]) -> str:
-    """Absolute path, or the URL as it is."""
-    return os.fspath(path).rstrip("/") if is_url(path) else os.path.abspath(path)
+def absolute(path: str | os.PathLike[str], name: str = "path") -> str:
+    """Absolute path, or the URL as it is; raises ConfigError as `is_url`."""
+    return os.fspath(path).rstrip("/") if is_url(path, name) else os.path.abspath(path)
 
 
-def check_on_disk(path: str | os.PathLike[str]) -> None:
+def check_on_disk(path: str | os.PathLike[str], name: str = "path") -> None:
     """Raises ConfigError for a URL, if a store is written, or read in another way than by ranges; and for an address.
 
-    A path is an address if it reads as one and there is no such folder: a store of this name would be made else.
+    A path is an address if it reads as one and there is no such folder: a store of this name would be made else. And as
+    `is_url`.
     """
-    if is_url(path):
+    if is_url(path, name):
         raise ConfigError(
             f"{os.fspath(path)}: a store on object storage is only read, by read_log and log_dataset; copy it to a "
             "disk, or mount the storage"
@@ -63,13 +56,22 @@ def check_on_disk(path: str | os.PathLike[str]) -> None:
         )
 
 
-def check_is_no_url(path: str | os.PathLike[str]) -> None:
-    """Raises ConfigError for a URL, if files of a disk are meant: it would be a folder `s3:` of the current one."""
-    if is_url(path):
+def check_is_no_url(path: str | os.PathLike[str], name: str = "path") -> None:
+    """Raises ConfigError for a URL, if files of a disk are meant: it would be a folder `s3:` of the current one.
+
+    And as `is_url`.
+    """
+    if is_url(path, name):
         raise ConfigError(
             f"{os.fspath(path)}: a URL, where a file or folder of a disk is expected: of URLs stores are read, and "
             "backups taken; give a path, or mount the storage"
         )
+
+
+def check_file_layer(name: str, value: object) -> None:
+    """Raises ConfigError for what is no file layer."""
+    if not isinstance(value, FileLayer):
+        raise refusal(name, value, "a file layer")
 
 
 def files_of(path: str | os.PathLike[str], files: FileLayer = DISK) -> FileLayer:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
@@ -15,13 +13,17 @@ from reput.client.instance.subscriptions import build_subscriptions, consume_fro
 from reput.config.arguments import (
     MOST_INT,
     MOST_LONG,
+    Check,
     check_flag,
+    check_function,
     check_path,
     check_seconds,
     check_whole,
     is_whole,
     meant_as_several,
+    optional,
     refusal,
+    whole,
 )
 from reput.errors import ConfigError
 from reput.events import Event
@@ -70,31 +72,14 @@ def check_offset(value: object) -> None:
     check_whole("offset", value, 0, MOST_LONG)
 
 
-def _is_generator(value: Any) -> bool:
-    return inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
-
-
-_Check = Callable[[str, Any], None]
-
-
-def _optional(check: _Check) -> _Check:
-    """A check that takes None, too."""
-
-    def checked(name: str, value: Any) -> None:
-        if value is not None:
-            check(name, value)
-
-    return checked
-
-
-def _instance(module: str, kind: str) -> _Check:
+def _instance(module: str, kind: str) -> Check:
     """A check for None or an object of a class, imported if one is given: an import of the client is quick."""
 
     def check(name: str, value: Any) -> None:
         if not isinstance(value, getattr(import_module(module), kind)):
             raise refusal(name, value, f"None or an object of reput.client.{kind}")
 
-    return _optional(check)
+    return optional(check)
 
 
 def _namesrv(name: str, value: Any) -> None:
@@ -135,14 +120,6 @@ def _consume_from(_: str, value: Any) -> None:
     consume_from_where(value)
 
 
-def check_function(name: str, value: Any) -> None:
-    """Raises ConfigError for what cannot be called, or whose call runs nothing."""
-    if not callable(value):
-        raise refusal(name, value, "a function")
-    if any(map(_is_generator, (value, getattr(value, "__call__", None)))):  # noqa: B004, an object is called, too
-        raise refusal(name, value, "a function that runs when it is called: one with `yield` makes a generator")
-
-
 def _trace(name: str, value: Any) -> None:
     if not isinstance(value, bool) and (not isinstance(value, str) or validate_topic(value) is not None):
         raise refusal(name, value, "True, False or the name of a topic")
@@ -152,35 +129,31 @@ def _path(name: str, value: Any) -> None:
     check_path(name, value, "the path of a file")
 
 
-def _whole(least: int, most: float = math.inf) -> _Check:
-    return lambda name, value: check_whole(name, value, least, most)
-
-
-def _seconds(*, may_be_zero: bool = False) -> _Check:
+def _seconds(*, may_be_zero: bool = False) -> Check:
     return lambda name, value: check_seconds(name, value, may_be_zero=may_be_zero)
 
 
 #: Checks by the name of an argument, which means the same in all clients.
-_CHECKS: dict[str, _Check] = {
+_CHECKS: dict[str, Check] = {
     "namesrv": _namesrv,
     "group": _group,
     "topics": _topics,
     "topic_names": _topic_names,
     "on_message": check_function,
-    "check_transaction": _optional(check_function),
+    "check_transaction": optional(check_function),
     "consume_from": _consume_from,
     "timeout": _seconds(),
     "consume_timeout": _seconds(),
     "close_timeout": _seconds(may_be_zero=True),
-    "retries": _whole(0),
-    "concurrency": _whole(1),
-    "max_reconsume_times": _optional(_whole(-1, MOST_INT)),
+    "retries": whole(0),
+    "concurrency": whole(1),
+    "max_reconsume_times": optional(whole(-1, MOST_INT)),
     "auto_batch": check_flag,
     "orderly": check_flag,
     "broadcasting": check_flag,
     "trace": _trace,
-    "namespace": _optional(_namespace),
-    "offsets_path": _optional(_path),
+    "namespace": optional(_namespace),
+    "offsets_path": optional(_path),
     "tls": _instance("reput.transport.tls", "ClientTls"),
     "credentials": _instance("reput.client.instance.session_credentials", "SessionCredentials"),
     "limits": _instance("reput.client.consuming.consumed_queue", "PullLimits"),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self
 
 from reput.client.instance.arguments import (
     check_arguments,
-    check_function,
     check_queue,
     check_queue_of,
     check_topic_name,
@@ -33,7 +32,7 @@ from reput.client.instance.send_result import SendResult
 from reput.client.producing.mq_fault_strategy import MQFaultStrategy, may_be_too_large
 from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
-from reput.config.arguments import MOST_LONG, check_seconds, check_text, refusal
+from reput.config.arguments import MOST_LONG, check_function, check_seconds, check_text, refusal
 from reput.errors import MQClientError, ReputError
 from reput.extras import require_store
 from reput.formats.message import Message

@@ -24,6 +24,7 @@ from reput.errors import StoreFormatError
 from reput.files import DISK
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import INDEX
+from reput.jobs.arguments import check_arguments
 from reput.jobs.audit.batch_consume_queues import BatchQueueItem, BatchQueueRuns, find_batch_runs
 from reput.jobs.audit.consumer_offsets import lost_offset_findings, offset_findings, unused_offset_findings
 from reput.jobs.audit.files import StoreListing
@@ -151,6 +152,7 @@ def audit(
         ConfigError: `work_dir` belongs to an audit with other options; delay levels that RocketMQ does not allow.
         StoreError: a file cannot be read, or retention has deleted it meanwhile.
     """
+    check_arguments(**locals())
     given = {"message_delay_level": message_delay_level, "max_hash_slot_num": max_hash_slot_num}
     given |= {"max_index_num": max_index_num, "file_reserved_time": file_reserved_time}
     config = MessageStoreConfig.from_mapping({name: value for name, value in given.items() if value is not None})

@@ -34,6 +34,7 @@ from reput.formats.backup import (
     name_of_time,
     time_of_name,
 )
+from reput.jobs.arguments import check_arguments
 from reput.jobs.backup.source import SourceState, left_out, look_at_source, stored_sizes
 from reput.jobs.backup.target import BackupTarget, find_target, folder_of, held_target
 from reput.jobs.rebuild.emptied_queues import find_emptied_queues
@@ -86,7 +87,7 @@ class Backup:
 
 def backup(
     store_path: str | os.PathLike[str],
-    target: str,
+    target: str | os.PathLike[str],
     *,
     runner: Runner,
     commit_log_path: str | os.PathLike[str] | None = None,
@@ -108,7 +109,9 @@ def backup(
         CorruptRecordError: damage in the log; then there is no new backup, and earlier backups stay.
         StoreError: a file cannot be read or written, or the target cannot be reached.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
+    target = os.fspath(target)
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path, files=files)
     folder = folder_of(target)
     if folder is not None:
@@ -132,14 +135,15 @@ def backup(
     )  # fmt: skip
 
 
-def list_backups(target: str, *, files: FileLayer = DISK) -> list[Manifest | CorruptBackupError]:
+def list_backups(target: str | os.PathLike[str], *, files: FileLayer = DISK) -> list[Manifest | CorruptBackupError]:
     """List the backups of a target, oldest first. A backup whose manifest is damaged is listed as an error.
 
     Raises:
         StoreFormatError: no target of backups.
         StoreError: the target cannot be read.
     """
-    opened = find_target(target, files)
+    check_arguments(**locals())
+    opened = find_target(os.fspath(target), files)
     backups: list[Manifest | CorruptBackupError] = []
     for name in backup_names(opened):
         try:

@@ -6,6 +6,7 @@ between any two removals leaves whole backups, and objects that nobody needs, wh
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 from reput.errors import ConfigError, CorruptBackupError
 from reput.files import DISK, FileLayer
 from reput.formats.backup import CONFIG, LOG, manifest_name, time_of_name
+from reput.jobs.arguments import check_arguments
 from reput.jobs.backup.backup_job import backup_names, read_manifest
 from reput.jobs.backup.target import BackupTarget, find_target, held_target
 from reput.progress import Progress
@@ -55,7 +57,7 @@ class Pruned:
 
 
 def prune(
-    target: str,
+    target: str | os.PathLike[str],
     *,
     keep_last: int = 0,
     keep_hourly: int = 0,
@@ -79,7 +81,9 @@ def prune(
         StoreLockedError: a backup or a prune of this target runs.
         StoreError: an object cannot be removed; the same call removes the rest.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
+    target = os.fspath(target)
     counts = dict(
         zip(_PERIODS, (keep_last, keep_hourly, keep_daily, keep_weekly, keep_monthly, keep_yearly), strict=True)
     )

@@ -15,13 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reput.config.dispatch_rules import DispatchRules
+from reput.config.dispatch_rules import BUILD_KEYS, DispatchRules
+from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.errors import ConfigError, CorruptBackupError, StoreError, StoreFormatError
 from reput.files import DISK, FileLayer
 from reput.formats.backup import ConfigFile, LogRange, Manifest
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG, offset_to_file_name
+from reput.jobs.arguments import check_arguments
 from reput.jobs.audit.job import audit
 from reput.jobs.backup.backup_job import backup_names, read_manifest
 from reput.jobs.backup.point_in_time import Cut, Until, find_cut, fit_config
@@ -81,7 +83,7 @@ class Restored:
 
 
 def restore(
-    target: str,
+    target: str | os.PathLike[str],
     store_path: str | os.PathLike[str],
     *,
     runner: Runner,
@@ -116,7 +118,9 @@ def restore(
         CorruptRecordError: damage in the log, which was there when the backup was taken.
         StoreLockedError: another process restores to this directory.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
+    target = os.fspath(target)
     check_is_no_url(store_path)
     opened = find_target(target, files)
     if (backups := folder_of(target)) is not None:
@@ -124,6 +128,9 @@ def restore(
     until = None if until_ms is until_offset is None else Until(until_ms, until_offset)
     if until_ms is not None and until_offset is not None:
         raise ConfigError("a restore ends at a time or at an offset: leave --until or --until-offset out")
+    if unknown := sorted(set(sizes or {}) - set(BUILD_KEYS)):
+        raise ConfigError(f"sizes: {unknown[0]!r} is none of {', '.join(BUILD_KEYS)}")
+    MessageStoreConfig.from_mapping(sizes or {})
     manifest = _choose(opened, backup, until)
     known = {**manifest.sizes, **(sizes or {})}
     _check_sizes(opened, manifest, known)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from reput.errors import ConfigError
+from reput.jobs.arguments import check_arguments
 from reput.jobs.diff.fields import DifferingFields
 from reput.jobs.diff.match import DIFFERENT, EXTRA, MISSING, SCHEMA, Match, match_rows
 from reput.jobs.diff.rows import (
@@ -125,6 +126,7 @@ def diff(
         StoreFormatError: no store, a foreign file; or `work_dir` is not empty and belongs to no comparison.
         StoreError: a file cannot be read, or retention has deleted it meanwhile.
     """
+    check_arguments(**locals())
     unknown = [name for name in ignore if name not in IGNORABLE]
     if unknown:
         raise ConfigError(f"ignore: {unknown[0]!r} cannot be left out; what can: {', '.join(IGNORABLE)}")

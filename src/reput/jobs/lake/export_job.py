@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
+from reput.config.arguments import check_path
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreFormatError
 from reput.files import DISK, FileLayer
+from reput.jobs.arguments import check_arguments, chosen_options
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake.commits import LakeCommit, LakeCommits
 from reput.jobs.lake.export_options import ExportOptions
@@ -79,7 +81,9 @@ def export(
         DataLossError: the log does not have the records after the last run any more.
         CorruptRecordError: damage in the log that is not skipped; earlier commits stay.
     """
-    with _opened(store_path, output, runner, options or ExportOptions(), files) as job:
+    check_arguments(**locals())
+    check_path("output", output)
+    with _opened(store_path, output, runner, chosen_options(options, ExportOptions), files) as job:
         return job.run(progress)
 
 
@@ -97,7 +101,16 @@ def follow(
 
     Each run is as a call of `export`, with its errors; a run without new messages commits nothing.
     """
-    with _opened(store_path, output, runner, options or ExportOptions(), files) as job:
+    check_arguments(**locals())
+    check_path("output", output)
+    opened = _opened(store_path, output, runner, chosen_options(options, ExportOptions), files)
+    return _followed(opened, wait, progress)
+
+
+def _followed(
+    opened: AbstractContextManager[_ExportJob], wait: Callable[[], bool], progress: Progress | None
+) -> Iterator[Export]:
+    with opened as job:
         yield job.run(progress)
         while wait():
             yield job.run(progress)
@@ -111,10 +124,9 @@ def _opened(
     options: ExportOptions,
     files: FileLayer,
 ) -> Iterator[_ExportJob]:
-    """Check the options, lock the output, and open the job."""
+    """Lock the output, and open the job."""
     directory = StoreDirectory(store_path, commit_log_path=options.commit_log_path, files=files)
     directory.check_output(output)
-    options.check()
     with JobFolder(output, "export", options.kept(directory.path), layout=options.layout, files=files) as folder:
         try:
             job = _ExportJob(directory, folder, runner, options, files)

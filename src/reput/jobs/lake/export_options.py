@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 import pyarrow as pa
 
-from reput.config.arguments import check_number, check_text, check_texts, check_whole, refusal
+from reput.config.arguments import check_number, check_text, check_texts
 from reput.errors import ConfigError
 from reput.extras import require
+from reput.jobs.arguments import check_arguments
 from reput.jobs.body_schema import body_schema_text
 from reput.jobs.decoding import BodySchema
 from reput.jobs.job_folder import Option
@@ -85,8 +86,9 @@ class ExportOptions:
     retain_hours: float = RETAIN_HOURS
     strict: bool = False
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise ConfigError for values, or values together, that no export can have."""
+        check_arguments(**{one.name: getattr(self, one.name) for one in fields(self)})
         self._check_types()
         if self.format not in get_args(Format):
             raise ConfigError(f"format: {self.format!r} is none of {', '.join(get_args(Format))}")
@@ -96,8 +98,6 @@ class ExportOptions:
             raise ConfigError(f"catalog, namespace: of Iceberg tables, and the format is {self.format}")
         if self.decode != "raw" and self.columns is not None and "body" not in self.columns:
             raise ConfigError(f"decode: {self.decode} decodes bodies, and the columns leave them out")
-        if self.damaged not in ("refuse", "skip"):
-            raise ConfigError(f"damaged: {self.damaged!r} is neither refuse nor skip")
         if self.new_fields not in ("reject", "add"):
             raise ConfigError(f"new_fields: {self.new_fields!r} is neither reject nor add")
         if self.new_fields == "add" and not (self.has_tables and self.decode == "json"):
@@ -108,9 +108,6 @@ class ExportOptions:
             raise ConfigError("compact: one file cannot be put together; give 2 or more, or 0 for never")
         if self.compact < 0 or self.retain_hours < 0:
             raise ConfigError(f"compact, retain_hours: {self.compact} and {self.retain_hours}, expected 0 or more")
-        for name in ("split_bytes", "commit_bytes", "target_file_bytes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: {getattr(self, name)} is no size in bytes")
         decoders = make_decoders(self.decode, self.schema)
         if self.has_tables:
             for decoder in (decoders.common, *decoders.by_topic.values()):
@@ -118,17 +115,12 @@ class ExportOptions:
                     self._check_fields(decoder.type)
 
     def _check_types(self) -> None:
-        """Raise ConfigError for values of another type, by their names."""
+        """Raise ConfigError for values of another type that only an export has."""
         for name in ("topics", "columns"):
             if (value := getattr(self, name)) is not None:
                 check_texts(name, value)
-        for name in ("decode", "format", "namespace", "damaged", "new_fields"):
+        for name in ("format", "new_fields"):
             check_text(name, getattr(self, name))
-        for name in ("split_bytes", "commit_bytes", "target_file_bytes", "compact"):
-            check_whole(name, getattr(self, name))
-        for name in ("fail_on_data_loss", "strict"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise refusal(name, value, "True or False")
         check_number("retain_hours", self.retain_hours)
 
     def _check_fields(self, kind: pa.StructType) -> None:

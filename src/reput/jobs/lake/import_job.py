@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from reput.counts import counted
 from reput.errors import MessageIllegalError
+from reput.jobs.arguments import check_arguments
 from reput.jobs.lake.import_source import LakeSource, SourcePart
 from reput.jobs.runner import Runner
 from reput.progress import Progress
@@ -93,6 +94,7 @@ def import_messages(
         ConfigError: the sink has batches of another source.
         StoreError: as of the sink.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
     try:
         sink.check(source.schema)

@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import parquet
 
+from reput.config.arguments import check_texts, optional
 from reput.errors import ConfigError, StoreFormatError
 from reput.extras import require
 from reput.formats.paths import COMMIT_LOG
+from reput.jobs.arguments import check_arguments
 from reput.jobs.job_folder import STATE
 from reput.jobs.lake.files import COMPACTED_NAME, commit_numbers
 from reput.jobs.lake.text_source import read_text_file
@@ -156,6 +158,8 @@ def open_source(
         ConfigError: a URL; a missing column, no topic, bodies that were decoded to fields, or a line of text that is
             no message.
     """
+    check_arguments(**locals())
+    optional(check_texts)("columns", columns)
     check_is_no_url(path)
     root = os.path.abspath(os.path.expanduser(path))
     if _is_export(root):

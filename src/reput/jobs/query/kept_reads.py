@@ -11,6 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from reput.config.arguments import an_object_of, optional
 from reput.files import DISK
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.query.row_files import read_rows, write_rows
@@ -72,6 +73,10 @@ class KeptReads:
         self._runner.run(partial(_keep_rows, task, schema), items, description=READING, progress=self._progress)
         for item in items:
             yield from read_rows(item.path, files=DISK)
+
+
+#: The check of the argument of functions that read by tasks.
+check_kept = optional(an_object_of(KeptReads))
 
 
 @contextmanager

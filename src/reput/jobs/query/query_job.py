@@ -13,9 +13,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from reput.config.arguments import check_whole, refusal
 from reput.files import DISK, FileLayer
-from reput.jobs.query.kept_reads import READING, KeptReads
+from reput.jobs.arguments import check_arguments
+from reput.jobs.query.kept_reads import READING, KeptReads, check_kept
 from reput.log.directory import StoreDirectory
 from reput.log.plans.plan import PlanOptions, plan_read
 from reput.log.plans.plan_parts import Part, part_bytes, read_part
@@ -86,12 +86,8 @@ def find_messages(
         kept: reads by tasks, and keeps their rows: a killed query does not read them again.
         progress: called with the progress in log bytes; unused with `kept`, which has its own.
     """
-    if clock_margin_ms is not None:
-        check_whole("clock_margin_ms", clock_margin_ms, 0)
-    if progress is not None and not callable(progress):
-        raise refusal("progress", progress, "a function")
-    if kept is not None and not isinstance(kept, KeptReads):
-        raise refusal("kept", kept, "the KeptReads of a work folder")
+    check_arguments(**locals())
+    check_kept("kept", kept)
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     selection = make_selection(columns=columns, topics=topics, keys=keys, begin=begin, end=end, store=directory.name)
     warn_of_unknown_topics(selection.topics, directory)

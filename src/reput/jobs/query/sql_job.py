@@ -10,7 +10,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import partial
 from itertools import chain, count
@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from reput.config.arguments import check_text, refusal
+from reput.config.arguments import an_object_of, check_text, refusal
 from reput.counts import counted
 from reput.errors import ConfigError, CorruptRecordError, ReputError
 from reput.extras import require
+from reput.jobs.arguments import check_arguments
 from reput.jobs.damages import find_damages
 from reput.jobs.query.field_hints import reserved_field
-from reput.jobs.query.kept_reads import KeptReads
+from reput.jobs.query.kept_reads import KeptReads, check_kept
 from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.topic_table import BODY_ERROR, SAMPLE_ROWS, TopicColumns, topic_columns
 from reput.jobs.runner import LocalRunner
@@ -82,17 +83,13 @@ class Source:
     damaged: Literal["refuse", "skip"] = "refuse"
 
     def __post_init__(self) -> None:
+        check_arguments(**{one.name: getattr(self, one.name) for one in fields(self)})
         make_selection(topics=self.topics, begin=self.begin, end=self.end, store="")
         schemas: object = {} if self.schemas is None else self.schemas
         texts = (*schemas.keys(), *schemas.values()) if isinstance(schemas, Mapping) else (None,)
         if not all(isinstance(text, str) for text in texts):
             raise refusal("schemas", schemas, "a schema, as a text, by topic")
-        if self.kept is not None and not isinstance(self.kept, KeptReads):
-            raise refusal("kept", self.kept, "the KeptReads of a work folder")
-        if self.progress is not None and not callable(self.progress):
-            raise refusal("progress", self.progress, "a function")
-        if self.damaged not in ("refuse", "skip"):
-            raise refusal("damaged", self.damaged, '"refuse" or "skip"')
+        check_kept("kept", self.kept)
 
     @property
     def mode(self) -> str:
@@ -336,6 +333,7 @@ def query_sql(source: Source, sql: str) -> SqlRows:
         ConfigError: DuckDB is not installed.
         StoreFormatError, CorruptRecordError, StoreError: as `find_messages`.
     """
+    an_object_of(Source)("source", source)
     check_text("sql", sql)
     require("duckdb", "SQL")
     import duckdb

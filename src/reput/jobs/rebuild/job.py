@@ -18,6 +18,7 @@ from typing import Any
 
 from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError, StoreSyncError
 from reput.files import DISK
+from reput.jobs.arguments import check_arguments, chosen_options
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
 from reput.jobs.rebuild.build import Build, Built, RebuildResult
 from reput.jobs.rebuild.emptied_queues import keep_emptied_queues
@@ -83,8 +84,9 @@ def rebuild(
             dispatches its log.
         StoreFullError: no space.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
-    options = replace(options or RebuildOptions(), **changes)
+    options = replace(chosen_options(options, RebuildOptions), **changes)
     directory = StoreDirectory(store_path, commit_log_path=options.commit_log_path)
     if output is None:
         if options.damaged == "skip":
@@ -93,7 +95,7 @@ def rebuild(
             )
         result = _rebuild_in_place(directory, options, runner, progress)
     else:
-        result = _rebuild_to(absolute(output), directory, options, runner, progress)
+        result = _rebuild_to(absolute(output, "output"), directory, options, runner, progress)
     return replace(result, seconds=time.perf_counter() - started)
 
 

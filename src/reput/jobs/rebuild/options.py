@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from reput.config.dispatch_rules import BUILD_KEYS, DispatchRules
+from reput.config.message_store import MessageStoreConfig
+from reput.jobs.arguments import check_arguments
 from reput.jobs.job_folder import Option
 from reput.log.directory import StoreDirectory
 
@@ -61,6 +63,10 @@ class RebuildOptions:
     damaged: Literal["refuse", "skip"] = "refuse"
     keep_old: bool = False
     allow_fewer: bool = False
+
+    def __post_init__(self) -> None:
+        check_arguments(**{one.name: getattr(self, one.name) for one in fields(self)})
+        MessageStoreConfig.from_mapping(self.config)
 
     @property
     def config(self) -> dict[str, Any]:

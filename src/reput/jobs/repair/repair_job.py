@@ -15,6 +15,7 @@ from typing import Any
 from reput.config.dispatch_rules import DispatchRules
 from reput.errors import CorruptMetadataError
 from reput.files import DISK, FileLayer
+from reput.jobs.arguments import check_arguments
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.audit.job import audit
 from reput.jobs.findings import COMMANDS, Commands, Finding, FindingClass
@@ -109,6 +110,7 @@ def repair(
         ConfigError: settings that RocketMQ does not allow, or other settings than a killed rebuild had.
         StoreFullError: no space. Other errors as `audit` and `rebuild`.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     options = RebuildOptions(

@@ -21,6 +21,7 @@ from reput.errors import CorruptMetadataError, StoreFormatError
 from reput.files import DISK
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.paths import CHECKPOINT, COMMIT_LOG
+from reput.jobs.arguments import check_arguments
 from reput.jobs.audit.files import StoreListing, list_store
 from reput.jobs.findings import Finding, FindingClass, is_of_log
 from reput.jobs.job_folder import JOB_FILE, STATE, JobFolder, Option
@@ -133,6 +134,7 @@ def salvage(
         StoreLockedError: another process works in `<target>.unfinished`.
         StoreFullError: no space.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path)
     path = absolute(target)

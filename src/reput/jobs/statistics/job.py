@@ -20,8 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reput.config.arguments import check_texts
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, CorruptRecordError
+from reput.jobs.arguments import check_arguments
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.log_bounds import bounded_splits, lost_ends
 from reput.jobs.resuming import ResumingRunner
@@ -144,6 +146,7 @@ def statistics(
             `work_dir` belongs to a job with other options.
         StoreFormatError: no store, or a foreign file in its log; or `work_dir` is not empty and belongs to no such job.
     """
+    check_arguments(**locals())
     started = time.perf_counter()
     grouping = grouping_of(by, bucket, time_of, latency=latency)
     if largest < 0:
@@ -211,6 +214,7 @@ def _outcomes(
 
 def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency: bool = False) -> Grouping:
     """Grouping from the arguments of `statistics`; raises ConfigError for unknown words."""
+    check_texts("by", by)
     unknown = [name for name in by if name not in _COLUMN_OF]
     if unknown or len(set(by)) != len(by):
         raise ConfigError(

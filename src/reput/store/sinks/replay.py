@@ -21,6 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reput.config.arguments import (
+    Check,
+    able_to,
+    an_object_of,
+    check_function,
+    check_number,
+    check_path,
+    check_text,
+    optional,
+    whole,
+)
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
 from reput.files import DISK, FileLayer
@@ -101,6 +112,21 @@ class Replayed:
     seconds: float
 
 
+#: Checks of the arguments by their names; topics and times are checked as those of any read.
+_CHECKS: dict[str, Check] = {
+    "source": check_path,
+    "target": check_path,
+    "commit_log_path": optional(check_path),
+    "speed": optional(check_number),
+    "name": optional(check_text),
+    "config": optional(an_object_of(MessageStoreConfig)),
+    "lock_timeout_ms": whole(0),
+    "clock": optional(able_to("now_s", "a clock, as ReplayClock is one")),
+    "progress": optional(check_function),
+    "on_batch": check_function,
+}
+
+
 def replay(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -149,12 +175,15 @@ def replay(
         StoreLockedError: The same replay runs in another process; or as from `MessageStore.open`.
         StoreError: As from `MessageStore.open`.
     """
+    for argument, value in locals().items():
+        if (check := _CHECKS.get(argument)) is not None:
+            check(argument, value)
     clock = clock or MonotonicClock()
     started = clock.now_s()
     if speed is not None and not speed > 0:
         raise ConfigError(f"speed={speed}: expected a number above 0")
     directory = StoreDirectory(source, commit_log_path=commit_log_path, files=files)
-    check_on_disk(target)
+    check_on_disk(target, "target")
     target = os.path.abspath(target)
     if os.path.realpath(target) == os.path.realpath(directory.path):
         raise ConfigError(f"{target}: the target is the source; name another store")

@@ -1,0 +1,82 @@
+"""Values that are no arguments, by the annotation of a parameter; a parameter of a new kind has to be added here."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reput.config.properties import camel_case
+from reput.errors import ConfigError
+
+
+class Other:
+    """No text, number, path or function, and not iterable."""
+
+
+_NAN = float("nan")
+_PATHS = [5, True, "", b"x", "a\0b", "\ud800", ["a"], Other()]
+_TEXTS = [5, True, b"x", ["x"], Other()]
+_WHOLE = [True, 1.5, _NAN, "x", b"x", [], Other(), -1]
+_NUMBERS = [True, _NAN, "x", b"x", [], Other()]
+_FLAGS = [5, "no", b"x", [], Other()]
+_SEVERAL = [5, "orders", b"x", [5], [None], Other()]
+_TIMES = [True, 1.5, _NAN, "x", b"", Other()]
+_CHOICES = [5, "x", b"x", [], True]
+_FUNCTIONS = [5, "x", Other()]
+_OBJECTS = [5, "x", b"x", Other(), Other]
+
+
+def _of(annotations: str, values: list[Any]) -> dict[str, list[Any]]:
+    return dict.fromkeys(re.split(r", (?![^\[]*\])", annotations), values)
+
+
+#: By annotation, without None: it is bad if the annotation does not have it.
+BAD: dict[str, list[Any]] = {
+    "str | os.PathLike[str]": _PATHS,
+    "str": _TEXTS,
+    "int": _WHOLE,
+    "float": _NUMBERS,
+    "bool": _FLAGS,
+    "datetime | int": _TIMES,
+    "By": _CHOICES,
+    "Format": _CHOICES,
+    "BodySchema | Mapping[str, BodySchema]": [5, b"x", Other(), {"orders": 5}],
+    "Mapping[str, str]": [5, "x", {"orders": 5}, {5: "x"}, Other()],
+    "Mapping[str, Any]": [5, "x", {5: 5}, {"nope": 5}, Other()],
+    **_of("Sequence[str], Iterable[str], Sequence[Dimension], Collection[str]", _SEVERAL),
+    **_of("Progress, BitMaps, Callable[[], bool], Callable[[int], None], Callable[[ReplayedBatch], None]", _FUNCTIONS),
+    **_of("Runner, FileLayer, DispatchRules, MessageStoreConfig, KeptReads", _OBJECTS),
+    **_of("RebuildOptions, ExportOptions, ReplayClock, Source", _OBJECTS),
+}
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, str]:
+    """Names of a function's parameters with their annotations, without those that take any number of arguments."""
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = inspect.signature(function).parameters.values()
+    return {one.name: str(one.annotation) for one in found if one.kind not in several}
+
+
+def bad_values(annotation: str) -> list[Any]:
+    """Values that are no argument of a parameter; KeyError for an annotation of which this module knows nothing."""
+    kind = annotation.removesuffix(" | None")
+    values = _CHOICES if kind.startswith("Literal[") else BAD[kind]
+    return values if kind != annotation else [None, *values]
+
+
+def names_in(*folders: Path) -> list[Path]:
+    """All that is in some folders."""
+    return [path for folder in folders for path in sorted(folder.rglob("*"))]
+
+
+def check_refused(call: Callable[..., Any], good: Mapping[str, Any], name: str, values: list[Any]) -> None:
+    """Check that a call with one bad argument raises a ConfigError that names it."""
+    named = rf"\b({name}|{re.escape(camel_case(name))})\b"
+    for value in values:
+        with pytest.raises(ConfigError, match=named):
+            raise AssertionError(f"{name}={value!r} is taken: {call(**{**good, name: value})!r}")
