@@ -46,10 +46,15 @@ BAD: dict[str, list[Any]] = {
     "By": _CHOICES,
     "Format": _CHOICES,
     "BodySchema | Mapping[str, BodySchema]": [5, b"x", Other(), {"orders": 5}],
+    "ConsumeFrom": [5, "now", b"first", [], True, Other()],
+    "Collection[int]": [5, "0", ["0"], [None], [-1], Other()],
+    "Mapping[str, object]": [5, "x", {5: 5}, Other()],
     "Mapping[str, str]": [5, "x", {"orders": 5}, {5: "x"}, Other()],
     "Mapping[str, Any]": [5, "x", {5: 5}, {"nope": 5}, Other()],
     **_of("Sequence[str], Iterable[str], Sequence[Dimension], Collection[str]", _SEVERAL),
     **_of("Progress, BitMaps, Callable[[], bool], Callable[[int], None], Callable[[ReplayedBatch], None]", _FUNCTIONS),
+    **_of("Callable[[RecordColumns], None], Callable[[BrokerState], _T]", _FUNCTIONS),
+    **_of("Self, TopicConfig, Sequence[TopicConfig]", _OBJECTS),
     **_of("Runner, FileLayer, DispatchRules, MessageStoreConfig, KeptReads", _OBJECTS),
     **_of("RebuildOptions, ExportOptions, ReplayClock, Source", _OBJECTS),
 }
@@ -75,8 +80,8 @@ def names_in(*folders: Path) -> list[Path]:
 
 
 def check_refused(call: Callable[..., Any], good: Mapping[str, Any], name: str, values: list[Any]) -> None:
-    """Check that a call with one bad argument raises a ConfigError that names it."""
-    named = rf"\b({name}|{re.escape(camel_case(name))})\b"
+    """Check that a call with one bad argument raises a ConfigError that names it, or one of several."""
+    named = rf"\b({name}|{name.removesuffix('s')}|{re.escape(camel_case(name))})\b"
     for value in values:
         with pytest.raises(ConfigError, match=named):
             raise AssertionError(f"{name}={value!r} is taken: {call(**{**good, name: value})!r}")

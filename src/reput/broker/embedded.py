@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 from reput.broker.broker import BrokerController
 from reput.broker.state import BrokerState
+from reput.config.arguments import check_function, check_path, check_whole
 from reput.config.broker import broker_configs
 from reput.errors import ConfigError, StoreStateError
 from reput.log.object_storage import check_on_disk
@@ -69,6 +70,9 @@ class Broker:
             RemotingError: A port is taken.
             ReputError: The store cannot be opened; see `MessageStore.open`.
         """
+        check_path("path", path)
+        for name, one in {"port": port, "namesrv_port": namesrv_port}.items():
+            check_whole(name, one, 0, (1 << 16) - 1)
         config, store_config, _ = broker_configs({"listen_port": port, **options})
         check_on_disk(path)
         root = os.path.abspath(os.path.expanduser(path))
@@ -106,6 +110,7 @@ class Broker:
 
     def in_loop(self, function: Callable[[BrokerState], _T]) -> _T:
         """The result of a function of the broker's state, called in the broker's loop."""
+        check_function("function", function)
         loop = self._loop
         if loop is None or self._ended.done() or sys.is_finalizing() or self._process != os.getpid():
             raise StoreStateError("this broker is stopped")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from numbers import Real
 from operator import index
@@ -79,13 +80,20 @@ def check_path(
     name: str, value: Any, expected: str = "a path, as a text or a pathlib.Path; the current folder is '.'"
 ) -> None:
     """Raises ConfigError for what is no path, as an empty text, or one that no system has."""
-    try:
-        path = value if isinstance(value, str) else value.__fspath__()
-        data = path.encode("utf-8", "surrogateescape")  # as the system has it
-    except (AttributeError, TypeError, UnicodeEncodeError):
-        data = b""
-    if not data or b"\0" in data:
+    path = value if isinstance(value, str) else None
+    with suppress(AttributeError, TypeError):
+        path = value.__fspath__() if path is None else path
+    if not isinstance(path, str) or not path or not is_of_system(path):
         raise refusal(name, value, expected)
+
+
+def is_of_system(text: str) -> bool:
+    """Whether a system can be given a text, as a path: it has no zero byte, and no half of a character."""
+    try:
+        text.encode("utf-8", "surrogateescape")  # as Python gives it
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def check_text(name: str, value: object) -> None:
@@ -124,6 +132,16 @@ def check_function(name: str, value: Any) -> None:
 
 def _is_generator(value: Any) -> bool:
     return inspect.isgeneratorfunction(value) or inspect.isasyncgenfunction(value)
+
+
+def check_call(checks: Mapping[str, Check], given: Mapping[str, object]) -> None:
+    """Raises ConfigError for an argument that is none by a table of checks, which need not have all.
+
+    A public function calls it in its first line with `locals()`, which are its arguments there.
+    """
+    for name, value in given.items():
+        if (check := checks.get(name)) is not None:
+            check(name, value)
 
 
 def check_mapping(name: str, value: object) -> None:

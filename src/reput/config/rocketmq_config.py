@@ -18,6 +18,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+from reput.config.arguments import an_object_of, check_mapping, check_text, is_of_system, optional
 from reput.config.properties import camel_case, read_properties, snake_case
 from reput.config.rocketmq_keys import ROCKETMQ_KEYS, UnusedKey
 from reput.errors import ConfigError
@@ -118,6 +119,7 @@ class RocketmqConfig:
 
         Raises ConfigError for a wrong value, and for a name that RocketMQ does not have, with the nearest known name.
         """
+        check_mapping("mapping", mapping)
         return cls._from_keys([("", name, value) for name, value in mapping.items()], base)
 
     @classmethod
@@ -126,12 +128,15 @@ class RocketmqConfig:
 
         Raises ConfigError with source and line, as `from_mapping` does.
         """
+        check_text("text", text)
+        check_text("source", source)
         entries = read_properties(text, source)
         return cls._from_keys([(f"{source}:{line}: ", name, value) for line, name, value in entries], base)
 
     @classmethod
     def _from_keys(cls, keys: list[tuple[str, str, object]], base: Self | None) -> Self:
         """Configuration over `base`; each key is (start of its error messages, name, value)."""
+        optional(an_object_of(cls))("base", base)
         changes: dict[str, Any] = {}
         kind: Any = cls
         own, others = keys_of(kind), _others(kind)
@@ -284,8 +289,11 @@ def _coerce(key: Field[Any], value: object, prefix: str = "") -> object:
                 return float(text)
         expected = "a number"
     else:
-        if isinstance(text, str) and (text or key.metadata["may_be_empty"]):
+        if isinstance(text, str) and (text or key.metadata["may_be_empty"]) and is_of_system(text):
             return text or None
         expected = "a text"
     name = key.metadata["name"] or camel_case(key.name)
-    raise ConfigError(f"{prefix}{name}={shown(key, value)}: expected {expected}")
+    text = shown(key, value)
+    if isinstance(text, str) and not is_of_system(text):  # a line of a log cannot have it
+        text = repr(text)
+    raise ConfigError(f"{prefix}{name}={text}: expected {expected}")

@@ -9,6 +9,7 @@ from reput.config.arguments import (
     Check,
     able_to,
     an_object_of,
+    check_call,
     check_flag,
     check_function,
     check_mapping,
@@ -27,13 +28,8 @@ T = TypeVar("T")
 
 
 def check_arguments(**given: object) -> None:
-    """Raise ConfigError for an argument that is none, with its name; one that is not in the table its job checks.
-
-    A job's function calls it in its first line with `**locals()`, which are its arguments there.
-    """
-    for name, value in given.items():
-        if (check := _CHECKS.get(name)) is not None:
-            check(name, value)
+    """Raise ConfigError for an argument of a job that is none, with its name (`check_call`)."""
+    check_call(_CHECKS, given)
 
 
 def chosen_options(given: T | None, kind: type[T]) -> T:

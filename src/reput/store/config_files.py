@@ -129,8 +129,6 @@ class StoreTopics:
 
 def check_topic(config: TopicConfig) -> None:
     """Check a topic; raises ConfigError if RocketMQ would refuse it, or could not read it back."""
-    if not isinstance(config, TopicConfig):
-        raise ConfigError(f"a topic must be a TopicConfig, not {type(config).__name__}")
     name = config.topic_name
     try:
         check_topic_name(name)

@@ -9,7 +9,17 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from reput.config.arguments import check_queue_ids, check_seconds, check_text, check_whole, meant_as_several
+from reput.config.arguments import (
+    MOST_INT,
+    MOST_LONG,
+    check_path,
+    check_queue_ids,
+    check_seconds,
+    check_text,
+    check_whole,
+    meant_as_several,
+    refusal,
+)
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
 from reput.events import Event
@@ -39,7 +49,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("reput.store")
 
-_NO_MESSAGE = GetMessageStatus.NO_MESSAGE_IN_QUEUE
+_FOUND = GetMessageStatus.FOUND
 
 
 @lru_cache(maxsize=1024)
@@ -52,11 +62,17 @@ def _look_at_tags(tags: str) -> None:
 def _check_pull(**given: object) -> None:
     """Raises ConfigError for an argument of a pull whose type is wrong; asked if nothing was found."""
     for name, value in given.items():
-        if name in ("topic", "tags"):
-            if name == "topic" or value is not None:
-                check_text(name, value)
-        elif name != "max_total_size" or value is not None:
-            check_whole(name, value)
+        check_text(name, value) if name == "topic" else check_whole(name, value)
+
+
+def _check_query(topic: object, key: object, max_num: object, begin: object, end: object) -> None:
+    """Raises ConfigError for an argument of a query by key that is none."""
+    check_text("topic", topic)
+    check_text("key", key)
+    check_whole("max_num", max_num, most=MOST_INT)
+    check_whole("begin", begin)
+    if end is not None:
+        check_whole("end", end, most=MOST_LONG)
 
 
 class MessageReader:
@@ -101,7 +117,10 @@ class MessageReader:
 
     def _find(self, topic: str, queue_id: int) -> Queue | None:
         """A queue; None if it is not there. Raises ConfigError if the names are of another type."""
-        queue = self._queues.find(topic, queue_id)
+        try:
+            queue = self._queues.find(topic, queue_id)
+        except TypeError:  # what has no hash
+            queue = None
         if queue is None:
             _check_pull(topic=topic, queue_id=queue_id)
         return queue
@@ -201,6 +220,8 @@ class MessageReader:
             _look_at_tags(tags)
         if timeout is not None:
             check_seconds("timeout", timeout, may_be_zero=True)
+        if offsets is not None:
+            check_path("offsets", offsets)
         if group is None:
             if offsets is not None:
                 raise ConfigError(f"offsets={os.fspath(offsets)!r}: they belong to a group: give `group`, too")
@@ -257,16 +278,16 @@ class MessageReader:
         if tags is not None:
             check_text("tags", tags)
             _look_at_tags(tags)
+        if max_total_size is not None:
+            check_whole("max_total_size", max_total_size)
         begin = monotonic()
         try:
             result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
-        except (AttributeError, TypeError):
-            _check_pull(
-                topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums, max_total_size=max_total_size
-            )
+        except (AttributeError, TypeError, OverflowError):
+            _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
             raise
-        if result.status is _NO_MESSAGE:
-            _check_pull(topic=topic, queue_id=queue_id)
+        if result.status is not _FOUND:
+            _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
         elapsed = monotonic() - begin
         if elapsed > self._stats.get_entire_time_max_s:
             self._stats.get_took(elapsed)
@@ -317,10 +338,13 @@ class MessageReader:
         if not self._is_open:
             self._check_open()
         try:
-            return self._querying.by_key(topic, key, max_num, begin, end)
-        except (AttributeError, TypeError):
-            self._querying.refuse_wrong_types(topic, [key], max_num, begin, end)
+            found = self._querying.by_key(topic, key, max_num, begin, end)
+        except (ArithmeticError, AttributeError, MemoryError, TypeError, ValueError):
+            _check_query(topic, key, max_num, begin, end)
             raise
+        if not found:
+            _check_query(topic, key, max_num, begin, end)
+        return found
 
     def query_messages(
         self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
@@ -331,12 +355,16 @@ class MessageReader:
             ConfigError: One text instead of a list of keys, or an argument of another type.
         """
         self._check_open()
-        if isinstance(keys, str):
+        if isinstance(keys, str | bytes):
             raise ConfigError(f"keys {keys!r}: expected a list of keys; query_message takes one")
+        _check_query(topic, "", max_num, begin, end)
         try:
             return self._querying.by_keys(topic, keys, max_num, begin, end)
         except (AttributeError, TypeError):
-            self._querying.refuse_wrong_types(topic, keys, max_num, begin, end)
+            if not isinstance(keys, Sequence):
+                raise refusal("keys", keys, "a list of keys") from None
+            for key in keys:
+                check_text("key", key)
             raise
 
     def index_end(self) -> tuple[int, int]:
@@ -349,6 +377,7 @@ class MessageReader:
     def look_message_by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at a commit log offset; None if none does."""
         self._check_open()
+        check_whole("commit_log_offset", commit_log_offset)
         return self._querying.by_offset(commit_log_offset)
 
     def look_records(self, places: Sequence[tuple[int, int]], *, may_wait: bool = True) -> list[bytes | None] | None:
@@ -396,6 +425,7 @@ class MessageReader:
     def view_message(self, message_id: str) -> MessageExt | None:
         """The message of an offset message id; None if it is not in this store."""
         self._check_open()
+        check_text("message_id", message_id)
         return self._querying.by_message_id(message_id)
 
     def preload(self, log_bytes: int | None = None) -> Preloaded:
@@ -409,6 +439,8 @@ class MessageReader:
                 counts as in memory.
         """
         self._check_open()
+        if log_bytes is not None:
+            check_whole("log_bytes", log_bytes, 0)
         return self._reader.preload(log_bytes)
 
     # -- the log as a whole
@@ -437,6 +469,8 @@ class MessageReader:
             StoreError: The disk cannot read them.
         """
         self._check_open()
+        check_whole("offset", offset)
+        check_whole("max_size", max_size, 0)
         return self._log.window(offset, max_size)
 
     @property

@@ -9,11 +9,21 @@ from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self, Unpack
 from weakref import WeakSet
 
+from reput.config.arguments import (
+    Check,
+    an_object_of,
+    check_call,
+    check_flag,
+    check_function,
+    check_path,
+    check_seconds,
+    optional,
+)
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
 from reput.files import DISK, FileLayer
 from reput.kernel_loader import load_kernels
-from reput.log.object_storage import check_on_disk
+from reput.log.object_storage import check_file_layer, check_on_disk
 from reput.log.store_host import encode_store_host
 from reput.progress import Progress, silent
 from reput.store.message_writer import MessageWriter
@@ -29,6 +39,19 @@ if TYPE_CHECKING:
     from reput.store.statistics import TopicCounts
     from reput.store.tail_source import TailSource
     from reput.store.writer_services import WriterServices
+
+#: Checks of the arguments of `open`.
+_CHECKS: dict[str, Check] = {
+    "path": check_path,
+    "read_only": check_flag,
+    "small": check_flag,
+    "retention": check_flag,
+    "config": optional(an_object_of(MessageStoreConfig)),
+    "on_arrival": optional(check_function),
+    "bit_maps": optional(check_function),
+    "progress": check_function,
+    "files": check_file_layer,
+}
 
 
 class MessageStore(MessageWriter):
@@ -99,6 +122,7 @@ class MessageStore(MessageWriter):
             CorruptConsumeQueueError: The only queue file, which would have the size, was cut. Nothing was changed.
             StoreFullError: No space.
         """
+        check_call(_CHECKS, locals())
         settings = MessageStoreConfig.from_mapping(options, config)
         encode_store_host(settings)
         check_on_disk(path)
@@ -149,6 +173,7 @@ class MessageStore(MessageWriter):
             ReputError: Dispatch cannot go on.
         """
         self._check_open()
+        check_seconds("timeout", timeout, may_be_zero=True)
         if self._writer is not None:
             self._writer.wait_dispatched(timeout)
 

@@ -8,10 +8,12 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from reput.config.arguments import an_object_of, check_flag, check_texts
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import MessageIllegalError, StoreStateError
+from reput.errors import ConfigError, MessageIllegalError, StoreStateError
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
+from reput.formats.metadata import TopicConfig
 from reput.store.message_reader import MessageReader
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from reput.formats.metadata import TopicConfig, Topics
+    from reput.formats.metadata import Topics
     from reput.store.loop_writer import LoopWriter
     from reput.store.puts.put_future import PutFuture
     from reput.store.reader_services import ReaderServices
@@ -30,6 +32,14 @@ if TYPE_CHECKING:
 
 #: What Python says of values of wrong types; MessageIllegalError, a ValueError too, is none of them.
 _TYPE_ERRORS = (TypeError, AttributeError, struct.error)
+
+
+def _check_topics(name: str, configs: Any) -> None:
+    """Raises ConfigError for what are no topics."""
+    an_object_of(Collection)(name, configs)
+    for one in configs:
+        if not isinstance(one, TopicConfig):
+            raise ConfigError(f"{name}: a topic must be a TopicConfig, not {type(one).__name__}")
 
 
 class MessageWriter(MessageReader):
@@ -184,10 +194,12 @@ class MessageWriter(MessageReader):
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
+        _check_topics("config", [config])
         self.update_topics([config])
 
     def update_topics(self, configs: Sequence[TopicConfig]) -> None:
         """Make topics or change them, all of them or none, in one write; raises as `update_topic`."""
+        _check_topics("configs", configs)
         self._writable().update_topics(configs)
 
     def delete_topic_config(self, topics: Collection[str]) -> None:
@@ -199,6 +211,7 @@ class MessageWriter(MessageReader):
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
+        check_texts("topics", topics)
         self._writable().parts.topics.delete(topics)
 
     @property
@@ -230,6 +243,7 @@ class MessageWriter(MessageReader):
         Raises:
             StoreError: A file cannot be deleted; later files are as they were.
         """
+        check_flag("dry_run", dry_run)
         if not dry_run:
             return self._writable().cleaning.delete_expired(manual=True)
         self._check_open()

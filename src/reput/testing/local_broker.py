@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,7 +92,7 @@ class LocalBroker(Broker):
 
 
 @contextmanager
-def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterator[LocalBroker]:
+def broker(path: str | os.PathLike[str] | None = None, **options: Unpack[BrokerOptions]) -> Iterator[LocalBroker]:
     """A broker and a name server in a thread of this process, until the block ends.
 
     Topics and groups are made by the first client that uses them; clients of every language may use it, by `namesrv`.
@@ -103,13 +104,13 @@ def broker(path: str | None = None, **options: Unpack[BrokerOptions]) -> Iterato
     Raises:
         ConfigError: An unknown key, or a wrong value.
     """
-    folder = path or DISK.make_temporary_directory()
+    folder = DISK.make_temporary_directory() if path is None else path
     try:
         with LocalBroker.start(folder, **_KEYS | options) as one:
             yield one
     finally:
         if path is None:
-            DISK.remove_tree(folder)
+            DISK.remove_tree(os.fspath(folder))
 
 
 def _check_advance(seconds: Any) -> None:

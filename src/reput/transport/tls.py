@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from os import PathLike
 from typing import TYPE_CHECKING
 
+from reput.config.arguments import check_path, optional
 from reput.errors import ConfigError, ReputError
 
 if TYPE_CHECKING:  # importing a client stays light
@@ -56,9 +56,10 @@ class ClientTls:
     def __post_init__(self) -> None:
         if not isinstance(self.auth_server, bool):
             raise ConfigError(f"ClientTls: auth_server {self.auth_server!r}: expected True or False")
-        for name in ("trust_cert_path", "cert_path", "key_path", "key_password"):
-            if not isinstance(getattr(self, name), str | PathLike | None):
-                raise ConfigError(f"ClientTls: {name}: expected a text, not {type(getattr(self, name)).__name__}")
+        for name in ("trust_cert_path", "cert_path", "key_path"):
+            optional(check_path)(f"ClientTls: {name}", getattr(self, name))
+        if not isinstance(self.key_password, str | None):
+            raise ConfigError(f"ClientTls: key_password: expected a text, not {type(self.key_password).__name__}")
         if (self.cert_path is None) != (self.key_path is None):
             given, missing = ("cert", "key") if self.key_path is None else ("key", "cert")
             raise ConfigError(f"ClientTls: {given}_path is given, and {missing}_path is not")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import ConfigError, CorruptRecordError
+from reput.errors import CorruptRecordError
 from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit
 from reput.formats.message_ext import MessageExt
@@ -239,20 +238,6 @@ class QueryMessage:
         """Store time of the record at an offset of the maps."""
         size = self._log.queue.file_size
         return MessageExt(maps.mappings[(offset - maps.begin_offset) // size].view, offset % size).store_timestamp
-
-    @staticmethod
-    def refuse_wrong_types(topic: object, keys: object, max_num: object, begin: object, end: object) -> None:
-        """Raises ConfigError for the first argument of a query by key whose type is wrong; asked if one failed."""
-        if not isinstance(topic, str):
-            raise ConfigError(f"topic {topic!r}: expected a text")
-        if not isinstance(keys, Sequence):
-            raise ConfigError(f"keys {keys!r}: expected a list of keys")
-        for key in keys:
-            if not isinstance(key, str):
-                raise ConfigError(f"key {key!r}: expected a text")
-        for name, value in {"max_num": max_num, "begin": begin, "end": end}.items():
-            if not isinstance(value, SupportsIndex) and not (name == "end" and value is None):
-                raise ConfigError(f"{name} {value!r}: expected a whole number")
 
     def by_offset(self, commit_log_offset: int) -> MessageExt | None:
         """The message whose record starts at an offset; None if no record does (`lookMessageByOffset`)."""

@@ -25,6 +25,7 @@ from reput.config.arguments import (
     Check,
     able_to,
     an_object_of,
+    check_call,
     check_function,
     check_number,
     check_path,
@@ -175,9 +176,7 @@ def replay(
         StoreLockedError: The same replay runs in another process; or as from `MessageStore.open`.
         StoreError: As from `MessageStore.open`.
     """
-    for argument, value in locals().items():
-        if (check := _CHECKS.get(argument)) is not None:
-            check(argument, value)
+    check_call(_CHECKS, locals())
     clock = clock or MonotonicClock()
     started = clock.now_s()
     if speed is not None and not speed > 0:
