@@ -9,12 +9,14 @@ is killed.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from numbers import Real
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +29,10 @@ from reput.config.arguments import (
     an_object_of,
     check_call,
     check_function,
-    check_number,
     check_path,
     check_text,
     optional,
+    refusal,
     whole,
 )
 from reput.config.message_store import MessageStoreConfig
@@ -113,12 +115,18 @@ class Replayed:
     seconds: float
 
 
+def _check_speed(name: str, value: Any) -> None:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0 < value < math.inf:
+        raise refusal(name, value, "a number above 0")
+
+
 #: Checks of the arguments by their names; topics and times are checked as those of any read.
 _CHECKS: dict[str, Check] = {
     "source": check_path,
     "target": check_path,
     "commit_log_path": optional(check_path),
-    "speed": optional(check_number),
+    "speed": optional(_check_speed),
     "name": optional(check_text),
     "config": optional(an_object_of(MessageStoreConfig)),
     "lock_timeout_ms": whole(0),
@@ -179,8 +187,6 @@ def replay(
     check_call(_CHECKS, locals())
     clock = clock or MonotonicClock()
     started = clock.now_s()
-    if speed is not None and not speed > 0:
-        raise ConfigError(f"speed={speed}: expected a number above 0")
     directory = StoreDirectory(source, commit_log_path=commit_log_path, files=files)
     check_on_disk(target, "target")
     target = os.path.abspath(target)
