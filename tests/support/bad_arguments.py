@@ -31,6 +31,9 @@ _FUNCTIONS = [5, "x", Other()]
 _OBJECTS = [5, "x", b"x", Other(), Other]
 
 
+_ONE_OR_SEVERAL = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
 def _of(annotations: str, values: list[Any]) -> dict[str, list[Any]]:
     return dict.fromkeys(re.split(r", (?![^\[]*\])", annotations), values)
 
@@ -46,6 +49,9 @@ BAD: dict[str, list[Any]] = {
     "By": _CHOICES,
     "Format": _CHOICES,
     "BodySchema | Mapping[str, BodySchema]": [5, b"x", Other(), {"orders": 5}],
+    _ONE_OR_SEVERAL: [*_PATHS[:-2], [], [5], [None], ["a\0b"], ["\ud800"], Other()],
+    _ONE_OR_SEVERAL.replace("Sequence", "Iterable"): [*_PATHS[:-2], [], [5], [None], [""], Other()],
+    "str | int | Mapping[str, str | int]": [True, 1.5, b"x", [], {5: 5}, {"a\0b": 5}, {"store": None}, Other()],
     "ConsumeFrom": [5, "now", b"first", [], True, Other()],
     "Collection[int]": [5, "0", ["0"], [None], [-1], Other()],
     "Mapping[str, object]": [5, "x", {5: 5}, Other()],
@@ -54,6 +60,8 @@ BAD: dict[str, list[Any]] = {
     **_of("Sequence[str], Iterable[str], Sequence[Dimension], Collection[str]", _SEVERAL),
     **_of("Progress, BitMaps, Callable[[], bool], Callable[[int], None], Callable[[ReplayedBatch], None]", _FUNCTIONS),
     **_of("Callable[[RecordColumns], None], Callable[[BrokerState], _T]", _FUNCTIONS),
+    **_of("Callable[[DispatchedBatch], None]", _FUNCTIONS),
+    **_of("SparkSession, DataFrame, threading.Event", _OBJECTS),
     **_of("Self, TopicConfig, Sequence[TopicConfig]", _OBJECTS),
     **_of("Runner, FileLayer, DispatchRules, MessageStoreConfig, KeptReads", _OBJECTS),
     **_of("RebuildOptions, ExportOptions, ReplayClock, Source", _OBJECTS),

@@ -108,6 +108,26 @@ def check_texts(name: str, value: object) -> None:
         raise refusal(name, value, "several texts, as a list has them")
 
 
+def texts_of(name: str, values: Any) -> list[str]:
+    """The texts of an argument that takes several in any form; raises ConfigError for what are none."""
+    if isinstance(values, str):
+        raise ConfigError(f"{name}: give a list of texts, not one text: [{values!r}]")
+    if not isinstance(values, Iterable):
+        raise refusal(name, values, "several texts, as a list has them")
+    found = list(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise ConfigError(f"{name}: {value!r} is no text")
+    return found
+
+
+def check_time(name: str, value: object) -> None:
+    """Raises ConfigError for what is neither ms since 1970 nor a time with its zone."""
+    is_ms = isinstance(value, int) and not isinstance(value, bool)
+    if not is_ms and (not isinstance(value, datetime) or value.tzinfo is None):
+        raise ConfigError(f"{name}: {value!r} is neither milliseconds since 1970 nor a datetime with a time zone")
+
+
 def check_moment(name: str, value: object) -> None:
     """Raises ConfigError for what is no time with its zone."""
     if not isinstance(value, datetime) or value.tzinfo is None:

@@ -61,7 +61,7 @@ _CHECKS: Mapping[str, Check] = {
     "until_ms": optional(whole()),
     "threads": optional(whole(1)),
     **_one("decode namespace", check_text),
-    **_one("backup catalog topic bucket", optional(check_text)),
+    **_one("backup catalog topic", optional(check_text)),
     "ignore": check_texts,
     "damaged": one_of("refuse", "skip"),
     "rules": an_object_of(DispatchRules),

@@ -6,13 +6,14 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reput.config.arguments import check_flag, check_text, refusal
+from reput.config.arguments import check_flag, check_text, check_time, texts_of
 from reput.errors import ConfigError, CorruptRecordError
 from reput.formats.record_layout import SysFlag
 from reput.kernels.records.columns import RecordColumns
@@ -154,7 +155,7 @@ def make_selection(
     mode: str = "FAILFAST",
 ) -> Selection:
     """Selection by the arguments of `reput.read_log`. Raises ConfigError for a wrong argument."""
-    names = _NAMES if columns is None else tuple(_texts("columns", columns))
+    names = _NAMES if columns is None else tuple(texts_of("columns", columns))
     if not names:
         raise ConfigError("columns: name at least one, or leave it out for all")
     for name in names:
@@ -167,8 +168,8 @@ def make_selection(
     check_text("store", store)
     return Selection(
         columns=names,
-        topics=None if topics is None else frozenset(_texts("topics", topics)),
-        keys=None if keys is None else frozenset(_texts("keys", keys)),
+        topics=None if topics is None else frozenset(texts_of("topics", topics)),
+        keys=None if keys is None else frozenset(texts_of("keys", keys)),
         begin_ms=None if begin is None else milliseconds("begin", begin),
         end_ms=None if end is None else _microseconds("end", end) // 1000,
         raw_body=raw_body,
@@ -188,22 +189,10 @@ def _rows_where(columns: RecordColumns, wanted: npt.NDArray[np.bool_]) -> Record
     return with_rows(columns, columns.wide[:, wanted], columns.narrow[:, wanted])
 
 
-def _texts(option: str, values: Iterable[str]) -> list[str]:
-    if isinstance(values, str):
-        raise ConfigError(f"{option}: give a list of texts, not one text: [{values!r}]")
-    if not isinstance(values, Iterable):
-        raise refusal(option, values, "several texts, as a list has them")
-    found = list(values)
-    for value in found:
-        if not isinstance(value, str):
-            raise ConfigError(f"{option}: {value!r} is no text")
-    return found
-
-
-def _microseconds(option: str, time: object) -> int:
+def _microseconds(option: str, time: Any) -> int:
     """Microseconds since 1970 UTC."""
-    if isinstance(time, int) and not isinstance(time, bool):
+    check_time(option, time)
+    if isinstance(time, int):
         return time * 1000
-    if not isinstance(time, datetime) or time.tzinfo is None:
-        raise ConfigError(f"{option}: {time!r} is neither milliseconds since 1970 nor a datetime with a time zone")
+    assert isinstance(time, datetime), "checked"
     return (time - _EPOCH) // timedelta(microseconds=1)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from reput.config.arguments import check_path
 from reput.jobs.audit import job as audit_job
 from reput.jobs.diff import job as diff_job
+from reput.spark.arguments import check_arguments
 from reput.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ def audit(session: SparkSession, path: str | os.PathLike[str], **options: Any) -
 
     Takes the options of that function, and raises as it does.
     """
+    check_arguments(session=session)
+    check_path("path", path)
     result = audit_job.audit(path, runner=SparkRunner(session), **options)
     return session.createDataFrame(result.table)
 
@@ -30,5 +34,6 @@ def diff(
     Takes the options of that function, and raises as it does. The rows do not show damage that was passed over: `audit`
     both stores for it.
     """
+    check_arguments(**locals())
     result = diff_job.diff(left, right, runner=SparkRunner(session), **options)
     return session.createDataFrame(result.table)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from reput.config.arguments import refusal, texts_of
+from reput.spark.arguments import check_arguments, paths_of
 from reput.spark.options import absolute_folders, absolute_path, option_texts
 from reput.spark.schema import spark_schema
 from reput.spark.stream_offset import own_offset
@@ -47,13 +49,16 @@ def read_log_stream(
     Raises ConfigError for an unknown column, or a path that is not on a local or mounted file system; Spark raises
     other errors when the query starts.
     """
+    check_arguments(**locals())
+    paths = list(map(absolute_path, paths_of("path", path)))
     schema = spark_schema(columns)
     if isinstance(starting_offsets, Mapping):
-        starting_offsets = json.dumps({absolute_path(name): value for name, value in starting_offsets.items()})
+        begins = {absolute_path(name, "starting_offsets"): value for name, value in starting_offsets.items()}
+        starting_offsets = json.dumps(begins)
     options = {
         "commitLogPath": absolute_folders(commit_log_path),
-        "topics": topics,
-        "keys": keys,
+        "topics": None if topics is None else texts_of("topics", topics),
+        "keys": None if keys is None else texts_of("keys", keys),
         "until": until,
         "startingOffsets": starting_offsets,
         "startingTimestamp": starting_timestamp,
@@ -65,8 +70,7 @@ def read_log_stream(
         "store": store,
         "splitBytes": split_bytes,
     }
-    paths = [path] if isinstance(path, str | os.PathLike) else path
-    options["paths"] = [absolute_path(one) for one in paths]
+    options["paths"] = paths
     return spark.readStream.format("reput").schema(schema).options(**option_texts(options)).load()
 
 
@@ -79,6 +83,8 @@ def bytes_behind_latest(progress: Any) -> dict[str, int]:
 
     Other sources of the query are ignored.
     """
+    if progress is not None and not hasattr(progress, "__getitem__"):
+        raise refusal("progress", progress, "the progress of a query, as its lastProgress")
     lags: dict[str, int] = {}
     for source in progress["sources"] if progress is not None else ():
         end, latest = (own_offset(source[name]) for name in ("endOffset", "latestOffset"))

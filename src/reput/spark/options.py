@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from reput.config.arguments import check_path
 from reput.config.properties import split_folders
 from reput.errors import ConfigError
 
@@ -148,8 +149,9 @@ def paths_of_text(text: str) -> tuple[str, ...]:
     return tuple(map(path_of_text, list_of_text(text)))
 
 
-def absolute_path(path: str | os.PathLike[str]) -> str:
-    """Absolute path of an argument that is a path or a URI. Raises ConfigError for other file systems."""
+def absolute_path(path: str | os.PathLike[str], name: str = "path") -> str:
+    """Absolute path of an argument that is a path or a URI. Raises ConfigError for no path, and other file systems."""
+    check_path(name, path)
     try:
         return os.path.abspath(os.path.expanduser(path_of_text(os.fspath(path))))
     except ValueError as error:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from reput.errors import ReputError
+from reput.spark.arguments import check_arguments
 from reput.spark.reader import LogPartition, StoreReport
 from reput.spark.runner import SparkRunner
 from reput.spark.schema import spark_schema
@@ -28,6 +29,7 @@ def explain(frame: DataFrame) -> str:
 
     Raises ReputError for a DataFrame that reads no store; on Spark Connect also for a DataFrame of a view.
     """
+    check_arguments(frame=frame)
     lines = []
     for report in reports(frame):
         share = 100 * report.read_bytes / max(report.log_bytes, 1)

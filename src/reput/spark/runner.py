@@ -25,6 +25,7 @@ from reput.errors import ConfigError, ReputError
 from reput.extras import require
 from reput.jobs.runner import LocalRunner, Runner
 from reput.progress import Progress, silent
+from reput.spark.arguments import check_arguments
 from reput.spark.daemon import freeze_worker
 from reput.spark.session import is_local, job_session
 
@@ -61,6 +62,7 @@ class SparkRunner:
     """
 
     def __init__(self, session: SparkSession) -> None:
+        check_arguments(session=session)
         if session.conf.get("spark.speculation", "false") == "true":
             raise ConfigError("spark.speculation is on: reput's jobs write files in tasks, so start Spark without it")
         self.session = session

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from reput.config.arguments import texts_of
 from reput.errors import ConfigError
 
 _TYPES: dict[str, DataType] = {
@@ -54,9 +55,7 @@ def spark_schema(columns: Iterable[str] | None = None) -> StructType:
     Raises ConfigError for an unknown column, with the nearest name, for an empty list, and for one text, which would be
     taken letter by letter.
     """
-    if isinstance(columns, str):
-        raise ConfigError(f"columns: give a list of texts, not one text: [{columns!r}]")
-    names = list(_TYPES) if columns is None else list(columns)
+    names = list(_TYPES) if columns is None else texts_of("columns", columns)
     if not names:
         raise ConfigError("columns: name at least one, or leave it out for all")
     schema = StructType()

@@ -23,6 +23,7 @@ from reput.extras import require
 from reput.files import DISK
 from reput.formats.hosts import THIS_MACHINE
 from reput.spark import jvm
+from reput.spark.arguments import check_arguments
 from reput.spark.java import cache_path, class_archive, class_archive_options, find_java
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
         ConfigError: pyspark is not installed.
         ReputError: there is no Java 17 or later.
     """
+    check_arguments(**locals())
     return _session(master, app_name, conf, "")
 
 

@@ -20,6 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from reput.config.arguments import texts_of
+from reput.spark.arguments import check_arguments, paths_of
 from reput.spark.options import (
     READ_OPTIONS,
     ReadOptions,
@@ -128,6 +130,7 @@ def register(spark: SparkSession) -> None:
     For a write Spark looks only into the session that is active in the thread, and a new thread has none:
     DATA_SOURCE_NOT_FOUND. So each thread that writes calls this function first; it makes the session the active one.
     """
+    check_arguments(spark=spark)
     spark.dataSource.register(ReputDataSource)
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:  # a session of Spark Connect has none
@@ -172,11 +175,13 @@ def read_log(
     Raises ConfigError for an unknown column, or a path that is not on a local or mounted file system; Spark raises
     other errors when it plans the query.
     """
+    check_arguments(**locals())
+    paths = list(map(absolute_path, paths_of("path", path)))
     schema = spark_schema(columns)
     options = {
         "commitLogPath": absolute_folders(commit_log_path),
-        "topics": topics,
-        "keys": keys,
+        "topics": None if topics is None else texts_of("topics", topics),
+        "keys": None if keys is None else texts_of("keys", keys),
         "begin": begin,
         "end": end,
         "until": until,
@@ -190,5 +195,4 @@ def read_log(
         "pushFilters": push_filters,
     }
     reader = spark.read.format("reput").schema(schema).options(**option_texts(options))
-    paths = [path] if isinstance(path, str | os.PathLike) else path
-    return reader.load([absolute_path(one) for one in paths])
+    return reader.load(paths)

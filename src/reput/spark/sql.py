@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 
+from reput.config.arguments import an_object_of
 from reput.errors import ConfigError
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.query.sql_job import MESSAGES, Source, distinct_names
 from reput.jobs.query.topic_table import BODY_ERROR
 from reput.log.reads.open_batches import batch_reader
+from reput.spark.arguments import check_arguments
 from reput.spark.daemon import freeze_worker
 from reput.spark.source import read_log
 
@@ -53,6 +55,8 @@ def query_sql_on_spark(
     """
     from pyspark.errors import AnalysisException, ParseException
 
+    check_arguments(**locals())
+    an_object_of(Source)("source", source)
     topics = source.tables(sql)
     for topic in topics:
         if undecoded is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from reput.errors import ConfigError
 from reput.jobs.statistics.job import Dimension, grouping_of
 from reput.jobs.statistics.latency import QUANTILES
+from reput.spark.arguments import check_arguments
 from reput.spark.log_stream import read_log_stream
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def statistics_stream(
     """
     from pyspark.sql import functions as f
 
+    check_arguments(**locals())
     if bucket is None:
         raise ConfigError("bucket: a stream is counted by windows of time, so it needs a bucket: 1m, 1h, 1d")
     grouping = grouping_of(by, bucket, time_of, latency=latency)

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reput.config.arguments import check_texts
+from reput.config.arguments import check_text, check_texts, optional
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, CorruptRecordError
 from reput.jobs.arguments import check_arguments
@@ -222,6 +222,7 @@ def grouping_of(by: Sequence[str], bucket: str | None, time_of: str, *, latency:
         )
     if time_of not in ("store", "born"):
         raise ConfigError(f"time_of={time_of}: expected store or born")
+    optional(check_text)("bucket", bucket)
     match = _BUCKET.fullmatch(bucket) if bucket is not None else None
     if bucket is not None and match is None:
         raise ConfigError(f"bucket={bucket}: expected a number and s, m, h or d: 15m, 1h, 1d")

@@ -30,6 +30,7 @@ from reput.log.dispatch_marks import ATTEMPTS, SETTINGS, WORK_FOLDER, read_confi
 from reput.log.geometry.file_sizes import find_writer_sizes
 from reput.log.stores import store_names
 from reput.log.tail import LogTail
+from reput.spark.arguments import check_arguments, paths_of
 from reput.spark.dispatch.dispatcher import BatchDispatcher, Target
 from reput.store.dispatch.locks import lock_dispatcher
 from reput.store.dispatch.log_dispatch import DispatchedBatch, LogDispatch
@@ -124,10 +125,12 @@ def dispatch(
         CorruptRecordError: damage in the log.
         StoreFullError: no space.
     """
+    given = locals()
+    check_arguments(**{name: value for name, value in given.items() if name != "session" or value is not None})
     if session is not None and getattr(session, "sparkContext", None) is None:
         raise ConfigError("dispatch needs a classic Spark session: Spark Connect runs a query's Python on its server")
-    paths = [store_path] if isinstance(store_path, str | os.PathLike) else list(store_path)
-    if not paths or (commit_log_path is not None and len(paths) > 1):
+    paths = paths_of("store_path", store_path)
+    if commit_log_path is not None and len(paths) > 1:
         raise ConfigError("dispatch takes one store or several, and the folder of a log for one store alone")
     directories = [StoreDirectory(path, commit_log_path=commit_log_path) for path in paths]
     if len({directory.path for directory in directories}) < len(paths):
