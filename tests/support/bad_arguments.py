@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from reput.config.properties import camel_case
 from reput.errors import ConfigError
+from reput.remoting.queue_tables import QueueKey
 
 
 class Other:
@@ -52,6 +54,13 @@ BAD: dict[str, list[Any]] = {
     _ONE_OR_SEVERAL: [*_PATHS[:-2], [], [5], [None], ["a\0b"], ["\ud800"], Other()],
     _ONE_OR_SEVERAL.replace("Sequence", "Iterable"): [*_PATHS[:-2], [], [5], [None], [""], Other()],
     "str | int | Mapping[str, str | int]": [True, 1.5, b"x", [], {5: 5}, {"a\0b": 5}, {"store": None}, Other()],
+    "bool | str": [5, None, b"x", "", "a b", "a\0b", [], Other()],
+    "bytes": [5, "x", None, [], Other()],
+    "datetime": [5, "x", datetime(2026, 1, 1), Other()],
+    "Mapping[str, str | MessageSelector]": [5, "orders", ["orders"], {5: "*"}, {"orders": 5}, Other()],
+    "Iterable[QueueKey]": [5, "orders", [5], [None], Other()],
+    "Mapping[QueueKey, int]": [5, "x", {QueueKey("orders", "broker-a", 0): -1}, Other()],
+    "QueueKey": [5, "x", ("orders", "broker-a", 0), QueueKey("orders", "broker-a", -1), QueueKey("", "b", 0), Other()],
     "ConsumeFrom": [5, "now", b"first", [], True, Other()],
     "Collection[int]": [5, "0", ["0"], [None], [-1], Other()],
     "Mapping[str, object]": [5, "x", {5: 5}, Other()],
@@ -62,6 +71,8 @@ BAD: dict[str, list[Any]] = {
     **_of("Callable[[RecordColumns], None], Callable[[BrokerState], _T]", _FUNCTIONS),
     **_of("Callable[[DispatchedBatch], None]", _FUNCTIONS),
     **_of("SparkSession, DataFrame, threading.Event", _OBJECTS),
+    **_of("CheckTransaction, OnMessage, Callable[[Message], LocalTransactionState]", _FUNCTIONS),
+    **_of("ClientTls, SessionCredentials, PullLimits, MessageClientExt", _OBJECTS),
     **_of("Self, TopicConfig, Sequence[TopicConfig]", _OBJECTS),
     **_of("Runner, FileLayer, DispatchRules, MessageStoreConfig, KeptReads", _OBJECTS),
     **_of("RebuildOptions, ExportOptions, ReplayClock, Source", _OBJECTS),
@@ -75,10 +86,13 @@ def parameters(function: Callable[..., Any]) -> dict[str, str]:
     return {one.name: str(one.annotation) for one in found if one.kind not in several}
 
 
-def bad_values(annotation: str) -> list[Any]:
+def bad_values(function: Callable[..., Any], name: str) -> list[Any]:
     """Values that are no argument of a parameter; KeyError for an annotation of which this module knows nothing."""
+    annotation = parameters(function)[name]
     kind = annotation.removesuffix(" | None")
     values = _CHOICES if kind.startswith("Literal[") else BAD[kind]
+    if name.endswith("path") and kind == "str":
+        values = _PATHS
     return values if kind != annotation else [None, *values]
 
 
@@ -87,9 +101,15 @@ def names_in(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in sorted(folder.rglob("*"))]
 
 
-def check_refused(call: Callable[..., Any], good: Mapping[str, Any], name: str, values: list[Any]) -> None:
-    """Check that a call with one bad argument raises a ConfigError that names it, or one of several."""
+def check_refused(
+    call: Callable[..., Any],
+    good: Mapping[str, Any],
+    name: str,
+    values: list[Any],
+    error: type[Exception] = ConfigError,
+) -> None:
+    """Check that a call with one bad argument raises an error that names it, or one of several."""
     named = rf"\b({name}|{name.removesuffix('s')}|{re.escape(camel_case(name))})\b"
     for value in values:
-        with pytest.raises(ConfigError, match=named):
+        with pytest.raises(error, match=named):
             raise AssertionError(f"{name}={value!r} is taken: {call(**{**good, name: value})!r}")

@@ -91,7 +91,7 @@ def test_what_is_no_argument_is_refused_and_nothing_is_made(
 ) -> None:
     monkeypatch.chdir(folder)
     before = names_in(folder)
-    check_refused(function, GOOD[function], name, bad_values(parameters(function)[name]))
+    check_refused(function, GOOD[function], name, bad_values(function, name))
     assert names_in(folder) == before
 
 
@@ -107,7 +107,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[reput.MessageSto
 )
 def test_a_verb_of_a_store_refuses_what_is_none(store: reput.MessageStore, verb: str, name: str) -> None:
     function = getattr(store, verb)
-    values = bad_values(parameters(function)[name])
+    values = bad_values(function, name)
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if parameters(function)[name].startswith("int"):  # a negative one is before the begin, as RocketMQ takes it
         values = [value for value in values if value != -1 and (name not in TOLD or value not in (True, *numbers))]

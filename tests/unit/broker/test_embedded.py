@@ -85,7 +85,7 @@ def test_a_wrong_key_is_an_error_and_nothing_is_made(tmp_path: Path, options: di
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_taken_port_is_an_error_and_nothing_is_made(tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error_and_nothing_is_made_and_a_free_one_is_taken_then(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(RemotingError, match=f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0"):
@@ -93,6 +93,8 @@ def test_a_taken_port_is_an_error_and_nothing_is_made(tmp_path: Path) -> None:
         with pytest.raises(RemotingError, match=f"cannot listen on 127.0.0.1:{port}: .*choose another one, or 0"):
             Broker.start(tmp_path / "store", namesrv_port=port, **HERE)
     assert list(tmp_path.iterdir()) == []
+    with Broker.start(tmp_path / "store", port=port, **HERE) as broker:
+        assert ask(broker.address) == 0
 
 
 async def test_brokers_of_one_process_register_at_a_name_server_elsewhere(tmp_path: Path) -> None:

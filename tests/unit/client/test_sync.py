@@ -24,6 +24,7 @@ from reput.client import LocalTransactionState, Message, MessageClientExt, MQCli
 from reput.client.sync import Producer, PullConsumer, PushConsumer, _tell
 from reput.testing import broker as local_broker
 from tests.support.broker import SMALL, make_topic
+from tests.support.sockets import free_ports
 
 HERE = {**SMALL, "bind_address": "127.0.0.1", "brokerIP1": "127.0.0.1"}
 
@@ -138,6 +139,27 @@ def test_a_client_that_is_not_open_or_cannot_start_says_so(namesrv: str) -> None
     consumer = PullConsumer("127.0.0.1:9", group="p", topics={"orders": "*"})
     with pytest.raises(MQClientError, match="no name server answers"):
         consumer.start()
+
+
+def test_clients_that_found_no_name_server_start_once_it_is_there() -> None:
+    """A producer looks for one when it sends, so its start does not fail."""
+    (port,) = free_ports(1)
+    handled: SimpleQueue[bytes] = SimpleQueue()
+    address, topics = f"127.0.0.1:{port}", {"orders": "*"}
+    pull = PullConsumer(address, group="a", topics=topics, consume_from="first")
+    push = PushConsumer(
+        address, group="b", topics=topics, consume_from="first", on_message=lambda message: handled.put(message.body)
+    )
+    with Producer(address, group="c") as producer:
+        for consumer in (pull, push):
+            for _ in range(2):
+                with pytest.raises(MQClientError, match="no name server answers"):
+                    consumer.start()
+        with local_broker(namesrv_port=port):
+            producer.send(Message("orders", b"x"))
+            with pull, push:
+                assert [message.body for message in pull.poll(timeout=30)] == [b"x"]
+                assert handled.get(timeout=30) == b"x"
 
 
 def test_a_forked_process_is_told_to_make_a_client_of_its_own(namesrv: str) -> None:

@@ -75,7 +75,7 @@ def test_what_is_no_argument_is_refused_and_nothing_is_made(
 ) -> None:
     monkeypatch.chdir(folder)
     before = names_in(folder)
-    values = [value for value in bad_values(parameters(function)[name]) if value not in TAKEN.get(name, ())]
+    values = [value for value in bad_values(function, name) if value not in TAKEN.get(name, ())]
     check_refused(function, GOOD[function], name, values)
     assert names_in(folder) == before
 

@@ -72,7 +72,7 @@ def test_what_is_no_argument_is_refused_before_spark_is_asked(
 ) -> None:
     monkeypatch.chdir(folder)
     before = names_in(folder)
-    check_refused(function, GOOD[function], name, bad_values(parameters(function)[name]))
+    check_refused(function, GOOD[function], name, bad_values(function, name))
     assert names_in(folder) == before
 
 
