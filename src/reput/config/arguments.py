@@ -47,7 +47,8 @@ def check_whole(name: str, value: Any, least: float = -math.inf, most: float = m
     if not is_whole(value, least, most):
         if most in (MOST_INT, MOST_LONG) and not is_whole(value, least):
             most = math.inf  # the limit of a field matters to who is above it alone
-        bounds = "" if least == -math.inf else f", {least} {'or more' if most == math.inf else f'to {most}'}"
+        upper = "" if most == math.inf else f", {most} at most"
+        bounds = upper if least == -math.inf else f", {least} {f'to {most}' if upper else 'or more'}"
         raise refusal(name, value, f"a whole number{bounds}")
 
 

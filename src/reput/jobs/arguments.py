@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from reput.config.arguments import (
+    MOST_LONG,
     Check,
     able_to,
     an_object_of,
@@ -54,7 +55,7 @@ _CHECKS: Mapping[str, Check] = {
     **_one("message_index_enable force_verify_prop_crc index keep_old allow_fewer link dry_run apply", check_flag),
     **_one("latency check_crc fail_on_data_loss strict", check_flag),
     **_one("split_bytes commit_bytes target_file_bytes", whole(1)),
-    **_one("largest compact", whole()),
+    **_one("largest compact", whole(most=MOST_LONG)),
     "max_rows": whole(0),
     **_one("keep_last keep_hourly keep_daily keep_weekly keep_monthly keep_yearly", whole(0)),
     **_one("file_reserved_time until_offset clock_margin_ms", optional(whole(0))),

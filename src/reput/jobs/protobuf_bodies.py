@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from reput.config.arguments import an_object_of, check_text
 from reput.errors import ConfigError
 from reput.extras import require
 
@@ -28,10 +29,16 @@ class ProtobufSchema:
     Attributes:
         descriptors: bytes of the descriptor set.
         message: full name of the bodies' message: `shop.Order`.
+
+    Raises ConfigError for one of another type; what they say is looked at when bodies are read by them.
     """
 
     descriptors: bytes
     message: str
+
+    def __post_init__(self) -> None:
+        an_object_of(bytes)("descriptors", self.descriptors)
+        check_text("message", self.message)
 
     @property
     def text(self) -> str:

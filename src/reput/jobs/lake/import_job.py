@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
+from reput.config.arguments import able_to, an_object_of
 from reput.counts import counted
 from reput.errors import MessageIllegalError
 from reput.jobs.arguments import check_arguments
@@ -95,6 +96,8 @@ def import_messages(
         StoreError: as of the sink.
     """
     check_arguments(**locals())
+    an_object_of(LakeSource)("source", source)
+    able_to("committed", "a sink of messages, as MessageSink is one")("sink", sink)
     started = time.perf_counter()
     try:
         sink.check(source.schema)

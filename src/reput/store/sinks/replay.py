@@ -9,7 +9,6 @@ is killed.
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reput.config.arguments import (
+    MOST_LONG,
     Check,
     able_to,
     an_object_of,
@@ -115,10 +115,14 @@ class Replayed:
     seconds: float
 
 
+#: A faster replay is one without a pace; the width of its batches would be no `long`.
+_MOST_SPEED = 1e12
+
+
 def _check_speed(name: str, value: Any) -> None:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not 0 < value < math.inf:
-        raise refusal(name, value, "a number above 0")
+    if not is_number or not 0 < value <= _MOST_SPEED:
+        raise refusal(name, value, f"a number above 0, {_MOST_SPEED:g} at most")
 
 
 #: Checks of the arguments by their names; topics and times are checked as those of any read.
@@ -129,7 +133,7 @@ _CHECKS: dict[str, Check] = {
     "speed": optional(_check_speed),
     "name": optional(check_text),
     "config": optional(an_object_of(MessageStoreConfig)),
-    "lock_timeout_ms": whole(0),
+    "lock_timeout_ms": whole(0, MOST_LONG),
     "clock": optional(able_to("now_s", "a clock, as ReplayClock is one")),
     "progress": optional(check_function),
     "on_batch": check_function,

@@ -115,6 +115,7 @@ def test_times_that_cannot_be_shown_are_null_and_come_last(tmp_path: Path) -> No
     [
         ({"by": ("topic", "colour")}, "by=topic,colour: expected each of topic, queue, tag, key and host"),
         ({"largest": -1}, "largest=-1: expected 0 or more"),
+        ({"largest": 1 << 63}, "largest 9223372036854775808: expected a whole number, 9223372036854775807 at most"),
         ({"by": ("topic", "topic")}, "at most once"),
         ({"by": ("topic", "hour")}, "by time: bucket, as 1h"),
         ({"bucket": "1 hour"}, "bucket=1 hour: expected a number and s, m, h or d"),

@@ -181,7 +181,7 @@ def test_a_source_that_has_lost_the_place_to_go_on_is_refused(tmp_path: Path) ->
         replay(log.path, tmp_path / "target")
 
 
-@pytest.mark.parametrize("speed", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("speed", [0, -1, float("nan"), float("inf"), 10**400])
 def test_a_speed_is_above_zero(speed: float, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected a number above 0"):
         replay(GOLDEN / "5.3.3/clean/store", tmp_path / "target", speed=speed)
