@@ -283,7 +283,7 @@ class MessageReader:
         begin = monotonic()
         try:
             result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
-        except (AttributeError, TypeError, OverflowError):
+        except (ArithmeticError, AttributeError, TypeError, ValueError):
             _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
             raise
         if result.status is not _FOUND:
