@@ -75,6 +75,8 @@ BAD: dict[str, list[Any]] = {
     **_of("ClientTls, SessionCredentials, PullLimits, MessageClientExt", _OBJECTS),
     **_of("Self, TopicConfig, Sequence[TopicConfig]", _OBJECTS),
     **_of("Runner, FileLayer, DispatchRules, MessageStoreConfig, KeptReads", _OBJECTS),
+    **_of("Callable[[FollowState], None], Callable[[], None], Callable[[], int]", _FUNCTIONS),
+    **_of("MessageStore, NamesrvConfig, Event", _OBJECTS),
     **_of("LakeSource, MessageSink[S]", _OBJECTS),
     **_of("RebuildOptions, ExportOptions, ReplayClock, Source", _OBJECTS),
 }

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from reput.config.arguments import an_object_of, check_flag, check_function, check_text, optional, whole
 from reput.config.namesrv import NamesrvConfig
 from reput.errors import RemotingError
 from reput.events import Event
@@ -55,6 +56,10 @@ class NameServer:
         files: FileLayer = DISK,
         changes_keys: bool = True,
     ) -> None:
+        optional(an_object_of(NamesrvConfig))("config", config)
+        an_object_of(FileLayer)("files", files)
+        check_function("now_ms", now_ms)
+        check_flag("changes_keys", changes_keys)
         config = config or NamesrvConfig()
         config.require_startable()
         self._now_ms = now_ms
@@ -78,6 +83,8 @@ class NameServer:
         Raises RemotingError if the port is taken, and CorruptMetadataError or StoreError if the file of KV values
         cannot be read.
         """
+        optional(check_text)("host", host)
+        optional(whole(0, (1 << 16) - 1))("port", port)
         config = self._configuration.config
         self._kv_configs.load()
         host = config.bind_address if host is None else host

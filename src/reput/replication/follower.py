@@ -16,10 +16,23 @@ from threading import Event
 from typing import Literal, NamedTuple, TypeVar
 
 from reput.client.instance.session_credentials import SessionCredentials
+from reput.config.arguments import (
+    Check,
+    able_to,
+    an_object_of,
+    check_call,
+    check_flag,
+    check_function,
+    check_text,
+    check_texts,
+    one_of,
+    optional,
+    whole,
+)
 from reput.config.message_store import FlushDiskType
 from reput.errors import AccessDeniedError, ConfigError, RemotingError, ReplicationError
 from reput.formats.replication import HEARTBEAT_S
-from reput.replication.ha_stream import HAStream
+from reput.replication.ha_stream import LEAST_BANDWIDTH, HAStream
 from reput.replication.master import Master, MasterLog, ha_address
 from reput.replication.received_log import ReceivedLog
 from reput.store.message_store import MessageStore
@@ -76,6 +89,24 @@ def _no_topics() -> None:
     """Nobody asks for topics."""
 
 
+#: Checks of the arguments by their names; that an address is none is told by each try, as that nobody is there.
+_CHECKS: dict[str, Check] = {
+    "store": an_object_of(MessageStore),
+    "address": check_text,
+    "begin": one_of("oldest", "newest"),
+    "acknowledges": check_flag,
+    "bandwidth": optional(whole(LEAST_BANDWIDTH)),
+    "ha_address": optional(check_text),
+    "own_topics": check_texts,
+    "tls": optional(an_object_of(ClientTls)),
+    "credentials": optional(an_object_of(SessionCredentials)),
+    "on_state": check_function,
+    "on_topics": check_function,
+    "stop": able_to("is_set", "a threading.Event"),
+    "once": check_flag,
+}
+
+
 class Follower:
     """Follows one master into one store, which must be open for writing and takes no puts meanwhile.
 
@@ -92,6 +123,8 @@ class Follower:
         credentials: Sign what is asked there; None for none.
         on_state: Called after each step, in the thread of `run`.
         on_topics: Called after topics have changed, in that thread.
+
+    Raises ConfigError for an argument that is none.
     """
 
     def __init__(
@@ -109,6 +142,7 @@ class Follower:
         on_state: Callable[[FollowState], None] = _no_step,
         on_topics: Callable[[], None] = _no_topics,
     ) -> None:
+        check_call(_CHECKS, locals())
         self._store, self._begin, self._acknowledges, self._on_state = store, begin, acknowledges, on_state
         self._bandwidth = bandwidth
         self._ha_address, self._own_topics, self._on_topics = ha_address, own_topics, on_topics
@@ -143,6 +177,7 @@ class Follower:
             ReplicationError, CorruptRecordError: See the module; all before is appended, and nothing after.
             StoreFullError, StorePoisonedError, StoreStateError: As of `MessageStore.put_messages`.
         """
+        check_call(_CHECKS, {"stop": stop, "once": once})
         tries = 0
         try:
             while not stop.is_set():

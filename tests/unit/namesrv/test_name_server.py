@@ -3,12 +3,13 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reput.config.namesrv import NamesrvConfig
 from reput.config.properties import parse_properties
-from reput.errors import CorruptMetadataError, RemotingError
+from reput.errors import ConfigError, CorruptMetadataError, RemotingError
 from reput.namesrv.name_server import NameServer
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
@@ -18,6 +19,7 @@ from reput.remoting.route_bodies import encode_register_body
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
 from reput.transport.server import RemotingServer
+from tests.support.bad_arguments import bad_values, check_refused, parameters
 from tests.support.namesrv import Asked, asked_name_server, broker_header, leaving, topics_body
 from tests.support.sockets import free_ports
 
@@ -124,15 +126,31 @@ async def test_a_start_that_fails_listens_to_nobody(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text("{")
 
+    failed = NameServer(NamesrvConfig(kv_config_path=str(tmp_path / "none")))
     async with asked_name_server(tmp_path) as asked:
-        with pytest.raises(RemotingError, match=f"{asked.port}.*choose another one, or 0"):
-            await NameServer(NamesrvConfig(kv_config_path=str(tmp_path / "none"))).start("127.0.0.1", asked.port)
+        for _ in range(2):
+            with pytest.raises(RemotingError, match=f"{asked.port}.*choose another one, or 0"):
+                await failed.start("127.0.0.1", asked.port)
     (port,) = free_ports(1)
     with pytest.raises(CorruptMetadataError, match="kvConfig"):
         await NameServer(NamesrvConfig(kv_config_path=str(path))).start("127.0.0.1", port)
     again = NameServer(NamesrvConfig(kv_config_path=str(tmp_path / "none")))
     assert await again.start("127.0.0.1", port) == port
     await again.stop()
+    assert await failed.start("127.0.0.1", port) == port
+    await failed.stop()
+
+
+@pytest.mark.parametrize("name", parameters(NameServer))
+def test_what_is_no_argument_of_a_name_server_is_refused(name: str) -> None:
+    check_refused(NameServer, {}, name, bad_values(NameServer, name))
+
+
+@pytest.mark.parametrize(("name", "values"), [("port", [-1, 1 << 16, "0", True, 1.5]), ("host", [5, b"x"])])
+async def test_what_is_no_port_and_no_host_is_refused(name: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(ConfigError, match=f"^{name} "):
+            await NameServer().start(**{name: value})
 
 
 async def test_a_value_that_is_being_written_is_answered_before_the_end(

@@ -24,6 +24,7 @@ from reput import (
 from reput.remoting.codes import RequestCode
 from reput.replication.follower import Follower, FollowState
 from reput.replication.ha_stream import HAStream
+from tests.support.bad_arguments import bad_values, check_refused, parameters
 from tests.support.fake_master import FakeMaster, fake_master, log_of
 from tests.support.faulty_files import FaultyFiles, abandon, fail_next
 
@@ -62,6 +63,15 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 def master(source: tuple[Path, int]) -> Iterator[FakeMaster]:
     with fake_master(log_of(*source), FILE_SIZE) as served:
         yield served
+
+
+@pytest.mark.parametrize("name", parameters(Follower))
+def test_what_is_no_argument_of_a_follower_is_refused(tmp_path: Path, name: str) -> None:
+    with open_store(tmp_path / "copy") as store:
+        check_refused(Follower, {"store": store, "address": "127.0.0.1:1"}, name, bad_values(Follower, name))
+        follower = Follower(store, "127.0.0.1:1")
+        check_refused(follower.run, {"stop": Event()}, "stop", bad_values(follower.run, "stop"))
+        check_refused(follower.run, {"stop": Event()}, "once", bad_values(follower.run, "once"))
 
 
 def record_ends(path: Path, data: bytes) -> list[int]:
