@@ -6,9 +6,10 @@ lacks has its default (4.9.7 writes fewer members). An unknown member is kept in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from reput.formats.consumers import MessageRequestMode
@@ -264,6 +265,9 @@ class MessageRequestModes:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: The table of topics in their file, if there are none.
+_NO_TOPICS = b'\n\t"topicConfigTable":{}'
+
 #: File names of the classes above. Any other JSON file of RocketMQ's is read as plain values.
 FILE_NAMES: dict[type, str] = {
     Topics: "topics.json",
@@ -291,6 +295,54 @@ def decode_metadata(kind: type[_T], data: bytes) -> _T:
 def encode_metadata(value: object) -> bytes:
     """Bytes of a file as RocketMQ writes it; tables keep their order."""
     return encode_fastjson(encode_bean(value))
+
+
+def encode_topics(topics: Topics, members: Iterable[bytes]) -> bytes:
+    """Bytes of topics as `encode_metadata` gives them; `members`: of each topic, in order, from `encode_topic`."""
+    table = b",".join(members)
+    frame = encode_metadata(replace(topics, topic_config_table={}))
+    if not table:
+        return frame
+    before, _, after = frame.partition(_NO_TOPICS)  # no text has a line end, so it is there once
+    return b"".join((before, _NO_TOPICS[:-1], table, b"\n\t}", after))
+
+
+def encode_topic(name: str, config: TopicConfig) -> bytes:
+    """Bytes of a topic, with its name in the table, for `encode_topics`.
+
+    Topics differ in their names for the most part: what is around the names is encoded once.
+    """
+    if config.others:
+        return _member(name, config)
+    before, after = _around_name(
+        config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_filter_type, config.topic_sys_flag,
+        config.order, tuple(config.attributes.items()),
+    )  # fmt: skip
+    own_name = encode_fastjson(config.topic_name)
+    key = own_name if name == config.topic_name else encode_fastjson(name)
+    return b"".join((b"\n\t\t", key, before, own_name, after))
+
+
+def _member(name: str, config: TopicConfig) -> bytes:
+    """Bytes of a topic as the only one of a table."""
+    frame = encode_metadata({"topicConfigTable": {name: config}})
+    return frame.partition(_NO_TOPICS[:-1])[2].removesuffix(b"\n\t}\n}")
+
+
+@lru_cache(1024, typed=True)  # True is no 1
+def _around_name(
+    read: int,
+    write: int,
+    perm: int,
+    kind: TopicFilterType,
+    flag: int,
+    order: bool,
+    attributes: tuple[tuple[str, str], ...],
+) -> tuple[bytes, bytes]:
+    """Bytes of a topic before and after its own name."""
+    text = _member("", TopicConfig("", read, write, perm, kind, flag, order, dict(attributes)))
+    before, mark, after = text.removeprefix(b'\n\t\t""').rpartition(b'"topicName":""')  # attributes are before it
+    return before + mark[:-2], after
 
 
 def split_topic_group(key: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def read_metadata(root: str, kind: type[_T], files: FileLayer) -> _T | None:
 
 def read_metadata_file(path: str, kind: type[_T], files: FileLayer) -> _T | None:
     """`read_metadata` for a file of this class that may lie anywhere."""
-    return _read_or_backup(path, lambda data: decode_metadata(kind, data), files)
+    return read_or_backup(path, lambda data: decode_metadata(kind, data), files)
 
 
 def read_epochs(root: str, files: FileLayer) -> tuple[Epoch, ...]:
@@ -41,7 +41,7 @@ def read_epochs(root: str, files: FileLayer) -> tuple[Epoch, ...]:
 
     Raises CorruptMetadataError if their file is damaged, and its backup is missing or damaged, too.
     """
-    return _read_or_backup(os.path.join(root, EPOCH_FILE), decode_epochs, files) or ()
+    return read_or_backup(os.path.join(root, EPOCH_FILE), decode_epochs, files) or ()
 
 
 def read_shutdown(root: str, files: FileLayer) -> Shutdown | None:
@@ -53,8 +53,8 @@ def read_shutdown(root: str, files: FileLayer) -> Shutdown | None:
     return decode_shutdown(files.read_spared(path)) if files.exists(path) else None
 
 
-def _read_or_backup(path: str, decode: Callable[[bytes], _T], files: FileLayer) -> _T | None:
-    """Content of a file or of its backup, as in RocketMQ's `ConfigManager.load`."""
+def read_or_backup(path: str, decode: Callable[[bytes], _T], files: FileLayer) -> _T | None:
+    """Content of a file or of its backup, as in RocketMQ's `ConfigManager.load`; errors as of `read_metadata`."""
     damage = None
     for candidate in (path, path + BACKUP_SUFFIX):
         try:

@@ -9,8 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from reput.files import FileLayer
 from reput.formats.metadata import DataVersion
-from reput.log.metadata import read_metadata
-from reput.store.config_files import next_version, persist_metadata
+from reput.store.config_files import next_version, persist_metadata, read_to_persist
 
 _T = TypeVar("_T")
 
@@ -49,7 +48,7 @@ class ConfigManager(ABC, Generic[_T]):
     def __init__(self, kind: type[_T], root: str, files: FileLayer) -> None:
         self._root = root
         self._files = files
-        self._loaded = read_metadata(root, kind, files) or kind()
+        self._loaded = read_to_persist(root, kind, files) or kind()
         self._changes = 0
         self._persisted = 0
         self._persisting = Lock()

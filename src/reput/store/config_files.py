@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
+from typing import TypeVar
 from zlib import crc32
 
 from reput.errors import ConfigError, CorruptMetadataError, MessageIllegalError, StoreError
 from reput.files import FileLayer
 from reput.formats.message import check_topic as check_topic_name
 from reput.formats.message import check_topic_characters
-from reput.formats.metadata import DataVersion, TopicConfig, Topics, decode_metadata, encode_metadata
-from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_metadata
+from reput.formats.metadata import (
+    DataVersion,
+    TopicConfig,
+    Topics,
+    decode_metadata,
+    encode_metadata,
+    encode_topic,
+    encode_topics,
+)
+from reput.log.metadata import BACKUP_SUFFIX, decode_file, metadata_path, read_or_backup
 
-#: By path, the CRC of what this process has written there last: what has it still is whole, without a look at each
-#: value. Of 10,000 groups that would take 2 s of each write.
-_written: dict[str, int] = {}
+_T = TypeVar("_T")
+
+#: By path, the CRC of what this process has read or written there last: what has it still is whole, without a look at
+#: each value. Of 10,000 groups that would take 2 s of each write.
+_whole: dict[str, int] = {}
+
+
+def read_to_persist(root: str, kind: type[_T], files: FileLayer) -> _T | None:
+    """As `read_metadata`, for one who persists the file: the first write need not look whether it is whole."""
+    path = metadata_path(root, kind)
+
+    def decode(data: bytes) -> _T:
+        value = decode_metadata(kind, data)
+        _whole[path] = crc32(data)
+        return value
+
+    return read_or_backup(path, decode, files)
 
 
 def persist_metadata(root: str, value: object, files: FileLayer) -> None:
@@ -33,16 +56,25 @@ def persist_metadata_file(path: str, value: object, files: FileLayer) -> None:
     not replace its backup, and nothing is written that the next start could not read: StoreError.
     """
     data = encode_metadata(value)
+    _check_readable(path, type(value), data)
+    _replace_file(path, type(value), data, files)
+
+
+def _check_readable(path: str, kind: type, data: bytes) -> None:
     try:
-        decode_metadata(type(value), data)
+        decode_metadata(kind, data)
     except CorruptMetadataError as error:
         reason = f"at byte {error.offset} {error.reason}"
         raise StoreError(f"{path}: not replaced, as what is to be written could not be read again: {reason}") from None
+
+
+def _replace_file(path: str, kind: type, data: bytes, files: FileLayer) -> None:
+    """Replace a file by what can be read again."""
     files.make_directories(os.path.dirname(path))
 
     def checked(data: bytes) -> bytes:
-        if _written.get(path) != crc32(data):
-            decode_metadata(type(value), data)
+        if _whole.get(path) != crc32(data):
+            decode_metadata(kind, data)
         return data
 
     try:
@@ -52,7 +84,7 @@ def persist_metadata_file(path: str, value: object, files: FileLayer) -> None:
     if before is not None:
         files.write_atomically(path + BACKUP_SUFFIX, before)
     files.write_atomically(path, data)
-    _written[path] = crc32(data)
+    _whole[path] = crc32(data)
 
 
 def is_readable(value: object) -> bool:
@@ -71,6 +103,9 @@ def next_version(version: DataVersion, now_ms: int) -> DataVersion:
 class StoreTopics:
     """Topics of one store: `config/topics.json` is read at the start, and written with each change.
 
+    The file is written as a whole, as RocketMQ reads it. What is encoded and checked for a change is what has changed:
+    of 30,000 topics all of them would take 1.6 s of a processor.
+
     Args:
         files: The file layer.
         root: The store directory.
@@ -83,7 +118,8 @@ class StoreTopics:
         self._files = files
         self._root = root
         self._changing = Lock()
-        self._topics = read_metadata(root, Topics, files) or Topics()
+        self._topics = read_to_persist(root, Topics, files) or Topics()
+        self._members = _encode_each(self._topics.topic_config_table)
 
     @property
     def topics(self) -> Topics:
@@ -105,8 +141,10 @@ class StoreTopics:
         """
         for config in configs:
             check_topic(config)
+        changed = {config.topic_name: config for config in configs}
+        members = _encode_each(changed)
         with self._changing:
-            self._replace(dict(self._topics.topic_config_table) | {config.topic_name: config for config in configs})
+            self._replace(dict(self._topics.topic_config_table) | changed, self._members | members, members)
 
     def delete(self, topics: Collection[str]) -> None:
         """Forget topics, in one write (`StoreTopics.deleteTopicConfig`); unknown ones change nothing.
@@ -118,13 +156,23 @@ class StoreTopics:
             before = self._topics.topic_config_table
             after = {name: config for name, config in before.items() if name not in topics}
             if len(after) < len(before):
-                self._replace(after)
+                self._replace(after, {name: self._members[name] for name in after}, {})
 
-    def _replace(self, table: dict[str, TopicConfig]) -> None:
+    def _replace(
+        self, table: Mapping[str, TopicConfig], members: dict[str, bytes], changed: Mapping[str, bytes]
+    ) -> None:
+        """Write topics that are encoded; `changed`: of them those that were not in the file before."""
         version = next_version(self._topics.data_version, int(time.time() * 1000))
         topics = replace(self._topics, topic_config_table=table, data_version=version)
-        persist_metadata(self._root, topics, self._files)
-        self._topics = topics
+        path = metadata_path(self._root, Topics)
+        _check_readable(path, Topics, encode_topics(topics, changed.values()))
+        _replace_file(path, Topics, encode_topics(topics, members.values()), self._files)
+        self._topics, self._members = topics, members
+
+
+def _encode_each(table: Mapping[str, TopicConfig]) -> dict[str, bytes]:
+    """Bytes of each topic of a table, by the name that it has there."""
+    return {name: encode_topic(name, config) for name, config in table.items()}
 
 
 def check_topic(config: TopicConfig) -> None:

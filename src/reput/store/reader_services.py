@@ -8,8 +8,8 @@ from typing import Self
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.formats.metadata import Topics
+from reput.log.metadata import read_metadata
 from reput.progress import Progress
-from reput.store.config_files import StoreTopics
 from reput.store.parts import Parts
 from reput.store.preload import Preloaded, preload
 from reput.store.reads.get import GetMessage
@@ -66,7 +66,7 @@ class ReaderServices:
     @property
     def topics(self) -> Topics:
         """The content of `config/topics.json` as the file is now; raises CorruptMetadataError."""
-        return StoreTopics(self.files, self.path).topics
+        return read_metadata(self.path, Topics, self.files) or Topics()
 
     def preload(self, log_bytes: int | None) -> Preloaded:
         """See `MessageReader.preload`."""

@@ -21,6 +21,8 @@ from reput.formats.metadata import (
     Topics,
     decode_metadata,
     encode_metadata,
+    encode_topic,
+    encode_topics,
     split_topic_group,
 )
 
@@ -49,6 +51,23 @@ def test_topics_are_read():
     shared = topics.topic_config_table["1:2"].attributes
     assert shared == {"queue.type": "BatchCQ", "odd": '{1:2} " \\ \n \x07 \x85 \u2028 ü 😀 /'}
     assert topics.topic_config_table["%RETRY%order-group"].attributes == shared
+
+
+TOPIC = st.builds(
+    TopicConfig, NAME | st.just('"topicName":""'), INT, INT, INT, st.sampled_from(TopicFilterType), INT, st.booleans(),
+    st.dictionaries(NAME | st.just("topicName"), NAME | st.just(""), max_size=2),
+    st.dictionaries(st.just("later"), st.booleans() | st.just("\n\t\"topicConfigTable\":{}"), max_size=1),
+)  # fmt: skip
+
+
+@given(
+    st.dictionaries(NAME, TOPIC, max_size=4),
+    st.builds(DataVersion, INT, INT, INT),
+    st.dictionaries(st.sampled_from(["a", "z"]), TOPIC.map(lambda topic: topic.attributes), max_size=2),
+)
+def test_topics_that_are_encoded_one_by_one_are_the_file(table, version, others):
+    topics = Topics(table, version, others)
+    assert encode_topics(topics, [encode_topic(*one) for one in table.items()]) == encode_metadata(topics)
 
 
 def test_groups_are_read():

@@ -8,6 +8,7 @@ import pytest
 from reput.errors import CorruptMetadataError, StoreFullError
 from reput.formats.metadata import ConsumerOffsets, decode_metadata
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.store import config_files
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
 
 NOW_MS = 1_700_000_000_000
@@ -29,6 +30,21 @@ def test_nothing_is_to_be_written_before_a_change_or_after_it_is_written(tmp_pat
     manager.persist(manager.snapshot())
     assert manager.snapshot() is None
     assert offset_in(tmp_path) == 7
+
+
+def test_the_first_write_after_a_start_checks_what_is_new_alone(tmp_path, monkeypatch):
+    """What the start has read is whole."""
+    manager = manager_at(tmp_path)
+    manager.commit_offset("g", "t", 0, 7, NOW_MS)
+    manager.persist(manager.snapshot())
+    before = (tmp_path / "config/consumerOffset.json").read_bytes()
+    monkeypatch.setattr(config_files, "_whole", {})  # as in another process
+    manager, checked = manager_at(tmp_path), []
+    monkeypatch.setattr(config_files, "decode_metadata", lambda _, data: checked.append(data))
+    manager.commit_offset("g", "t", 0, 8, NOW_MS)
+    manager.persist(manager.snapshot())
+    assert len(checked) == 1
+    assert (tmp_path / "config/consumerOffset.json.bak").read_bytes() == before
 
 
 def test_a_snapshot_does_not_see_later_changes(tmp_path):
