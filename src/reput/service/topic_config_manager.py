@@ -110,7 +110,7 @@ class TopicConfigManager:
         self._store = store
         self.auto_create_topic_enable = auto_create_topic_enable
         self._writing = Lock()
-        # Of topics that are not there, as many queues as may have messages; looked for once, by the first topic made.
+        # Of topics that are not there, as many queues as may have messages; looked for once, at a start.
         self._left: dict[str, int] | None = None
         self.own_topics = tuple(own_topics)
         #: What RocketMQ answers to GET_SYSTEM_TOPIC_LIST_FROM_BROKER.
@@ -204,15 +204,16 @@ class TopicConfigManager:
         for queue in self._store.queues():
             if queue.min_offset < queue.max_offset and not queue.topic.startswith(LMQ_PREFIX):
                 numbers[queue.topic] = max(numbers.get(queue.topic, 0), queue.queue_id + 1)
+        there = self._store.topic_metadata.topic_config_table
+        self._left = {topic: number for topic, number in numbers.items() if topic not in there}
         return numbers
 
     def _readable(self, config: TopicConfig) -> TopicConfig:
         """A topic that is not there, with as many queues to read as have messages."""
-        if self._left is None:
-            there = self._store.topic_metadata.topic_config_table
-            self._left = {topic: number for topic, number in self.queues_with_messages().items() if topic not in there}
-        topic = config.topic_name
-        for queue_id in reversed(range(config.read_queue_nums, min(self._left.get(topic, 0), MOST_QUEUES))):
+        if self._left is None:  # nobody has looked at the start
+            self.queues_with_messages()
+        topic, left = config.topic_name, self._left or {}
+        for queue_id in reversed(range(config.read_queue_nums, min(left.get(topic, 0), MOST_QUEUES))):
             if self._store.min_offset(topic, queue_id) < self._store.max_offset(topic, queue_id):
                 return replace(config, read_queue_nums=queue_id + 1)
         return config

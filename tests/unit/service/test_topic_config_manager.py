@@ -6,6 +6,7 @@ import reput
 from reput.errors import ConfigError
 from reput.formats.metadata import TopicConfig
 from reput.service.topic_config_manager import TopicConfigManager, broker_topics
+from reput.store.message_reader import MessageReader
 
 
 def manager_of(store, *, created=True, **options):
@@ -205,6 +206,15 @@ def test_a_new_topic_has_all_queues_with_messages_to_read_and_as_many_to_write_a
     assert rows(store.topics.values()).items() >= {"orders": (13, 4, 6), "fresh": (4, 4, 6)}.items()
     manager.update([TopicConfig("orders", 2, 2)])  # an operator who has seen it decides
     assert rows([manager.select_topic_config("orders")]) == {"orders": (2, 2, 6)}
+
+
+def test_a_new_topic_looks_for_no_queues_that_a_start_has_found(store, monkeypatch):
+    put_in_queues(store, "orders", 12)
+    manager = manager_of(store, created=False)
+    assert manager.queues_with_messages() == {"orders": 13}
+    monkeypatch.delattr(MessageReader, "queues")
+    manager.create([TopicConfig("orders", 4, 4)])
+    assert rows(store.topics.values()).items() >= {"orders": (13, 4, 6)}.items()
 
 
 def test_an_odd_queue_id_makes_no_topic_of_millions_of_queues(store):
