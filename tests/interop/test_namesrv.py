@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
+from reput import MessageStore
 from reput.formats.kv_config import decode_kv_config, encode_kv_config
+from reput.formats.metadata import TopicConfig
 from reput.remoting.body import decode_json, encode_body
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import encode_header
+from reput.remoting.namesrv_headers import UnRegisterBrokerRequestHeader
 from reput.remoting.route_bodies import QueueData, TopicRouteData, encode_register_body
 from reput.transport.client import RemotingClient
 from tests.support.async_tests import run
+from tests.support.broker import SMALL, serving_broker, with_topic
 from tests.support.namesrv import CLUSTER, asked_name_server, broker_header, leaving, topics_body
 from tests.support.rocketmq.apache import Apache
 
@@ -161,3 +165,46 @@ def test_the_same_requests_get_the_same_answers_from_apaches_name_server(tmp_pat
         assert decode_kv_config(written) == {"ORDER_TOPIC_CONFIG": {}}
         assert encode_kv_config(decode_kv_config(written)) == written
         assert (tmp_path / "ours/ns/kvConfig.json").read_bytes() == written
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.3.3", "5.5.0"])
+def test_a_new_topic_of_a_broker_of_many_is_known_at_once_to_apaches_name_server(tmp_path: Path, version: str) -> None:
+    """By itself, but to 4.9.7, which does not answer that request; and so are all, to one that has lost the broker."""
+
+    async def check(address: str) -> None:
+        async with serving_broker(tmp_path / "store", namesrvAddr=address) as served:
+            client, theirs = await served.client(), RemotingClient()
+
+            async def queues(topic: str) -> int | None:
+                answer = await theirs.call(address, RemotingCommand(105, ext_fields={"topic": topic}), 20)
+                return json.loads(answer.body)["queueDatas"][0]["writeQueueNums"] if answer.code == 0 else None
+
+            asked: list[int] = []
+            connections = served.controller.state.registration._client
+            call = connections.call
+
+            async def told(where: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+                asked.append(command.code)
+                return await call(where, command, timeout_s)
+
+            connections.call = told  # type: ignore[method-assign]
+            by_itself = [322, 103] if version == "4.9.7" else [322, 217]
+            assert (await client.send_message("new")).code == 0
+            assert (await queues("new"), asked) == (4, by_itself)
+            await with_topic(client, "new", 7)
+            assert (await queues("new"), asked) == (7, by_itself * 2)
+            await served.controller.state.registration.register()
+            assert (await queues("new"), await queues("topic-199")) == (7, 1)
+            leaving = UnRegisterBrokerRequestHeader("broker-a", served.controller.address, CLUSTER, 0)
+            await theirs.call(address, RemotingCommand(104, ext_fields=encode_header(leaving)), 20)
+            while await queues("topic-199") is not None:
+                await asyncio.sleep(PAUSE_S)
+            asked.clear()
+            assert (await client.send_message("newer")).code == 0
+            assert (await queues("newer"), await queues("topic-199"), asked) == (4, 1, [322, 103])
+            theirs.close()
+
+    with MessageStore.open(tmp_path / "store", **SMALL) as store:
+        store.update_topics([TopicConfig(f"topic-{number}", 1, 1) for number in range(200)])
+    with Apache(version) as apache:
+        run(check(apache.run("start-namesrv", path=str(tmp_path / "theirs"))))

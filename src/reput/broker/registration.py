@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from reput.config.broker import BrokerConfig
 from reput.errors import RemotingError
 from reput.events import Event
-from reput.formats.metadata import Topics
-from reput.remoting.body import decode_body
-from reput.remoting.codes import PermName, RequestCode, ResponseCode
+from reput.formats.metadata import TopicConfig
+from reput.remoting.body import decode_body, encode_body
+from reput.remoting.codes import VERSION_SINGLE_TOPICS, PermName, RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.namesrv_headers import (
+    QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
+    RegisterTopicRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
 from reput.remoting.route_bodies import (
+    QueueData,
     RegisterBrokerBody,
     TopicConfigSerializeWrapper,
     TopicRouteData,
@@ -33,6 +36,8 @@ from reput.transport.client import RemotingClient
 logger = logging.getLogger("reput.broker")
 
 _UNREGISTER_S = 1.0
+#: A topic that is registered by itself costs broker and name server as much as so many in a registration of all.
+_COST_OF_ONE = 20
 
 
 def _nobody_asks(master: str | None, ha_address: str | None) -> None:
@@ -40,7 +45,7 @@ def _nobody_asks(master: str | None, ha_address: str | None) -> None:
 
 
 class Registration:
-    """Registers at all name servers: at the start, by a period, and when topics change.
+    """Registers at all name servers: all topics at the start and by a period, and what changes at once.
 
     Args:
         config: The broker's; may be changed later.
@@ -66,6 +71,8 @@ class Registration:
         self._registering = asyncio.Lock()
         self._wanted = self._done = 0
         self._is_at: set[str] = set()
+        self._registering_each = asyncio.Lock()
+        self._changed: set[str] = set()  # topics that were registered while a registration of all was under way
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._on_master: Callable[[str | None, str | None], None] = _nobody_asks
@@ -97,6 +104,50 @@ class Registration:
             command_of = await asyncio.to_thread(self._command)  # of 10,000 topics it takes 70 ms
             await asyncio.gather(*(self._register_at(one, command_of) for one in self._name_servers))
             self._done = including
+        while self._changed:  # what is older may have come later
+            changed, self._changed = self._changed, set()
+            await self._register_each(changed)
+
+    async def register_topics(self, topics: Collection[str]) -> None:
+        """Register topics that were made or changed (`registerSingleTopicAll`); returns as `register` does.
+
+        Each is registered by itself, so that a new topic does not cost as much as all topics that are there. All are
+        registered if that is cheaper, or if a name server does not have the others, as one that was started anew, or
+        takes no single topics, as those of RocketMQ 4.
+        """
+        if len(topics) * _COST_OF_ONE >= len(self._store.topic_metadata.topic_config_table):
+            await self.register()
+            return
+        if self._registering.locked():
+            self._changed.update(topics)
+        if not await self._register_each(topics):
+            await self.register()
+
+    async def _register_each(self, topics: Collection[str]) -> bool:
+        """Register single topics as they are now; False if a name server needs a registration of all."""
+        async with self._registering_each:  # a name server may take what comes at once in any order
+            table = self._store.topic_metadata.topic_config_table
+            configs = [table[topic] for topic in topics if topic in table]
+            return all(await asyncio.gather(*(self._register_each_at(one, configs) for one in self._name_servers)))
+
+    async def _register_each_at(self, name_server: str, topics: Sequence[TopicConfig]) -> bool:
+        config, call = self.config, self._client.call
+        header = QueryDataVersionRequestHeader(
+            config.broker_name, self._address, config.broker_cluster_name, config.broker_id
+        )
+        body = encode_body(self._store.topic_metadata.data_version)
+        query = RemotingCommand(RequestCode.QUERY_DATA_VERSION, ext_fields=encode_header(header), body=body)
+        try:
+            known = await call(name_server, query)
+            if name_server not in self._is_at or known.code != ResponseCode.SUCCESS or not known.body:
+                return False  # a topic of a broker that it does not know is answered, and dropped
+            if known.version < VERSION_SINGLE_TOPICS:
+                return False
+            answers = await asyncio.gather(*(call(name_server, _topic_command(config, topic)) for topic in topics))
+        except RemotingError as error:
+            self._cannot(name_server, error)  # the next registration of all has these topics, too
+            return True
+        return all(answer.code == ResponseCode.SUCCESS for answer in answers)
 
     @property
     def ha_address(self) -> str:
@@ -108,7 +159,10 @@ class Registration:
         """Fields and body of REGISTER_BROKER."""
         config, address = self.config, self._address
         topics = self._store.topic_metadata
-        body = encode_register_body(RegisterBrokerBody(_wrapper(topics, config.broker_permission)))
+        table = topics.topic_config_table
+        if not _is_open(config):
+            table = {name: _as_registered(one, config) for name, one in table.items()}
+        body = encode_register_body(RegisterBrokerBody(TopicConfigSerializeWrapper(table, topics.data_version)))
         header = RegisterBrokerRequestHeader(
             config.broker_name, address, config.broker_cluster_name, self.ha_address, config.broker_id,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
@@ -122,8 +176,7 @@ class Registration:
         try:
             answer = await self._client.call(name_server, command, timeout_s)
         except RemotingError as error:
-            self._is_at.discard(name_server)
-            logger.warning(Event(f"cannot register at {name_server}", error=error))
+            self._cannot(name_server, error)
             return
         if answer.code != ResponseCode.SUCCESS:
             self._is_at.discard(name_server)
@@ -134,6 +187,10 @@ class Registration:
             logger.info(Event("registered", namesrv=name_server))
         told = decode_header(RegisterBrokerResponseHeader, answer.ext_fields)
         self._on_master(told.master_addr, told.ha_server_addr)
+
+    def _cannot(self, name_server: str, error: RemotingError) -> None:
+        self._is_at.discard(name_server)
+        logger.warning(Event(f"cannot register at {name_server}", error=error))
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """The route of a topic, by the first name server that answers; None for an unknown topic.
@@ -174,9 +231,21 @@ class Registration:
         self._client.close()
 
 
-def _wrapper(topics: Topics, broker_permission: int) -> TopicConfigSerializeWrapper:
-    """The topics as they are registered: a broker that clients may not write to, or read, says so of each topic."""
-    table = topics.topic_config_table
-    if broker_permission & (PermName.READ | PermName.WRITE) != PermName.READ | PermName.WRITE:
-        table = {name: replace(config, perm=config.perm & broker_permission) for name, config in table.items()}
-    return TopicConfigSerializeWrapper(table, topics.data_version)
+def _is_open(config: BrokerConfig) -> bool:
+    """Whether clients may write to the broker, and read: one where they may not, says so of each topic."""
+    return config.broker_permission & (PermName.READ | PermName.WRITE) == PermName.READ | PermName.WRITE
+
+
+def _as_registered(topic: TopicConfig, config: BrokerConfig) -> TopicConfig:
+    """A topic as name servers get it."""
+    return topic if _is_open(config) else replace(topic, perm=topic.perm & config.broker_permission)
+
+
+def _topic_command(config: BrokerConfig, topic: TopicConfig) -> RemotingCommand:
+    """REGISTER_TOPIC_IN_NAMESRV (`BrokerOuterAPI.registerSingleTopicAll`)."""
+    one = _as_registered(topic, config)
+    queues = QueueData(config.broker_name, one.read_queue_nums, one.write_queue_nums, one.perm, one.topic_sys_flag)
+    fields = encode_header(RegisterTopicRequestHeader(one.topic_name))
+    return RemotingCommand(
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV, ext_fields=fields, body=encode_body(TopicRouteData((queues,)))
+    )

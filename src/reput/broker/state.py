@@ -137,7 +137,7 @@ class BrokerState:
         )  # fmt: skip
         self.registration = Registration(config, store, address, name_servers, name_server_client)
         self.slave: Following | None = None
-        self.creation = TopicCreation(self.topics, self.pools.writes, self.registration.register)
+        self.creation = TopicCreation(self.topics, self.pools.writes, self.registration.register_topics)
         self.dead_letters = DeadLetters(self.appends, self.creation, self.stats)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -101,10 +101,15 @@ class TopicCreation:
     Args:
         topics: The broker's.
         writes: Where files of the broker's are written.
-        register: Tells the name servers, and returns when they know.
+        register: Tells the name servers of topics, and returns when they know.
     """
 
-    def __init__(self, topics: TopicConfigManager, writes: DiskWork, register: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        topics: TopicConfigManager,
+        writes: DiskWork,
+        register: Callable[[Collection[str]], Awaitable[None]],
+    ) -> None:
         self._topics = topics
         self._writes = writes
         self._register = register
@@ -187,7 +192,7 @@ class TopicCreation:
                 logger.info(Event("topic made by a client", topic=config.topic_name, queues=config.write_queue_nums))
             try:
                 if made:
-                    await self._register()
+                    await self._register([config.topic_name for config in made])
             finally:  # they are made, whoever knows of it
                 self._tell(configs, None)
 

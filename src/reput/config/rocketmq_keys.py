@@ -131,10 +131,12 @@ _TABLE: tuple[tuple[str, str], ...] = (
         long: loadBalancePollNameServerInterval
     """),
     ("a registration names all topics, and is what tells a name server that the broker is there", """
-        boolean: compatibleWithOldNameSrv compressedRegister enableSingleTopicRegister enableSplitRegistration
-        forceRegister
+        boolean: compatibleWithOldNameSrv compressedRegister enableSplitRegistration forceRegister
         int: brokerHeartbeatInterval sendHeartbeatTimeoutMillis splitRegistrationSize
         long: brokerNotActiveTimeoutMillis
+    """),
+    ("a topic that is made or changed is registered by itself, at name servers that take it", """
+        boolean: enableSingleTopicRegister
     """),
     ("the broker has one address, brokerIP1, for clients and slaves", "String: brokerIP2"),
     # replication

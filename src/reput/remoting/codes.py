@@ -12,6 +12,8 @@ V3_4_9 = remoting.V3_4_9
 _V4_0_0_SNAPSHOT, _HIGHER_VERSION = 212, 612
 #: From this version of a broker on, a registration has a list of filter servers beside the topics (V3_0_11).
 VERSION_FILTER_SERVERS = 37
+#: From this version of a name server on, it takes a topic by itself; before, it does not answer that request (V5_0_0).
+VERSION_SINGLE_TOPICS = 413
 
 
 class SerializeType(IntEnum):

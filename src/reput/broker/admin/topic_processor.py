@@ -147,7 +147,7 @@ class TopicProcessor:
                 )
             )
         if changed:
-            await self._registration.register()
+            await self._registration.register_topics([config.topic_name for config in changed])
         return command.response()
 
     async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
