@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from reput.broker.embedded import Broker
@@ -40,6 +38,13 @@ class LocalBroker(Broker):
     Attributes:
         address, namesrv: As of `reput.Broker`.
     """
+
+    _temporary: str | None = None
+
+    def _run(self) -> None:
+        super()._run()
+        if self._temporary is not None:
+            DISK.remove_tree(self._temporary)
 
     def messages(self, topic: str) -> list[MessageExt]:
         """All messages that a topic has, with plain bodies, in the order in which they were stored.
@@ -91,26 +96,29 @@ class LocalBroker(Broker):
         return self.in_loop(lambda state: state)
 
 
-@contextmanager
-def broker(path: str | os.PathLike[str] | None = None, **options: Unpack[BrokerOptions]) -> Iterator[LocalBroker]:
-    """A broker and a name server in a thread of this process, until the block ends.
+def broker(path: str | os.PathLike[str] | None = None, **options: Unpack[BrokerOptions]) -> LocalBroker:
+    """A broker and a name server in a thread of this process; a context manager that stops them.
 
-    Topics and groups are made by the first client that uses them; clients of every language may use it, by `namesrv`.
+    They run until the block of `with` ends, or until `close`, whether a variable has them or not. Topics and groups are
+    made by the first client that uses them; clients of every language may use it, by `namesrv`.
 
     Args:
-        path: The store's directory; None for a temporary one.
+        path: The store's directory; None for a temporary one, which goes with the broker.
         options: RocketMQ's keys, as of `reput.Broker.start`. By default nothing is synced.
 
     Raises:
         ConfigError: An unknown key, or a wrong value.
     """
-    folder = DISK.make_temporary_directory() if path is None else path
+    if path is not None:
+        return LocalBroker.start(path, **_KEYS | options)
+    folder = DISK.make_temporary_directory()
     try:
-        with LocalBroker.start(folder, **_KEYS | options) as one:
-            yield one
-    finally:
-        if path is None:
-            DISK.remove_tree(os.fspath(folder))
+        started = LocalBroker.start(folder, **_KEYS | options)
+    except BaseException:
+        DISK.remove_tree(folder)
+        raise
+    started._temporary = folder
+    return started
 
 
 def _check_advance(seconds: Any) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from reput.broker import embedded
 from reput.client import LocalTransactionState, Message, MessageClientExt
 from reput.client.sync import Producer, PullConsumer
 from reput.errors import ConfigError
 from reput.testing import LocalBroker, broker
-from tests.support.broker import make_topic
+from tests.support.asking import call
+from tests.support.broker import make_topic, send_command
 
 
 def send_orders(rocketmq: LocalBroker, *bodies: bytes, topic: str = "orders", delay_ms: int | None = None) -> None:
@@ -38,6 +42,25 @@ def test_messages_are_told_in_the_order_of_their_sends() -> None:
         assert {message.tags for message in found} == {"paid"}
         assert {message.queue_id for message in found} == {0, 1, 2, 3}
     assert not folder.exists()
+
+
+def test_a_broker_that_no_variable_has_runs_until_it_is_closed() -> None:
+    (started,) = (broker().__enter__() for _ in range(1))
+    address = broker().address
+    gc.collect()
+    assert call(address, send_command("orders", b"x")).code == 0
+    (dropped,) = (one for one in embedded._open if one.address == address)
+    for one in (started, dropped):
+        folder = Path(one.in_loop(lambda state: state.store.path))
+        one.close()
+        assert not folder.exists()
+
+
+def test_a_start_that_is_refused_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match="noSuchKey"):
+        broker(noSuchKey=1)  # type: ignore[call-arg]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_wait_ends_when_a_group_has_consumed_all_and_else_says_how_far_it_is() -> None:
