@@ -55,8 +55,8 @@ class ExportedLog:
         except DataLossError as error:
             if fail_on_data_loss:
                 raise DataLossError(
-                    f"{error}. Export to another folder, which then begins with the log as it is; or allow the loss, "
-                    "and the export continues after it"
+                    f"{error}. Export to another folder, which then begins with the log as it is; or give "
+                    "--allow-data-loss (fail_on_data_loss=False), and the export continues after it"
                 ) from error
             point = self._tail.resume(last)
             return point, ((last.offset, point.offset),)

@@ -32,6 +32,8 @@ def test_what_retention_took_before_it_was_exported_is_an_error_that_names_the_g
         DataLossError, match=f"from {first.end_offset}, and there is no such file; the files have {begin} to"
     ):
         run(store, output)
+    with pytest.raises(DataLossError, match=r"or give --allow-data-loss \(fail_on_data_loss=False\), and the export"):
+        run(store, output)
     second = run(store, output, fail_on_data_loss=False)
     assert second.lost == ((first.end_offset, begin),)
     after = [row for row in rows_of(output) if row["commit_log_offset"] >= begin]
