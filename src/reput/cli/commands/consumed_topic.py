@@ -52,7 +52,8 @@ class ConsumedTopic:
     async def ask_ends(self) -> None:
         """Ask where the queues end that have no end yet.
 
-        Raises MQClientError if there is no such topic, RemotingError if nobody answers for any of its brokers.
+        Raises MQClientError if there is no such topic, or nobody may read it, RemotingError if nobody answers for any
+        of its brokers.
         """
         brokers = await self._find_lost()
         for one in await topic_queues(self._client, self.topic, brokers):
@@ -62,7 +63,10 @@ class ConsumedTopic:
         """Note which queues are lost, so that no member of a group gets them; the brokers of the topic."""
         route = await self._client.route(self.topic)
         brokers = brokers_of(self.topic, route)
-        self._lost = {one for one in subscribe_queues(self.topic, route) if not brokers[one.broker_name]}
+        queues = subscribe_queues(self.topic, route)
+        if not queues:  # a member of a group would wait for one
+            raise MQClientError(nothing_to_subscribe(self.topic))
+        self._lost = {one for one in queues if not brokers[one.broker_name]}
         return brokers
 
     def tell_away(self, error: ReputError | None = None) -> None:
