@@ -361,6 +361,7 @@ class Producer:
 
         Raises:
             MQClientError: The producer has no `check_transaction`.
+            ConfigError: What `execute` returns is no outcome; the broker asks later.
             Exception: What `execute` raises; and as `send`, before `execute` was called.
         """
         client = self._open_client()

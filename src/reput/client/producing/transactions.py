@@ -15,6 +15,7 @@ from reput.client.instance.namespaces import Namespace
 from reput.client.instance.peer_log import peers
 from reput.client.instance.send_result import SendResult, SendStatus
 from reput.client.program_errors import goes_on
+from reput.config.arguments import refusal
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.message import Message
@@ -152,10 +153,19 @@ class Transactions:
 async def state_of(
     function: Callable[[_M], Awaitable[LocalTransactionState] | LocalTransactionState], message: _M
 ) -> LocalTransactionState:
-    """Outcome that a coroutine function, or a plain one, returns for a message; None is UNKNOW, as Java's null."""
+    """Outcome that a coroutine function, or a plain one, returns for a message; None is UNKNOW, as Java's null.
+
+    Raises ConfigError for what is none, as True; the broker asks later.
+    """
     found: Any = function(message)
     state = await found if inspect.isawaitable(found) else found
-    return LocalTransactionState.UNKNOW if state is None else LocalTransactionState(state)
+    if state is None:
+        return LocalTransactionState.UNKNOW
+    if not isinstance(state, LocalTransactionState):  # False would be UNKNOW, by its number
+        raise refusal(
+            "outcome of a transaction", state, "COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW, of LocalTransactionState"
+        )
+    return state
 
 
 def _end_command(header: EndTransactionRequestHeader, broker_name: str) -> RemotingCommand:

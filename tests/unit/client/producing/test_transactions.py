@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reput.client import LocalTransactionState, Message, MessageClientExt, MQClientError, Producer, PullConsumer
+from reput.errors import ConfigError
 from tests.support.broker import with_topic
 from tests.support.clients import cluster
 
@@ -97,6 +99,23 @@ async def test_none_of_a_transaction_s_function_says_that_it_does_not_know(tmp_p
         result = await producer.send_in_transaction(Message("orders", b"x"), lambda _: None)  # type: ignore[arg-type]
         assert result.state is UNKNOW
         assert await consumed(namesrv.address, 1) == [b"x"]
+
+
+@pytest.mark.parametrize("answer", [True, False, 8, "COMMIT_MESSAGE"])
+async def test_what_is_no_outcome_is_an_error_and_the_broker_asks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answer: Any
+) -> None:
+    told = f"outcome of a transaction {answer!r}: expected COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW"
+    answers = iter([answer, COMMIT])
+    async with (
+        cluster(tmp_path, "broker-a", **ASKS) as (namesrv, brokers),
+        Producer(namesrv.address, group="g", check_transaction=lambda _: next(answers, COMMIT)) as producer,
+    ):
+        await with_topic(await brokers["broker-a"].client(), "orders")
+        with pytest.raises(ConfigError, match=told):
+            await producer.send_in_transaction(Message("orders", b"x"), lambda _: answer)
+        assert await consumed(namesrv.address, 1) == [b"x"]
+    assert told in caplog.text
 
 
 @pytest.mark.parametrize("makes_topics", [True, False])
