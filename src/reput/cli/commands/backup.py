@@ -106,6 +106,7 @@ def backups(target: Target, *, as_json: Json = False) -> int:
 
 def _report(store: str, target: str, result: Backup) -> Report:
     """Report: what was copied, and names that no backup has."""
+    from reput.jobs.backup.source import why_left_out
     from reput.jobs.report.report import Report
     from reput.jobs.report.table import Table
 
@@ -113,7 +114,7 @@ def _report(store: str, target: str, result: Backup) -> Report:
     for name in ("left_out", "findings"):
         facts.pop(name)
     facts["new messages"] = facts.pop("messages")
-    tables = [Table("left out: reput does not know them", ("name",), [(name,) for name in result.left_out])]
+    tables = [Table("left out", ("name", "why"), [(name, why_left_out(name)) for name in result.left_out])]
     return Report(
         title=f"Backup of {store} to {target}",
         facts={name.replace("_", " "): value for name, value in facts.items()},

@@ -14,6 +14,7 @@ from reput.errors import CorruptMetadataError, StoreError, StoreFormatError
 from reput.files import FileLayer
 from reput.formats.checkpoint import decode_checkpoint
 from reput.formats.fastjson import decode_fastjson
+from reput.formats.metadata import FILE_NAMES, TimerMetrics, TransactionMetrics
 from reput.formats.paths import (
     ABORT,
     BATCH_CONSUME_QUEUE,
@@ -24,6 +25,9 @@ from reput.formats.paths import (
     CONSUME_QUEUE_EXT,
     INDEX,
     LOCK,
+    TIMER_CHECK,
+    TIMER_LOG,
+    TIMER_WHEEL,
 )
 from reput.formats.shutdown import SHUTDOWN_FILE
 from reput.formats.sink_commit import SINKS_FILE, STAGING, Sinks, encode_sinks
@@ -50,6 +54,11 @@ _DERIVED = {CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CHECKP
 #: Files of the state of this store's files; they do not fit a restored store, whose start looks at its own files.
 _CONFIG_OF_STATE = {
     SHUTDOWN_FILE, DISPATCH_FILE, DISPATCHER_LOCK, BATCH_LOCK, FORMER_BATCH_LOCK, RECOVERY_FILE, SINKS_FILE,
+}  # fmt: skip
+#: Units and counts of messages that wait, which are in the log.
+_MADE_ANEW = {
+    TIMER_WHEEL, TIMER_LOG, TIMER_CHECK, f"{CONFIG}/{FILE_NAMES[TimerMetrics]}",
+    f"{CONFIG}/{FILE_NAMES[TransactionMetrics]}",
 }  # fmt: skip
 _INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 _QUEUE_SIZE = "mapped_file_size_consume_queue"
@@ -131,7 +140,7 @@ def stored_sizes(directory: StoreDirectory, *, has_records: bool) -> dict[str, i
 
 
 def left_out(directory: StoreDirectory) -> list[str]:
-    """Names in the store directory that reput does not know: no backup has them, and no restore makes them."""
+    """Names in the store directory that no backup has, and no restore makes; `why_left_out` has the reasons."""
     files, root = directory.files, directory.path
     names = [entry.name for entry in files.list_directory(root) if entry.name not in {*_DERIVED, COMMIT_LOG, CONFIG}]
     folder = os.path.join(root, CONFIG)
@@ -140,6 +149,11 @@ def left_out(directory: StoreDirectory) -> list[str]:
         if entry.name != WORK_FOLDER and (entry.is_directory or not is_known):
             names.append(f"{CONFIG}/{entry.name}")
     return names
+
+
+def why_left_out(name: str) -> str:
+    """Reason why no backup has a name of `left_out`."""
+    return "a broker makes it anew" if name in _MADE_ANEW else "reput does not know it"
 
 
 def _log_end(directory: StoreDirectory, sinks: Sinks) -> ResumePoint:

@@ -35,6 +35,18 @@ def test_a_store_goes_to_a_target_and_comes_back(store: Path, tmp_path: Path, ru
     assert answers[0].status == 0
 
 
+def test_what_no_backup_has_is_listed_with_the_reason(store: Path, tmp_path: Path, run_reput: Run) -> None:
+    for name in ("timerwheel", "config/timercheck", "config/transactionMetrics", "mine"):
+        (store / name).touch()
+    answer = run_reput("backup", store, tmp_path / "target")
+    rows = dict(re.findall(r"^(\S*(?:timer|Metrics|mine)\S*) +(.+?) *$", answer.out, re.MULTILINE))
+    unknown = rows.pop("mine")
+    assert unknown == "reput does not know it"
+    assert rows == dict.fromkeys(
+        ("timerwheel", "config/timercheck", "config/transactionMetrics"), "a broker makes it anew"
+    )
+
+
 def test_restored_files_have_the_sizes_of_the_store_or_those_that_are_given(
     store: Path, tmp_path: Path, run_reput: Run
 ) -> None:
