@@ -82,7 +82,7 @@ def _offsets(
 
 def _check_named(name: str, named: set[QueueKey], there: set[QueueKey]) -> None:
     """Raises ConfigError unless all queues of the topics are named and no others, as the Kafka source wants it."""
-    for queues, what in ((there - named, "does not name"), (named - there, "names, and nobody has,")):
+    for queues, what in ((there - named, "queues that it does not name"), (named - there, "queues that nobody has")):
         if queues:
             found = ", ".join(f"{one.topic} {one.broker_name}:{one.queue_id}" for one in sorted(queues))
-            raise ConfigError(f"option {name}Offsets {what}: {found}; it needs each queue of the topics")
+            raise ConfigError(f"option {name}Offsets: it needs each queue of the topics; {what}: {found}")

@@ -66,7 +66,7 @@ def test_offsets_name_each_queue_and_no_other(orders: Broker) -> None:
     with pytest.raises(ConfigError, match="does not name: orders broker-a:1"):
         numbers(reader(orders, startingOffsets=json.dumps({"orders": {"broker-a:0": 1}})))
     three = {f"broker-a:{number}": 1 for number in range(3)}
-    with pytest.raises(ConfigError, match="nobody has,: orders broker-a:2"):
+    with pytest.raises(ConfigError, match="the topics; queues that nobody has: orders broker-a:2"):
         numbers(reader(orders, endingOffsets=json.dumps({"orders": three})))
 
 
