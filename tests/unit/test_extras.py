@@ -7,6 +7,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from reput.extras import _EXTRAS, require, what_to_install
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 OF_THE_STORE = ["numpy", "numba", "pyarrow"]
+STORE_AND_ITS_OWN = "numpy,numba,llvmlite,pyarrow"  # numba brings llvmlite
 #: Packages whose name differs from that of the import.
 NAMES = {"google.protobuf": "protobuf", "prometheus_client": "prometheus-client", "yaml": "PyYAML"}
 
@@ -92,10 +96,10 @@ def test_a_name_that_lives_elsewhere_is_told_with_its_home(name: str, home: str)
     assert not hasattr(reput, "no_such_name")
 
 
-_CORE_ALONE = """
+_WITHOUT = """
 import importlib, sys
-sys.modules.update(dict.fromkeys(("numpy", "numba", "llvmlite", "pyarrow")))  # numba brings llvmlite
-for name in sys.argv[1:]:
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+for name in sys.argv[2:]:
     try:
         importlib.import_module(name)
     except ImportError as error:
@@ -107,8 +111,44 @@ for name in sys.argv[1:]:
 
 def test_each_room_of_jobs_says_what_to_install_where_there_is_the_core_alone() -> None:
     rooms = [f"reput.jobs.{one.name}" for one in pkgutil.iter_modules(reput.jobs.__path__) if one.ispkg]
-    told = subprocess.run([sys.executable, "-c", _CORE_ALONE, *rooms], capture_output=True, text=True, check=True)
-    for room, line in zip(rooms, told.stdout.splitlines(), strict=True):
-        needs = rf"ModuleNotFoundError \| (\w+) \| {room} needs \1: pip install 'reput\[store\]'"
-        assert line == room or re.fullmatch(needs, line)
-    assert "reput.jobs.query needs" in told.stdout
+    assert "reput.jobs.query" in _refused(rooms, STORE_AND_ITS_OWN, "store")
+
+
+def _refused(modules: Sequence[str], missing: str, extra: str) -> list[str]:
+    """The modules that cannot be imported without packages; each says which extra to install."""
+    command = [sys.executable, "-c", _WITHOUT, missing, *modules]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    refused = [(module, line) for module, line in zip(modules, told, strict=True) if line != module]
+    for module, line in refused:
+        needs = rf"ModuleNotFoundError \| (\w+) \| {module} needs \1: pip install 'reput\[{extra}\]'"
+        assert re.fullmatch(needs, line), line
+    return [module for module, _ in refused]
+
+
+def _modules_of_pages() -> list[str]:
+    """Modules that a page for users names: to import them, or what is in them."""
+    pages = [PYPROJECT.parent / "README.md", *(PYPROJECT.parent / "docs").glob("*.md")]
+    pages += [page for room in ("jobs", "client") for page in (PYPROJECT.parent / "docs" / room).glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"(?:from |import |`)(reput(?:\.\w+)+)", page.read_text())}
+    return sorted({_module_of(name) for name in named})
+
+
+def _module_of(name: str) -> str:
+    """The module that a name of reput's is, or is in."""
+    while True:
+        with suppress(ModuleNotFoundError):
+            if find_spec(name) is not None:
+                return name
+        name = name.rpartition(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "some"),
+    [
+        (STORE_AND_ITS_OWN, "store", {"reput.jobs.decoding", "reput.store.sinks.replay", "reput.spark.runner"}),
+        ("pyspark", "spark", {"reput.spark.sql"}),
+    ],
+    ids=["store", "spark"],
+)
+def test_each_module_that_a_page_names_says_what_to_install(missing: str, extra: str, some: set[str]) -> None:
+    assert set(_refused(_modules_of_pages(), missing, extra)) >= some

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from reput.errors import ConfigError
+from reput.extras import saying_the_extra
+
+with saying_the_extra(__name__):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
 from reput.jobs.avro_bodies import avro_reader, avro_type
 from reput.jobs.body_schema import body_schema_text, parse_body_schema
 from reput.jobs.json_bodies import (

@@ -31,12 +31,15 @@ from reput.config.arguments import (
 )
 from reput.config.message_store import FlushDiskType
 from reput.errors import AccessDeniedError, ConfigError, RemotingError, ReplicationError
+from reput.extras import saying_the_extra
 from reput.formats.replication import HEARTBEAT_S
-from reput.replication.ha_stream import LEAST_BANDWIDTH, HAStream
-from reput.replication.master import Master, MasterLog, ha_address
-from reput.replication.received_log import ReceivedLog
-from reput.store.message_store import MessageStore
 from reput.transport.tls import ClientTls
+
+with saying_the_extra(__name__):
+    from reput.replication.ha_stream import LEAST_BANDWIDTH, HAStream
+    from reput.replication.master import Master, MasterLog, ha_address
+    from reput.replication.received_log import ReceivedLog
+    from reput.store.message_store import MessageStore
 
 logger = logging.getLogger("reput.replication")
 

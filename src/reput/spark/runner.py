@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from reput.errors import ConfigError, ReputError
-from reput.extras import require
+from reput.extras import require, saying_the_extra
+
+with saying_the_extra(__name__):
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
 from reput.jobs.runner import LocalRunner, Runner
 from reput.progress import Progress, silent
 from reput.spark.arguments import check_arguments

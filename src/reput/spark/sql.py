@@ -9,11 +9,14 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark import TaskContext
-
 from reput.config.arguments import an_object_of
 from reput.errors import ConfigError
+from reput.extras import saying_the_extra
+
+with saying_the_extra(__name__):
+    import pyarrow as pa
+    from pyspark import TaskContext
+
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.query.sql_job import MESSAGES, Source, distinct_names
 from reput.jobs.query.topic_table import BODY_ERROR

@@ -11,12 +11,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
+from reput.extras import saying_the_extra
 from reput.files import FileLayer
 from reput.formats.sink_commit import SinkBatch, StagedPart
+
+with saying_the_extra(__name__):
+    import pyarrow as pa
+
 from reput.kernels.records.message_columns import check_schema
 from reput.log.object_storage import check_on_disk
 from reput.log.sink_commits import read_sinks

@@ -17,11 +17,6 @@ from datetime import datetime
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from reput.config.arguments import (
     MOST_LONG,
     Check,
@@ -37,7 +32,15 @@ from reput.config.arguments import (
 )
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError
+from reput.extras import saying_the_extra
 from reput.files import DISK, FileLayer
+
+with saying_the_extra(__name__):
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
 from reput.kernels.records.message_columns import ASSIGNED
 from reput.kernels.records.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
