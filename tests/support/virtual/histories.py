@@ -13,9 +13,10 @@ from reput.errors import ReputError
 from reput.remoting.codes import RequestCode
 from reput.transport.connection import Connection
 from tests.support.virtual.ledger import Ledger
+from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
 from tests.support.virtual.quiet import LOCK_S, MOST_MEMBERS, Quiet
-from tests.support.virtual.servers import Faults, ModelBroker, ModelNameServer
+from tests.support.virtual.servers import Faults, ModelBroker
 from tests.support.virtual.shares import given_to
 
 GROUP, TOPIC, NAMESRV = "g", "orders", "10.0.0.100:9876"

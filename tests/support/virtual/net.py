@@ -9,6 +9,7 @@ import selectors
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 #: Bytes of a connection take so many seconds, at least and at most.
 LATENCY_S = 0.0005, 0.02
@@ -60,6 +61,7 @@ class VirtualNet:
         self._servers: dict[str, Callable[[], asyncio.BufferedProtocol]] = {}
         self._sides: dict[str, list[_Side]] = {}
         self._clients = 0
+        self._client_of: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.silent: set[str] = set()
 
     def listen(self, address: str, protocol_factory: Callable[[], asyncio.BufferedProtocol]) -> None:
@@ -87,9 +89,14 @@ class VirtualNet:
         theirs = _Side(self, self._servers[address](), ("10.9.9.9", 1024 + self._clients))
         ours.other, theirs.other = theirs, ours
         self._sides.setdefault(address, []).append(theirs)
+        self._client_of[theirs.protocol] = ours.protocol._owner
         theirs.protocol.connection_made(theirs)
         ours.protocol.connection_made(ours)
         return ours, ours.protocol
+
+    def client_of(self, connection: Any) -> Any:
+        """Client at the other end of a server's connection."""
+        return self._client_of[connection]
 
     def latency_s(self) -> float:
         return self._chance.uniform(*LATENCY_S)

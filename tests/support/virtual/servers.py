@@ -1,4 +1,4 @@
-"""A name server and brokers in memory, at addresses of a virtual net: what a model test has in their place."""
+"""Brokers in memory, at addresses of a virtual net: what a model test has in their place."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
+from reput.client.instance.topic_route import MASTER_ID
 from reput.formats.hosts import encode_host
 from reput.formats.message import Message
 from reput.formats.record import encode_record
@@ -19,7 +20,6 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pull_headers import PullMessageRequestHeader, PullMessageResponseHeader
 from reput.remoting.queue_tables import QueueKey, encode_queue_tables
-from reput.remoting.route_bodies import BrokerData, QueueData, TopicRouteData
 from reput.remoting.send_headers import ConsumerSendMsgBackRequestHeader, SendMessageResponseHeader, decode_send_header
 from reput.remoting.topic_validator import AUTO_CREATE_TOPIC, dlq_topic_of, retry_topic_of
 from reput.service.rebalance_lock_manager import RebalanceLockManager
@@ -113,35 +113,6 @@ class Server:
         self.connections.discard(connection)
 
 
-class ModelNameServer(Server):
-    """Knows where the queues of one topic are. `knows`: the brokers that are registered."""
-
-    def __init__(
-        self, loop: VirtualLoop, address: str, chance: random.Random, brokers: list[ModelBroker], queues: int
-    ) -> None:
-        super().__init__(loop, address, chance, {RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route})
-        self.knows = {broker.name for broker in brokers}
-        self._brokers = brokers
-        self._queues = queues
-
-    def add(self, broker: ModelBroker) -> None:
-        """Know one more broker."""
-        self._brokers.append(broker)
-        self.knows.add(broker.name)
-
-    def _route(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
-        topic = (command.ext_fields or {})["topic"]
-        known = [broker for broker in self._brokers if broker.name in self.knows and topic in broker.topics]
-        if not known:
-            return command.response(ResponseCode.TOPIC_NOT_EXIST, "no route")
-        count = 1 if topic.startswith("%") else self._queues
-        route = TopicRouteData(
-            tuple(QueueData(one.name, count, count, 6) for one in known),
-            tuple(BrokerData("c", one.name, {0: one.address}) for one in known),
-        )
-        return command.response(body=encode_body(route))
-
-
 @dataclass
 class _Held:
     """A pull that waits for a message."""
@@ -172,6 +143,7 @@ class ModelBroker(Server):
         locks: Who may handle a queue.
         on_lock: Told of each queue that another client has locked than before, and of the group's offset.
         retries: How many messages that were sent back are to come again.
+        suggests: The broker id that a pull is to ask next, by how many messages of its queue come after its own.
     """
 
     def __init__(
@@ -224,6 +196,7 @@ class ModelBroker(Server):
         self._on_reset = on_reset
         self.sent_back: Callable[[QueueKey, int, bool], None] = lambda *_: None
         self.on_lock: Callable[[QueueKey, int, str], None] = lambda *_: None
+        self.suggests: Callable[[int], int] = lambda _: MASTER_ID
 
     def kill(self) -> None:
         """End at once: locks, members and the latest offsets are forgotten."""
@@ -249,10 +222,14 @@ class ModelBroker(Server):
             )
         )  # fmt: skip
         self._log.append((stored, times, queue, len(records) - 1))
+        self._arrived(queue)
+        return len(records) - 1
+
+    def _arrived(self, queue: QueueKey) -> None:
+        """Let pulls go on that wait for messages of a queue."""
         for held in self._held:
             if held.queue == queue:
                 held.answer.set()
-        return len(records) - 1
 
     def first_queue(self, topic: str) -> QueueKey:
         return QueueKey(topic, self.name, 0)
@@ -386,9 +363,9 @@ class ModelBroker(Server):
     def _query_offset(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         queue = self._queue(command.ext_fields or {})
         offset = self.resets.get(queue, self.offsets.get(queue))
+        self._on_begin(queue, offset or 0, connection)
         if offset is None:
             return command.response(ResponseCode.QUERY_NOT_FOUND, "not found")
-        self._on_begin(queue, offset, connection)
         return command.response(ext_fields={"offset": str(offset)})
 
     def _update_offset(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -429,23 +406,32 @@ class ModelBroker(Server):
         if offset > self.end(queue):
             return self._pulled(command, ResponseCode.PULL_OFFSET_MOVED, queue, self.end(queue))
         if offset == self.end(queue) and header.sys_flag & PullSysFlag.SUSPEND:
-            held = _Held(queue)
-            self._held.append(held)
-            try:
-                async with asyncio.timeout((header.suspend_timeout_millis or 0) / 1000):
-                    await held.answer.wait()
-            except TimeoutError:
-                pass
-            finally:
-                self._held.remove(held)
-        found = self.records.get(queue, [])[offset : offset + min(header.max_msg_nums, 32)]
+            await self._hold(queue, header)
+        found = self._found(queue, header)
         code = ResponseCode.SUCCESS if found else ResponseCode.PULL_NOT_FOUND
         return self._pulled(command, code, queue, offset + len(found), b"".join(found))
+
+    async def _hold(self, queue: QueueKey, header: PullMessageRequestHeader) -> None:
+        """Return when a message comes, or the pull has waited long enough."""
+        held = _Held(queue)
+        self._held.append(held)
+        try:
+            async with asyncio.timeout((header.suspend_timeout_millis or 0) / 1000):
+                await held.answer.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._held.remove(held)
+
+    def _found(self, queue: QueueKey, header: PullMessageRequestHeader) -> list[bytes]:
+        begin = header.queue_offset
+        return self.records.get(queue, [])[begin : begin + min(header.max_msg_nums, 32)]
 
     def _pulled(
         self, command: RemotingCommand, code: ResponseCode, queue: QueueKey, following: int, body: bytes = b""
     ) -> RemotingCommand:
-        header = PullMessageResponseHeader(0, following, 0, self.end(queue))
+        end = self.end(queue)
+        header = PullMessageResponseHeader(self.suggests(end - following), following, 0, end)
         return command.response(code, None, encode_header(header), body)
 
     def lost(self, command: RemotingCommand, answer: RemotingCommand) -> None:

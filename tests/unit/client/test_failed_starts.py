@@ -18,8 +18,9 @@ from reput.client.consuming.offset_store import LocalFileOffsetStore
 from reput.client.instance.client_instance import ClientInstance
 from reput.client.instance.topic_routes import TopicRoutes
 from reput.client.producing import produce_accumulator, transactions
+from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
-from tests.support.virtual.servers import ModelBroker, ModelNameServer
+from tests.support.virtual.servers import ModelBroker
 
 NAMESRV, TOPIC = "10.0.0.100:9876", "orders"
 CONSUMER = {"group": "g", "topics": {TOPIC: "*"}, "consume_from": "first", "trace": True}

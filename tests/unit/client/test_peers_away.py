@@ -11,8 +11,9 @@ import pytest
 from reput.client import Message, MessageClientExt, Producer, PushConsumer
 from reput.errors import ReputError
 from tests.support.patience import impatient
+from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
-from tests.support.virtual.servers import Faults, ModelBroker, ModelNameServer, Server
+from tests.support.virtual.servers import Faults, ModelBroker, Server
 
 NAME_SERVERS, BROKER = ("10.0.0.101:9876", "10.0.0.102:9876"), "10.0.0.1:10911"
 TROUBLES = "away", "silent", "slow", "refusing"

@@ -264,9 +264,13 @@ class ConsumerGroup:
         commit_offset = one.offset if may_commit else None
         address = self.serving(queue, one.suggested_broker_id)
         subscription = self.subscription(queue.topic)
-        result = await self.api.pull(
-            address, self.name, queue, offset, subscription, count=count, commit_offset=commit_offset
-        )
+        try:
+            result = await self.api.pull(
+                address, self.name, queue, offset, subscription, count=count, commit_offset=commit_offset
+            )
+        except RemotingError:
+            one.suggested_broker_id = MASTER_ID  # a slave that is away, or gives no messages, suggests nobody else
+            raise
         one.suggested_broker_id = result.suggested_broker_id
         if not result.body and result.next_begin_offset <= offset:
             await self._find(queue, result.suggested_broker_id)

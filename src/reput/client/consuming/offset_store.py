@@ -98,7 +98,12 @@ class RemoteBrokerOffsetStore(OffsetStore):
         return await group.first_offset(queue) if one.told_offset is None else one.told_offset
 
     def _is_sure(self, one: ProcessQueue) -> bool:
-        """False while the queue's member before may not know that it is another's, and commit after this one."""
+        """False while the queue's member before may not know that it is another's, and commit after this one.
+
+        And at a slave: RocketMQ's takes its master's offsets over those that it has, while its master is there.
+        """
+        if self._group.client.routes.master(one.queue.broker_name) is None:
+            return False
         is_alone = one.asked_at is None or asyncio.get_running_loop().time() >= one.asked_at + _ALONE_S
         return is_alone or not one.is_told_here
 

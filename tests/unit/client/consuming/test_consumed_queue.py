@@ -19,8 +19,9 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import decode_queue_table
 from reput.service.rebalance_lock_manager import RebalanceLockManager
 from tests.support.patience import impatient
+from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
-from tests.support.virtual.servers import Faults, ModelBroker, ModelNameServer
+from tests.support.virtual.servers import Faults, ModelBroker
 
 TOPIC, NAMESRV = "orders", "10.0.0.100:9876"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from reput import Broker
-from reput.client import Message, MessageQueue, MQClientError, Producer, PullConsumer
+from reput.client import Message, MessageClientExt, MessageQueue, MQClientError, Producer, PullConsumer, PushConsumer
 from reput.client.consuming.consumer_api import ConsumerAPI, PullResult
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
@@ -19,8 +20,13 @@ from reput.client.consuming.queue_locks import QueueLocks
 from reput.client.instance.topic_route import MASTER_ID
 from reput.errors import RemotingError
 from reput.formats.consumers import ConsumeType
+from reput.remoting.codes import RequestCode
 from reput.remoting.subscription_data import build_subscription_data
 from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, until_copied
+from tests.support.virtual.name_servers import ModelNameServer
+from tests.support.virtual.net import VirtualLoop
+from tests.support.virtual.servers import ModelBroker
+from tests.support.virtual.slaves import SLAVE_ID, ModelSlave
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
 
@@ -161,3 +167,82 @@ async def test_a_member_gets_its_share_though_one_broker_of_the_topic_does_not_a
             await group._member_ids("orders")
     finally:
         await group.close()
+
+
+def served(act: Callable[[ModelBroker, ModelSlave, ModelNameServer, PushConsumer], Coroutine[Any, Any, None]]) -> None:
+    """A consumer has handled five messages, in virtual time; a reader one message behind is sent to the slave."""
+
+    async def play() -> None:
+        loop, chance = asyncio.get_running_loop(), random.Random(0)
+        assert isinstance(loop, VirtualLoop)
+        master = ModelBroker(loop, "broker-a", "10.0.0.1:10911", chance, "g", ("orders",))
+        name_server = ModelNameServer(loop, "10.0.0.100:9876", chance, [master], 1)
+        slave = ModelSlave(loop, master, "10.0.1.1:10911", chance, lambda: "broker-a" in name_server.knows)
+        slave.is_old, slave.far, slave.lag_s, slave.offsets_s = True, 1, 0.1, 5.0
+        name_server.slaves["broker-a"] = slave
+        for server in (master, slave, name_server):
+            server.start()
+        copying = loop.create_task(slave.copy_all())
+        async with PushConsumer(
+            name_server.address, group="g", topics={"orders": "*"}, consume_from="first", on_message=handle
+        ) as consumer:
+            await put(master)
+            await act(master, slave, name_server, consumer)
+        copying.cancel()
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(random.Random(0))) as runner:
+        runner.run(play())
+
+
+async def handle(message: MessageClientExt) -> None:
+    """Handle a message in no time, and in no thread."""
+
+
+async def put(master: ModelBroker) -> None:
+    for _ in range(5):
+        master.put(QUEUES[0], Message("orders", b"x"))
+    await asyncio.sleep(6)
+    assert master.offsets[QUEUES[0]] == master.end(QUEUES[0])
+
+
+def test_a_reader_whose_slave_is_gone_goes_on_at_the_master_though_the_slave_is_registered() -> None:
+    async def act(master: ModelBroker, slave: ModelSlave, _: ModelNameServer, __: PushConsumer) -> None:
+        slave.kill()
+        await put_twice(master)
+
+    served(act)
+
+
+def test_a_reader_of_a_slave_that_gives_no_messages_goes_on_at_the_master() -> None:
+    async def act(master: ModelBroker, slave: ModelSlave, _: ModelNameServer, __: PushConsumer) -> None:
+        slave.refuses.add(RequestCode.PULL_MESSAGE)
+        await put_twice(master)
+
+    served(act)
+
+
+async def put_twice(master: ModelBroker) -> None:
+    """Let the master send a reader to its slave, and have more messages then."""
+    master.suggests = lambda _: SLAVE_ID
+    await put(master)
+    await put(master)
+
+
+def test_an_offset_that_a_slave_has_lost_to_its_master_is_sent_again() -> None:
+    """The name server does not see a master that is there, and its slave copies the master's offsets."""
+
+    async def act(master: ModelBroker, slave: ModelSlave, name_server: ModelNameServer, consumer: PushConsumer) -> None:
+        name_server.knows.discard("broker-a")
+        await asyncio.sleep(60)
+        assert slave.offsets[QUEUES[0]] == 5
+        master.offsets[QUEUES[0]] = 0
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            if not slave.offsets[QUEUES[0]]:
+                break
+        assert not slave.offsets[QUEUES[0]]
+        await asyncio.sleep(5)
+        assert slave.offsets[QUEUES[0]] == 5
+        name_server.knows.add("broker-a")
+
+    served(act)

@@ -13,11 +13,16 @@ from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
 from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
 from reput.remoting.queue_tables import QueueKey
+from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
-from tests.support.virtual.servers import ModelBroker, ModelNameServer
+from tests.support.virtual.servers import ModelBroker
 
 NAMESRV = "10.0.0.100:9876"
 QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+#: A client whose brokers have masters.
+CLIENT = SimpleNamespace(routes=SimpleNamespace(master=lambda _: "10.0.0.1:10911"))
 
 
 async def connect(_: QueueKey) -> None:
@@ -40,8 +45,9 @@ async def test_a_queue_that_is_left_or_moved_while_others_are_committed_is_not_c
             await commit(broker_name)
 
     group = SimpleNamespace(
-        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None
-    )
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None,
+        client=CLIENT,
+    )  # fmt: skip
     offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
     for number in range(3):
         queues.known(QueueKey("orders", "broker-a", number)).offset = 10 + number
@@ -63,8 +69,9 @@ async def test_the_offset_of_a_queue_that_was_dropped_is_not_committed_again() -
         await commit("broker-a")
 
     group = SimpleNamespace(
-        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None
-    )
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None,
+        client=CLIENT,
+    )  # fmt: skip
     offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
     one = queues.known(QUEUE)
     one.asked_at, one.offset = asyncio.get_running_loop().time(), 5
