@@ -54,12 +54,13 @@ class OffsetStore(ABC):
             changed = [(one, offset) for one, offset in known if offset != one.told_offset or not self._is_sure(one)]
             if not changed:
                 return
+            again = [(one, offset) for one, offset in changed if one.is_wanted or one.is_moved]  # if it is not kept
             for one, offset in changed:  # before the answer: a queue that is moved meanwhile is told again
                 one.told_offset, one.is_told_here = offset, True
             try:
                 await self._keep(changed)
             except BaseException:
-                for one, offset in changed:
+                for one, offset in again:
                     if one.told_offset == offset:
                         one.told_offset = None
                 raise

@@ -68,8 +68,9 @@ class PulledQueue(ProcessQueue):
         self.pulling = self._group.client.spawn(self._pull_all(None))
 
     def drop(self) -> None:
-        """As in `ProcessQueue`; nothing is committed."""
+        """As in `ProcessQueue`; nothing is committed, nor what a commit that is under way has not sent yet."""
         super().drop()
+        self.forget()
         self._group.queues.remove(self)
 
     def seek(self, offset: int | None) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from reput.client import Message, MessageQueue, PullConsumer
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
 from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
+from reput.client.consuming.pulled_queue import PulledQueue
+from reput.errors import RemotingError
 from reput.remoting.queue_tables import QueueKey
 from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
@@ -55,6 +60,61 @@ async def test_a_queue_that_is_left_or_moved_while_others_are_committed_is_not_c
     assert committed == [(0, 10)]
     await offsets.persist()
     assert committed == [(0, 10), (2, 3)]
+
+
+async def test_a_pulled_queue_that_is_dropped_while_others_are_committed_is_not_committed_after_it() -> None:
+    """It may be this member's again by then, at an offset that another member has committed."""
+    committed: list[int] = []
+    queues = ProcessQueueTable(lambda queue: PulledQueue(group, queue, offsets, lambda: None))
+
+    async def commit(queue: QueueKey, offset: int) -> None:
+        committed.append(offset)
+        if queue.queue_id == 0:
+            queues.known(QueueKey("orders", "broker-a", 1)).drop()
+
+    async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        await commit("broker-a")
+
+    group: Any = SimpleNamespace(
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None,
+        client=CLIENT,
+    )  # fmt: skip
+    offsets = RemoteBrokerOffsetStore(group)
+    for number in range(2):
+        queues.known(QueueKey("orders", "broker-a", number)).offset = 10 + number
+    await offsets.persist()
+    assert committed == [10]
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+async def test_an_offset_whose_commit_has_no_answer_is_committed_again_but_for_a_queue_that_was_dropped(
+    is_dropped: bool,
+) -> None:
+    """The broker may have it, and by the next time an offset of another member."""
+    committed: list[int] = []
+    queues = ProcessQueueTable(ProcessQueue)
+
+    async def commit(queue: QueueKey, offset: int) -> None:
+        committed.append(offset)
+        raise RemotingError("no answer")
+
+    async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        with suppress(RemotingError):
+            await commit("broker-a")
+
+    group = SimpleNamespace(
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None,
+        client=CLIENT,
+    )  # fmt: skip
+    offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
+    one = queues.known(QUEUE)
+    one.want()
+    one.offset = 5
+    if is_dropped:
+        one.drop()
+    for _ in range(2):
+        await offsets.persist()
+    assert committed == ([5] if is_dropped else [5, 5])
 
 
 async def test_the_offset_of_a_queue_that_was_dropped_is_not_committed_again() -> None:
