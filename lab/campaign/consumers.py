@@ -10,9 +10,9 @@ from tests.support.virtual.runs import KINDS, run
 
 
 def case(folder: Path, seed: int) -> Counter[str]:
-    """Two histories of a group, the second one with more troubles; the kinds of consumers are in turn."""
+    """Three histories of a group: with few troubles, more, and slaves; the kinds of consumers are in turn."""
     kind = KINDS[seed % len(KINDS)]
-    return run(kind, seed) + run(kind, seed, is_troubled=True) + Counter({f"kind: {kind}": 1})
+    return run(kind, seed) + run(kind, seed, "more") + run(kind, seed, "of slaves") + Counter({f"kind: {kind}": 1})
 
 
 PART = Part(

@@ -11,6 +11,10 @@ from tests.support.virtual.runs import KINDS, run
 _SEEDS = (0, 1, 2, 7, 71, 174, 200181, 200721)
 #: Histories with more troubles, the last ones with faults that were found.
 _TROUBLED_SEEDS = (0, 1)
+#: Histories with slaves, by kind and seed, the last ones with faults that were found.
+_SEEDS_OF_SLAVES = (
+    *((kind, 0) for kind in KINDS), ("concurrent", 25), ("concurrent", 51), ("concurrent", 206), ("pull", 229),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
@@ -29,6 +33,16 @@ def test_the_same_holds_where_brokers_move_name_servers_are_away_and_requests_ar
     monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
 ) -> None:
     impatient(3.0, monkeypatch)  # as in the product
-    counts = run(kind, seed, is_troubled=True)
+    counts = run(kind, seed, "more")
+    assert counts["messages handled"]
+    assert counts["commits"]
+
+
+@pytest.mark.parametrize(("kind", "seed"), _SEEDS_OF_SLAVES)
+def test_the_same_holds_where_slaves_serve_members_while_masters_are_away(
+    monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+) -> None:
+    impatient(3.0, monkeypatch)  # as in the product
+    counts = run(kind, seed, "of slaves")
     assert counts["messages handled"]
     assert counts["commits"]

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 from unittest.mock import patch
 
 from reput.client.instance import client_instance
@@ -16,15 +17,19 @@ from tests.support.virtual.histories import World
 from tests.support.virtual.ledger import Ledger
 from tests.support.virtual.net import VirtualLoop
 from tests.support.virtual.shares import shares_as_given
+from tests.support.virtual.slave_troubles import BroadcastsWithSlaves, WithSlaves
 from tests.support.virtual.troubles import Troubled, TroubledBroadcasts
 
 BROADCASTING = "broadcasting"
+Troubles = Literal["few", "more", "of slaves"]
 KINDS = "concurrent", "orderly", "pull", "tail", BROADCASTING
 _STEPS = 16
-#: By whether consumers broadcast, and whether there are more troubles.
-_WORLDS: dict[tuple[bool, bool], type[World]] = {
-    (False, False): World, (False, True): Troubled, (True, False): Broadcasts, (True, True): TroubledBroadcasts,
-}  # fmt: skip
+#: By what happens: to consumers of a group, and to those that broadcast.
+_WORLDS: dict[Troubles, tuple[type[World], type[World]]] = {
+    "few": (World, Broadcasts),
+    "more": (Troubled, TroubledBroadcasts),
+    "of slaves": (WithSlaves, BroadcastsWithSlaves),
+}
 
 
 class _Errors(logging.Handler):
@@ -54,8 +59,8 @@ def _no_errors() -> Iterator[_Errors]:
             logger.setLevel(level)
 
 
-def run(kind: str, seed: int, *, is_troubled: bool = False) -> Counter[str]:
-    """One history, with more troubles if they are asked for; raises AssertionError with what was broken."""
+def run(kind: str, seed: int, troubles: Troubles = "few") -> Counter[str]:
+    """One history with some troubles; raises AssertionError with what was broken."""
     chance = random.Random(f"{kind} {seed}")
     random.seed(seed)
     with (
@@ -65,9 +70,9 @@ def run(kind: str, seed: int, *, is_troubled: bool = False) -> Counter[str]:
         patch("reput.transport.connection._TURN_S", 60.0),  # the machine's time has no part in it
         asyncio.Runner(loop_factory=lambda: VirtualLoop(chance)) as runner,
     ):
-        ledger = runner.run(_history(chance, kind, _WORLDS[kind == BROADCASTING, is_troubled]))
+        ledger = runner.run(_history(chance, kind, _WORLDS[troubles][kind == BROADCASTING]))
     broken = ledger.broken + errors.found
-    assert not broken, f"{kind} {seed}{' with troubles' * is_troubled}: {len(broken)} broken: " + "; ".join(broken[:5])
+    assert not broken, f"{kind} {seed}, {troubles} troubles: {len(broken)} broken: " + "; ".join(broken[:5])
     return ledger.counts
 
 
