@@ -14,6 +14,7 @@ _TROUBLED_SEEDS = (0, 1)
 #: Histories with slaves, by kind and seed, the last ones with faults that were found.
 _SEEDS_OF_SLAVES = (
     *((kind, 0) for kind in KINDS), ("concurrent", 25), ("concurrent", 51), ("concurrent", 206), ("pull", 229),
+    ("concurrent", 450),
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from threading import Thread
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.process_queue import ProcessQueue
 from reput.client.instance.peer_log import peers
-from reput.errors import ConfigError, RemotingCommandError, ReputError
+from reput.errors import ConfigError, MQBrokerError, RemotingCommandError, RemotingError, ReputError
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
 from reput.remoting.topic_validator import TOOLS_GROUP
 
@@ -54,13 +54,12 @@ class OffsetStore(ABC):
             changed = [(one, offset) for one, offset in known if offset != one.told_offset or not self._is_sure(one)]
             if not changed:
                 return
-            again = [(one, offset) for one, offset in changed if one.is_wanted or one.is_moved]  # if it is not kept
             for one, offset in changed:  # before the answer: a queue that is moved meanwhile is told again
                 one.told_offset, one.is_told_here = offset, True
             try:
                 await self._keep(changed)
             except BaseException:
-                for one, offset in again:
+                for one, offset in changed:
                     if one.told_offset == offset:
                         one.told_offset = None
                 raise
@@ -131,10 +130,22 @@ class RemoteBrokerOffsetStore(OffsetStore):
         await self._group.commit_at_each(names, self._persist)
 
     async def _keep(self, changed: Sequence[tuple[ProcessQueue, int]]) -> None:
+        refusal: MQBrokerError | None = None
         for one, offset in sorted(changed, key=lambda known: known[0].queue):
             await self._group.connect(one.queue)
-            if one.told_offset == offset:  # it was not moved or left since then: another member may be farther by now
+            if one.told_offset != offset:
+                continue  # it was moved or left since then: another member may be farther by now
+            is_given_up = not (one.is_wanted or one.is_moved)
+            try:
                 await self._group.commit(one.queue, offset)
+            except MQBrokerError as error:  # of this queue, as of a topic that was deleted: others are committed
+                refusal = refusal or error
+            except RemotingError:
+                if is_given_up:
+                    one.forget()  # the broker may have it, and by the next time another member's
+                raise
+        if refusal is not None:
+            raise refusal
 
 
 class LocalFileOffsetStore(OffsetStore):

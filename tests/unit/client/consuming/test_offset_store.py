@@ -9,14 +9,13 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from reput.client import Message, MessageQueue, PullConsumer
 from reput.client.consuming.consumer_group import ConsumerGroup
 from reput.client.consuming.offset_store import RemoteBrokerOffsetStore
 from reput.client.consuming.process_queue import ProcessQueue, ProcessQueueTable
 from reput.client.consuming.pulled_queue import PulledQueue
-from reput.errors import RemotingError
+from reput.errors import MQBrokerError, RemotingError
+from reput.remoting.codes import ResponseCode
 from reput.remoting.queue_tables import QueueKey
 from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
@@ -86,17 +85,15 @@ async def test_a_pulled_queue_that_is_dropped_while_others_are_committed_is_not_
     assert committed == [10]
 
 
-@pytest.mark.parametrize("is_dropped", [False, True])
-async def test_an_offset_whose_commit_has_no_answer_is_committed_again_but_for_a_queue_that_was_dropped(
-    is_dropped: bool,
-) -> None:
-    """The broker may have it, and by the next time an offset of another member."""
+async def committed_twice(error: RemotingError, *, is_dropped: bool) -> list[int]:
+    """Queues that are committed by two `persist`, the first one of which always ends in an error."""
     committed: list[int] = []
     queues = ProcessQueueTable(ProcessQueue)
 
     async def commit(queue: QueueKey, offset: int) -> None:
-        committed.append(offset)
-        raise RemotingError("no answer")
+        committed.append(queue.queue_id)
+        if queue.queue_id == 0:
+            raise error
 
     async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
         with suppress(RemotingError):
@@ -107,14 +104,27 @@ async def test_an_offset_whose_commit_has_no_answer_is_committed_again_but_for_a
         client=CLIENT,
     )  # fmt: skip
     offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
-    one = queues.known(QUEUE)
-    one.want()
-    one.offset = 5
-    if is_dropped:
-        one.drop()
+    for number in range(2):
+        one = queues.known(QueueKey("orders", "broker-a", number))
+        one.want()
+        one.offset = 5
+        if is_dropped:
+            one.drop()
     for _ in range(2):
         await offsets.persist()
-    assert committed == ([5] if is_dropped else [5, 5])
+    return committed
+
+
+async def test_an_offset_whose_commit_has_no_answer_is_committed_again_but_for_a_queue_that_was_dropped() -> None:
+    """The broker may have it, and by the next time an offset of another member; others are committed then."""
+    assert await committed_twice(RemotingError("no answer"), is_dropped=False) == [0, 0]
+    assert await committed_twice(RemotingError("no answer"), is_dropped=True) == [0, 1]
+
+
+async def test_an_offset_that_is_refused_holds_up_no_other_one_of_its_broker() -> None:
+    """As of a queue whose topic was deleted."""
+    error = MQBrokerError("10.0.0.1:10911", ResponseCode.TOPIC_NOT_EXIST, "no such topic")
+    assert await committed_twice(error, is_dropped=False) == [0, 1, 0, 1]
 
 
 async def test_the_offset_of_a_queue_that_was_dropped_is_not_committed_again() -> None:
