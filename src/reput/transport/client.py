@@ -27,8 +27,7 @@ class RemotingClient:
 
     Attributes:
         connections: By address, the last one, open or not.
-        on_reconnect: Called with the address of a server whose connection has ended, and is made again: it has
-            forgotten what it knew of the connection.
+        on_connect: Called with the address of each server to which a connection is made: it knows nothing of it yet.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class RemotingClient:
         self.connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Lock] = {}
         self._failures: dict[str, RemotingError] = {}  # by address: of the last try to connect
-        self.on_reconnect: Callable[[str], None] = lambda address: None
+        self.on_connect: Callable[[str], None] = lambda address: None
 
     async def call(self, address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
         """Send a request, and return its answer.
@@ -82,7 +81,6 @@ class RemotingClient:
         async with self._connecting.setdefault(address, asyncio.Lock()):
             connection = self.connections.get(address)
             if connection is None or not connection.is_open:
-                is_again = connection is not None
                 failure = self._failures.get(address)
                 if failure is not None and failure is not before:
                     raise copy(failure)
@@ -92,8 +90,7 @@ class RemotingClient:
                     self._failures[address] = copy(error)  # without its frames
                     raise
                 self._failures.pop(address, None)
-                if is_again:
-                    self.on_reconnect(address)
+                self.on_connect(address)
             return connection
 
     async def _connect(self, address: str) -> Connection:

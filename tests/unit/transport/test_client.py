@@ -77,6 +77,21 @@ async def test_who_waits_for_a_try_to_connect_gets_its_error_and_who_asks_later_
         await client.connection("a:1")
 
 
+async def test_each_connection_that_is_made_is_told_once() -> None:
+    client, (port,), told = RemotingClient(), free_ports(1), list[str]()
+    client.on_connect = told.append
+    address = f"127.0.0.1:{port}"
+    for number in range(1, 3):
+        with pytest.raises(RemotingError):
+            await client.connection(address)
+        async with serving({ECHO: echo}, port=port) as here:
+            await asyncio.gather(*(client.connection(address) for _ in range(3)))
+            await client.connection(address)
+            assert told == [address] * number
+            client.close()
+            await here.closed_connections.get()
+
+
 async def test_what_a_server_asks_is_handled_by_the_client() -> None:
     notified = asyncio.Event()
     handlers = Requests({307: echo, 40: lambda *_: notified.set()})

@@ -80,7 +80,7 @@ class ClientInstance:
         self.client_id = f"{socket.gethostname()}@{os.getpid()}#{_RANDOM.getrandbits(48)}"
         self.versions: dict[str, int] = {}
         self.remoting = RemotingClient(Requests(handlers, decode=SendAnswers().decode), tls=tls)
-        self.remoting.on_reconnect = self._reconnected
+        self.remoting.on_connect = self._connected
         self.api = MQClientAPI(self.remoting, credentials)
         self.name_servers = NameServers(addresses, self.api)
         self.routes = TopicRoutes(partial(self.name_servers.route, with_lost=with_lost), self._route_changed)
@@ -187,14 +187,23 @@ class ClientInstance:
         self._wake.set()
         self.on_route_change()
 
-    def _reconnected(self, address: str) -> None:
-        """A broker that was started again, or has lost a connection, does not know who is here."""
+    def _connected(self, address: str) -> None:
+        """Tell a broker who is here over each new connection: one that was started again has forgotten it.
+
+        Beside all others: a broker, or a name server, that does not answer holds up no heartbeat to another one.
+        """
         self.versions.pop(address, None)
-        if address not in self._beating:  # or one that ends each connection would be asked without a pause
+        is_broker = address in self.routes.addresses(with_slaves=self._with_slaves)
+        if self.is_open and is_broker and address not in self._beating:  # else its heartbeat goes over the connection
+            self.spawn(self._tell(address))
+
+    async def _tell(self, address: str) -> None:
+        """Send a heartbeat; one that fails is sent again soon."""
+        if await self._heartbeat_to(address, self._heartbeat(self.client_id)) is not None:
             self._wake.set()
 
     async def _keep_fresh(self) -> None:
-        """Send heartbeats to new brokers and over new connections at once, and to all each 28 s, after their routes.
+        """Send heartbeats to new brokers at once, and to all each 28 s, after their routes.
 
         A broker that takes none is asked again a second later, then less and less often: until it knows who is here it
         gives members no share, and asks no producer.
@@ -229,7 +238,7 @@ class ClientInstance:
         for gone in self.versions.keys() - addresses:
             del self.versions[gone]
         body = self._heartbeat(self.client_id)
-        wanted = sorted(addresses - self.versions.keys() if only_new else addresses)
+        wanted = sorted(addresses - self.versions.keys() - self._beating if only_new else addresses)
         answers = await asyncio.gather(*(self._heartbeat_to(address, body) for address in wanted))
         return [error for error in answers if isinstance(error, AccessDeniedError)]
 
