@@ -6,13 +6,18 @@ from collections import Counter
 from pathlib import Path
 
 from lab.campaign.cases import Part
+from tests.support.virtual.peers import play
 from tests.support.virtual.runs import KINDS, run
 
 
 def case(folder: Path, seed: int) -> Counter[str]:
-    """Three histories of a group: with few troubles, more, and slaves; the kinds of consumers are in turn."""
+    """Three histories of a group, with few troubles, more, and slaves, and one of clients whose peers are in trouble.
+
+    The kinds of consumers are in turn.
+    """
     kind = KINDS[seed % len(KINDS)]
-    return run(kind, seed) + run(kind, seed, "more") + run(kind, seed, "of slaves") + Counter({f"kind: {kind}": 1})
+    of_groups = run(kind, seed) + run(kind, seed, "more") + run(kind, seed, "of slaves")
+    return of_groups + play(seed) + Counter({f"kind: {kind}": 1})
 
 
 PART = Part(

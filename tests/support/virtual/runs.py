@@ -45,7 +45,8 @@ class _Errors(logging.Handler):
 
 
 @contextmanager
-def _no_errors() -> Iterator[_Errors]:
+def no_errors() -> Iterator[_Errors]:
+    """Errors of ours that are logged meanwhile, in `found`."""
     errors, loggers = _Errors(), [logging.getLogger(name) for name in ("reput.client", "reput.transport")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -64,7 +65,7 @@ def run(kind: str, seed: int, troubles: Troubles = "few") -> Counter[str]:
     chance = random.Random(f"{kind} {seed}")
     random.seed(seed)
     with (
-        _no_errors() as errors,
+        no_errors() as errors,
         shares_as_given(),
         patch.object(client_instance, "_RANDOM", random.Random(seed)),
         patch("reput.transport.connection._TURN_S", 60.0),  # the machine's time has no part in it

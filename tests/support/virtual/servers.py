@@ -31,8 +31,8 @@ from tests.support.virtual.net import VirtualLoop
 RETRY_S = 10.0
 #: Offsets are in a broker's file after so many seconds at most; a broker that is killed forgets later ones.
 FILE_S = 5.0
-_HOST = encode_host("10.0.0.1:10911")
-_Handler = Callable[[Connection, RemotingCommand], "RemotingCommand | Awaitable[RemotingCommand | None] | None"]
+HOST = encode_host("10.0.0.1:10911")
+Handler = Callable[[Connection, RemotingCommand], "RemotingCommand | Awaitable[RemotingCommand | None] | None"]
 
 
 @dataclass
@@ -57,13 +57,17 @@ class Server:
         connections: Those that are open.
         refuses: Codes of requests that are refused.
         answers_late: Seconds after which answers to requests come, by request code.
+        arrives: Called with each request; False: it is lost with its connection.
+        leaves: Called with each request that was handled, before its answer.
     """
 
-    def __init__(self, loop: VirtualLoop, address: str, chance: random.Random, handlers: dict[int, _Handler]) -> None:
+    def __init__(self, loop: VirtualLoop, address: str, chance: random.Random, handlers: dict[int, Handler]) -> None:
         self.address = address
         self.faults = Faults()
         self.refuses: set[int] = set()
         self.answers_late: dict[int, float] = {}
+        self.arrives: Callable[[Connection, RemotingCommand], bool] = lambda *_: True
+        self.leaves: Callable[[Connection, RemotingCommand], None] = lambda *_: None
         self.is_up = False
         self.connections: set[Connection] = set()
         self._loop = loop
@@ -82,13 +86,16 @@ class Server:
         """End all connections."""
         self._loop.net.cut(self.address)
 
-    def _faulty(self, handler: _Handler) -> Any:
+    def _faulty(self, handler: Handler) -> Any:
         async def answer(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+            if not self.arrives(connection, command):
+                return None
             faults, chance = self.faults, self._chance
             if chance.random() < faults.refused or command.code in self.refuses:
                 return command.response(ResponseCode.SYSTEM_BUSY, "[OVERLOAD] try later")
             found = handler(connection, command)
             found = await found if isawaitable(found) else found
+            self.leaves(connection, command)
             await asyncio.sleep(chance.random() * faults.late_s + self.answers_late.get(command.code, 0.0))
             if found is not None and chance.random() < faults.cut:
                 self.lost(command, found)
@@ -173,6 +180,7 @@ class ModelBroker(Server):
                 RequestCode.UNLOCK_BATCH_MQ: self._unlock,
                 RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
                 RequestCode.SEND_MESSAGE_V2: self._send,
+                **self._more_handlers(),
             },
         )  # fmt: skip
         self.name = name
@@ -198,6 +206,10 @@ class ModelBroker(Server):
         self.on_lock: Callable[[QueueKey, int, str], None] = lambda *_: None
         self.suggests: Callable[[int], int] = lambda _: MASTER_ID
 
+    def _more_handlers(self) -> dict[int, Handler]:
+        """Handlers of what this kind of broker takes besides."""
+        return {}
+
     def kill(self) -> None:
         """End at once: locks, members and the latest offsets are forgotten."""
         self._to_file()
@@ -218,7 +230,7 @@ class ModelBroker(Server):
         records.append(
             encode_record(
                 stored, queue_id=queue.queue_id, queue_offset=len(records), commit_log_offset=1000 * len(self._log),
-                store_timestamp=0, store_host=_HOST, born_timestamp=0, born_host=_HOST,
+                store_timestamp=0, store_host=HOST, born_timestamp=0, born_host=HOST,
             )
         )  # fmt: skip
         self._log.append((stored, times, queue, len(records) - 1))

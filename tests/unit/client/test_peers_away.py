@@ -10,9 +10,13 @@ import pytest
 
 from reput.client import Message, MessageClientExt, Producer, PushConsumer
 from reput.errors import ReputError
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
+from reput.transport.connection import Connection
 from tests.support.patience import impatient
 from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
+from tests.support.virtual.peers import play
 from tests.support.virtual.servers import Faults, ModelBroker, Server
 
 NAME_SERVERS, BROKER = ("10.0.0.101:9876", "10.0.0.102:9876"), "10.0.0.1:10911"
@@ -144,3 +148,90 @@ async def started(consumer: PushConsumer) -> None:
             await asyncio.sleep(1.0)
         finally:
             assert loop.time() - since <= SEND_S
+
+
+#: Histories, the last ones with faults that were found; `make campaign` has thousands.
+_SEEDS = (*range(6), 34, 222)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_peers_are_away_silent_slow_or_refuse_at_any_moment(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Before a request, or between it and its answer: see `tests/support/virtual/peers.py`, and its bounds."""
+    impatient(3.0, monkeypatch)  # as in the product
+    counts = play(seed)
+    assert counts["messages sent"]
+    assert counts["questions of the broker"]
+
+
+def heard(broker: ModelBroker) -> list[float]:
+    """Times of heartbeats that come to a broker, from now on."""
+    times: list[float] = []
+
+    def arrives(_: Connection, command: RemotingCommand) -> bool:
+        if command.code == RequestCode.HEART_BEAT:
+            times.append(asyncio.get_running_loop().time())
+        return True
+
+    broker.arrives = arrives
+    return times
+
+
+def test_a_heartbeat_over_a_new_connection_waits_for_no_other_broker(
+    runner: asyncio.Runner, chance: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(3.0, monkeypatch)  # as in the product
+
+    async def act() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        cluster = Cluster(loop, chance)
+        cluster.start()
+        other = ModelBroker(loop, "broker-b", "10.0.0.2:10911", chance, "g", ("orders",))
+        other.start()
+        for name_server in cluster.peers[:2]:
+            assert isinstance(name_server, ModelNameServer)
+            name_server.add(other)
+
+        async def handle(_: MessageClientExt) -> None: ...
+
+        async with PushConsumer(
+            ";".join(NAME_SERVERS), group="g", topics={"orders": "*"}, on_message=handle, consume_from="first"
+        ):
+            await asyncio.sleep(2)
+            times = heard(cluster.broker)
+            other.answers_late[RequestCode.HEART_BEAT] = 1e6
+            other.cut()  # pulls are tried again 3 s later, and then a heartbeat waits for its answer
+            await asyncio.sleep(1)
+            cluster.broker.cut()
+            await asyncio.sleep(0.5)
+            assert not cluster.broker.connections
+            while not cluster.broker.connections:
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(1)
+            assert times, "no heartbeat within a second"
+
+    runner.run(act())
+
+
+def test_a_heartbeat_goes_over_a_connection_at_once_that_could_not_be_made_for_long(
+    runner: asyncio.Runner, chance: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(3.0, monkeypatch)  # as in the product
+
+    async def act() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        cluster = Cluster(loop, chance)
+        for name_server in cluster.peers[:2]:
+            name_server.start()
+        async with Producer(";".join(NAME_SERVERS), group="p") as producer:
+            with pytest.raises(ReputError):
+                await producer.send(Message("orders", b"x"))
+            await asyncio.sleep(20)
+            times = heard(cluster.broker)
+            cluster.broker.start()
+            await producer.send(Message("orders", b"x"))
+            await asyncio.sleep(1)
+            assert times, "no heartbeat within a second"
+
+    runner.run(act())
