@@ -13,8 +13,9 @@ import numpy.typing as npt
 from reput.broker.clock import BrokerClock
 from reput.broker.disk_work import DiskWork
 from reput.broker.timer.timer_message import TimerMessage
-from reput.errors import CorruptRecordError
+from reput.errors import CorruptRecordError, WouldWaitError
 from reput.events import Event
+from reput.files import NeverWaiting
 from reput.formats.java import string_hash
 from reput.formats.metadata import TimerMetrics
 from reput.formats.timer_log import TIMER_TOPIC, Magic, TimerUnit
@@ -29,7 +30,7 @@ from reput.store.timer.timer_message_store import TimerEntries, TimerMessageStor
 logger = logging.getLogger("reput.broker")
 
 #: Messages that one read of the queue gives by default, and reads that make one write of the timer log.
-_MOST_READ, _MOST_READS = 32, 4
+_MOST_READ, _MOST_READS = 32, 8
 
 
 class Enqueued(NamedTuple):
@@ -104,7 +105,11 @@ class TimerEnqueue:
         if lacking:
             logger.error(Event("messages with a time name no time, or no topic to go to", messages=lacking))
         counted, rows, entries = self._entries(messages)
-        await self._work.run(timers.enqueue, entries, write_ms)
+        try:
+            with NeverWaiting():
+                timers.enqueue(entries, write_ms)
+        except WouldWaitError:  # once a file: a thread for each write would take longer than the write
+            await self._work.run(timers.enqueue, entries, write_ms)
         self._count(messages, counted, now_ms)  # last: after an error they are read again
         found: list[Enqueued] = []
         for row in np.flatnonzero(np.isin(entries.times, list(open_ms))).tolist() if open_ms else ():

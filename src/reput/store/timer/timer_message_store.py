@@ -48,8 +48,8 @@ class TimerEntries(NamedTuple):
 class TimerMessageStore:
     """Timer log, timer wheel and checkpoint of one store (RocketMQ's `TimerMessageStore`).
 
-    Methods are called by one thread at a time, and may wait for the disk, but for `begin_flush`; what that returns runs
-    beside the others.
+    Methods are called by one thread at a time, and may wait for the disk, but for `begin_flush`, and `enqueue` in
+    `NeverWaiting`; what `begin_flush` returns runs beside the others.
 
     Args:
         store: The store, open for writing.
@@ -115,6 +115,7 @@ class TimerMessageStore:
 
         Raises:
             StoreFullError, StoreError: None of them waits.
+            WouldWaitError: In `NeverWaiting`: none of them waits, as the log needs another file.
         """
         times, rows = entries.times, len(entries.times)
         if not rows:

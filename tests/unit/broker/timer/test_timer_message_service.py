@@ -25,7 +25,7 @@ from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TimerMetrics, decode_metadata
 from reput.formats.properties import OF_BROKERS
 from reput.formats.timer_checkpoint import decode_timer_checkpoint
-from reput.formats.timer_log import TIMER_TOPIC, Magic
+from reput.formats.timer_log import TIMER_TOPIC, UNIT_SIZE, Magic
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.recall_handle import RecallHandle, encode_recall_handle
@@ -51,7 +51,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-async def send_timed(client: Client, body: bytes, **properties: object) -> RemotingCommand:
+async def send_timed(client: Client, body: bytes = b"x", **properties: object) -> RemotingCommand:
     texts = {name.upper(): str(value) for name, value in properties.items()}
     return await client.send_message("orders", body, properties=texts)
 
@@ -97,6 +97,31 @@ async def test_the_slot_of_a_message_follows_from_its_record_whenever_it_gets_it
     async with serving_broker(path, timer_roll_window_slot=window_s):
         entries = await given.get()
     assert (entries.times.tolist(), entries.magics.tolist()) == ([slot_ms], [Magic.DEFAULT | Magic.ROLL])
+
+
+async def test_messages_get_their_slots_in_the_loop_but_for_those_that_need_another_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread for each pass would take a tenth of what a popped message takes."""
+    in_loop, by_thread, enqueue = list[int](), list[int](), TimerMessageStore.enqueue
+
+    def seen(timers: TimerMessageStore, entries: TimerEntries, write_time: int) -> None:
+        enqueue(timers, entries, write_time)
+        (in_loop if threading.current_thread() is threading.main_thread() else by_thread).append(len(entries.times))
+
+    monkeypatch.setattr(TimerMessageStore, "enqueue", seen)
+    async with serving_broker(tmp_path / "store", **FAST, mapped_file_size_timer_log=10 * UNIT_SIZE) as served:
+        client = await served.client()
+        await with_topic(client, "orders")
+        timers = served.controller._state.timers
+        assert timers is not None
+        for number in range(40):
+            assert (await send_timed(client, timer_delay_sec=1000)).code == 0
+            while timers.queue_offset <= number:
+                await asyncio.sleep(0)
+        assert timers.total == 40
+    assert sum(in_loop) + sum(by_thread) == 40
+    assert len(by_thread) == len(list((tmp_path / "store/timerlog").iterdir()))
 
 
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
