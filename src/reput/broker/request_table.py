@@ -34,10 +34,11 @@ _SEES_MESSAGES = (
     RequestCode.GET_BROKER_CONSUME_STATS,
     RequestCode.QUERY_CONSUME_TIME_SPAN,
     RequestCode.QUERY_CONSUME_QUEUE,
-    RequestCode.POP_MESSAGE,
     RequestCode.PEEK_MESSAGE,
     RequestCode.NOTIFICATION,
 )
+#: Requests that see all messages of their topic that were sent before them.
+_SEES_TOPIC = (RequestCode.POP_MESSAGE,)
 _QUERIES = RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
 
 
@@ -53,6 +54,7 @@ def request_table(
     config: BrokerConfig,
     sending: RequestQueue,
     with_all_messages: Callable[[Handler], Handler],
+    with_messages_of_topic: Callable[[Handler], Handler],
     observer: Observer | None = None,
     refusal: Refusal | None = None,
 ) -> Requests:
@@ -63,11 +65,13 @@ def request_table(
         config: Says how many requests wait.
         sending: Where sends wait.
         with_all_messages: Makes a handler that sees all messages which were sent before its request.
+        with_messages_of_topic: Makes one that sees those of its topic.
         observer: Gets how long requests take.
         refusal: The answer to a request that may not be done; without it, all may.
     """
     handlers = {code: handler for one in processors for code, handler in one.handlers().items()}
     handlers |= {code: with_all_messages(handlers[code]) for code in _SEES_MESSAGES}
+    handlers |= {code: with_messages_of_topic(handlers[code]) for code in _SEES_TOPIC}
     queries = RequestQueue("queries", config.query_thread_pool_queue_capacity)
     replies = RequestQueue("replies", config.reply_thread_pool_queue_capacity)
     transactions = RequestQueue("ends of transactions", config.end_transaction_pool_queue_capacity)

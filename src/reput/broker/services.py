@@ -140,6 +140,7 @@ class BrokerServices:
             state.view.config,
             state.send_path.queue,
             state.dispatch.with_all_messages,
+            state.dispatch.with_messages_of_topic,
             state.rpc_latency,
             self._refusal(),
         )

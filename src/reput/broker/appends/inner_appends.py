@@ -14,6 +14,7 @@ from reput.broker.appends.room_waiters import RoomWaiters
 from reput.errors import ReputError, StorePoisonedError, WouldWaitError
 from reput.files import NeverWaiting
 from reput.remoting.command import RemotingCommand
+from reput.remoting.topic_validator import SYSTEM_TOPIC_PREFIX
 from reput.store.loop_writer import LoopWriter
 from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.results import PutMessageStatus
@@ -141,7 +142,7 @@ class Appends:
         with NeverWaiting():
             results = self._writer.put_rows(rows)
         if not self._is_sync:
-            self._dispatch.soon()
+            self._dispatch.soon(is_of_system=all(row.topic.startswith(SYSTEM_TOPIC_PREFIX) for row in rows))
         return results
 
     def _append_row_now(self, row: PutRow) -> PutRowResult:

@@ -10,6 +10,7 @@ from reput.broker.disk_work import DiskWork
 from reput.errors import WouldWaitError
 from reput.files import NeverWaiting
 from reput.remoting.command import RemotingCommand
+from reput.remoting.topic_validator import SYSTEM_TOPIC_PREFIX
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.loop_writer import LoopWriter
 from reput.store.message_store import MessageStore
@@ -68,6 +69,8 @@ class LoopDispatch:
         #: Requests that wait until the pass beside the loop has ended.
         self._waiting: list[asyncio.Future[None]] = []
         self._is_stopped = False
+        #: Whether queues of other topics than `SYSTEM_TOPIC_PREFIX`'s may lack messages.
+        self._lacks_others = True
         self.turns = 0
 
     async def stop(self) -> None:
@@ -79,9 +82,17 @@ class LoopDispatch:
         if self._beside is not None:
             await asyncio.gather(self._beside, return_exceptions=True)
 
-    def soon(self) -> None:
-        """Dispatch when the loop is idle, if somebody waits for messages; else 5 ms later, many at once."""
+    def soon(self, *, is_of_system: bool = False) -> None:
+        """Dispatch when the loop is idle, if somebody waits for messages; else 5 ms later, many at once.
+
+        is_of_system: All that was put is of topics of `SYSTEM_TOPIC_PREFIX`.
+        """
+        if not is_of_system:
+            self._lacks_others = True
         self.on_growth()
+        self._plan()
+
+    def _plan(self) -> None:
         if self._next is None and self._beside is None and not self._is_stopped:
             self._due_at = self._loop.time() + _DISPATCH_WITHIN_S
             if any(listener.any_wait for listener in self.listeners):
@@ -96,6 +107,21 @@ class LoopDispatch:
             if self.passed_all():
                 return handler(connection, command)
             return self._handle_later(handler, connection, command)
+
+        return handle
+
+    def with_messages_of_topic(self, handler: Handler) -> Handler:
+        """A handler of requests for one topic: it sees what was sent to that before its request.
+
+        Each pop has a check point, and each message an ack, in the timers' topic: they can be dispatched with those of
+        the next pops.
+        """
+        with_all = self.with_all_messages(handler)
+
+        def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+            topic = (command.ext_fields or {}).get("topic", "")
+            sees_topic = not self._lacks_others and not topic.startswith(SYSTEM_TOPIC_PREFIX)
+            return (handler if sees_topic else with_all)(connection, command)
 
         return handle
 
@@ -156,7 +182,8 @@ class LoopDispatch:
         finally:
             self._beside = None
         self._passed(arrivals)
-        self.soon()  # what has become safe meanwhile called for a pass that could not be begun
+        self.on_growth()
+        self._plan()  # what has become safe meanwhile called for a pass that could not be begun
 
     def _wake_all(self, _: asyncio.Task[None]) -> None:
         waiting, self._waiting = self._waiting, []
@@ -178,5 +205,8 @@ class LoopDispatch:
             return
         if self._writer.dispatch_failure is not None:
             self._next = self._loop.call_later(_RETRY_S, self._pass)
-        elif self._store.dispatch_behind_bytes and arrivals is not None:
-            self.soon()
+        elif not self._store.dispatch_behind_bytes:
+            self._lacks_others = False
+        elif arrivals is not None:
+            self.on_growth()
+            self._plan()

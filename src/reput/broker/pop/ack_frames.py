@@ -90,7 +90,7 @@ class AckFrames:
             return False
         frames.taken(form.at - begin)
         keep(form.take_answers())
-        self._dispatch.soon()
+        self._dispatch.soon(is_of_system=True)
         self._revive.stats.inc_put(check_point_key(ack.queue, ack.info), ACK, PUT_OK, taken)
         if self._rpc_latency is not None:
             self._rpc_latency.sent({RequestCode.ACK_MESSAGE: taken}, since_s)

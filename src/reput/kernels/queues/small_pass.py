@@ -1,7 +1,7 @@
 """Records of a small pass of dispatch -> consume queue units, index keys and tags codes, if their queues are known.
 
 The columns of `record_scan` serve passes of any size, and what is done with them costs 100 us before the first record.
-`read_small_pass` does the same for up to 64 plain records in one call. It changes nothing but its own memory, and ends
+`read_small_pass` does the same for up to 256 plain records in one call. It changes nothing but its own memory, and ends
 before a record that is not plain: the plain way (`store.dispatch.reput`), which is the oracle, goes on there.
 
 Plain is a record with one unit in a queue of the table: no transaction, no inner batch, no gap and no repeat.
@@ -60,7 +60,7 @@ _UNIT = UNIT_SIZE
 _SIZES = SIZE_RANGES
 _WIDE_COUNT, _NARROW_COUNT = len(WIDE), len(NARROW)
 #: Records and index keys of a small pass, at the most.
-MOST_ROWS, MOST_KEYS = 64, 1024
+MOST_ROWS, MOST_KEYS = 256, 1024
 
 #: Words that Python and the kernel share: int64 at an address, by their positions in bytes.
 (

@@ -12,6 +12,8 @@ import pytest
 from reput.broker.appends.loop_dispatch import LoopDispatch
 from reput.broker.disk_work import DiskWork
 from reput.files.never_waiting import about_to_wait
+from reput.remoting.codes import RequestCode
+from reput.remoting.command import RemotingCommand
 from reput.store.dispatch.arrivals import Arrivals
 
 
@@ -94,3 +96,52 @@ async def test_a_request_sees_what_was_sent_before_whenever_the_pass_beside_the_
     await dispatch.stop()
     log_work.stop()
     assert seen == [3, 3, 3]
+
+
+@pytest.mark.parametrize("topic", ["orders", "rmq_sys_wheel_timer"])
+async def test_a_request_for_a_topic_leaves_what_is_of_the_system_to_the_next_pass(topic: str) -> None:
+    """But it sees what was sent to its topic, also behind that, and all of a topic of the system."""
+    writer = _Writer()
+    dispatch = LoopDispatch(cast("Any", writer), cast("Any", writer), cast("Any", None))
+    seen: list[int] = []
+    command = RemotingCommand(RequestCode.POP_MESSAGE, ext_fields={"topic": topic})
+    asked = dispatch.with_messages_of_topic(lambda *_: seen.append(writer.dispatched))
+
+    def put(*, is_of_system: bool) -> None:
+        writer.end += 1
+        dispatch.soon(is_of_system=is_of_system)
+
+    for is_of_system in (True, False, True, True, False, True):
+        put(is_of_system=is_of_system)
+        asked(cast("Any", None), command)
+    await dispatch.stop()
+    assert seen == ([1, 2, 2, 2, 5, 5] if topic == "orders" else [1, 2, 3, 4, 5, 6])
+
+
+async def test_what_is_of_the_system_is_dispatched_without_a_request() -> None:
+    writer = _Writer()
+    dispatch = LoopDispatch(cast("Any", writer), cast("Any", writer), cast("Any", None))
+    writer.end += 1
+    dispatch.soon(is_of_system=True)
+    while not writer.dispatched:
+        await asyncio.sleep(0)
+    await dispatch.stop()
+
+
+async def test_a_request_for_a_topic_sees_what_a_pass_beside_the_loop_has_left() -> None:
+    writer, log_work = _Writer(), DiskWork("test", 1, None)
+    dispatch = LoopDispatch(cast("Any", writer), cast("Any", writer), log_work)
+    writer.beside = {0}
+    seen: list[int] = []
+    command = RemotingCommand(RequestCode.POP_MESSAGE, ext_fields={"topic": "orders"})
+    asked = dispatch.with_messages_of_topic(lambda *_: seen.append(writer.dispatched))
+    writer.end = 2
+    dispatch.soon()
+    dispatch._pass_all()
+    dispatch.soon(is_of_system=True)
+    answer = asked(cast("Any", None), command)
+    writer.may_end.set()
+    await cast("Any", answer)
+    await dispatch.stop()
+    log_work.stop()
+    assert seen == [2]
